@@ -1,0 +1,1 @@
+"""Helpers that import nothing else of haulout: diagnostics, files, ragged arrays, timing."""
