@@ -110,15 +110,11 @@ class Diagnostics:
         return len(self.items)
 
 
-def fail(
-    code: str, message: str, *labels: Label, notes: Iterable[str] = (), help: Iterable[str] = ()
-) -> NoReturn:
+def fail(code: str, message: str, *labels: Label, notes: Iterable[str] = (), help: Iterable[str] = ()) -> NoReturn:
     """Raise `HauloutError` with one ERROR diagnostic."""
     raise HauloutError(Diagnostic(code, Severity.ERROR, message, labels, tuple(notes), tuple(help)))
 
 
-def bad_input(
-    message: str, *labels: Label, notes: Iterable[str] = (), help: Iterable[str] = ()
-) -> NoReturn:
+def bad_input(message: str, *labels: Label, notes: Iterable[str] = (), help: Iterable[str] = ()) -> NoReturn:
     """Raise `HauloutError` with code `bad-input`: the input is malformed or not supported (exit status 2)."""
     fail("bad-input", message, *labels, notes=notes, help=help)

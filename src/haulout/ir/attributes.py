@@ -1,0 +1,144 @@
+"""Attribute values: `KEY=VALUE` pairs as text, the form in which tables keep what they have no column for.
+
+    VALUE := INT | FLOAT | STRING | NAME | "[" VALUE,... "]" | true | false
+
+A string that can stand as a NAME is printed bare, any other in double quotes; the two are equal.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+from haulout.support.diagnostics import bad_input
+
+AttrValue = int | float | bool | str | list["AttrValue"]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$-]*\Z")
+NUMERIC_NAMES = frozenset({"true", "false", "nan", "inf"})
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<name>[A-Za-z_][A-Za-z0-9_.$-]*)
+    | (?P<number>[+-]?(?:0[xX][0-9A-Fa-f]+|inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))
+    | (?P<string>"(?:[^"\\]|\\["\\])*")
+    | (?P<mark>[=,\[\]])
+    )""",
+    re.VERBOSE,
+)
+
+
+def quote(text: str) -> str:
+    """The text in double quotes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def unquote(token: str) -> str:
+    """The text of a quoted token."""
+    return token[1:-1].replace('\\"', '"').replace("\\\\", "\\") if "\\" in token else token[1:-1]
+
+
+def is_bare(text: str) -> bool:
+    """Whether the text may be written as a NAME."""
+    return NAME.match(text) is not None and text not in NUMERIC_NAMES
+
+
+def format_name(text: str) -> str:
+    """A name, in quotes where it must be."""
+    return text if is_bare(text) else quote(text)
+
+
+def format_value(value: AttrValue) -> str:
+    """A value as the format writes it; floats round-trip."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return repr(value) if math.isfinite(value) else str(value)
+        case str():
+            return format_name(value)
+        case list() | tuple():
+            return "[" + ",".join(format_value(item) for item in value) + "]"
+    raise TypeError(f"not an attribute value: {value!r}")
+
+
+def format_attrs(attrs: Mapping[str, AttrValue]) -> str:
+    """All pairs, alphabetically, one space between."""
+    return " ".join(f"{key}={format_value(attrs[key])}" for key in sorted(attrs))
+
+
+def parse_number(token: str) -> int | float:
+    """An INT or FLOAT token."""
+    lowered = token.lower()
+    if "x" in lowered:
+        return int(lowered, 16)
+    if any(mark in lowered for mark in (".", "e", "n")):
+        return float(lowered)
+    return int(lowered)
+
+
+def parse_attrs(text: str) -> dict[str, AttrValue]:
+    """The pairs of an attribute text that `format_attrs` made."""
+    tokens = list(_TOKEN.finditer(text))
+    attrs: dict[str, AttrValue] = {}
+    at = 0
+    while at < len(tokens):
+        key = tokens[at].group("name")
+        if key is None or at + 2 >= len(tokens) or tokens[at + 1].group("mark") != "=":
+            bad_input(f"malformed attribute text {text!r}")
+        attrs[key], at = _parse_value(tokens, at + 2, text)
+    return attrs
+
+
+def _parse_value(tokens: list[re.Match[str]], at: int, text: str) -> tuple[AttrValue, int]:
+    """One value and the position behind it; an explicit stack, so that depth has no limit."""
+    stack: list[list[AttrValue]] = []
+    while at < len(tokens):
+        token = tokens[at]
+        at += 1
+        value: AttrValue
+        if token.group("mark") == "[":
+            stack.append([])
+            continue
+        elif token.group("mark") == ",":
+            continue
+        elif token.group("mark") == "]" and stack:
+            value = stack.pop()
+        elif (name := token.group("name")) is not None:
+            value = scalar_from_name(name)
+        elif (number := token.group("number")) is not None:
+            value = parse_number(number)
+        elif (string := token.group("string")) is not None:
+            value = unquote(string)
+        else:
+            break
+        if not stack:
+            return value, at
+        stack[-1].append(value)
+    bad_input(f"malformed attribute text {text!r}")
+
+
+def scalar_from_name(name: str) -> AttrValue:
+    """A bare word as a value: a boolean, a number that is spelled in letters, or a string."""
+    match name:
+        case "true":
+            return True
+        case "false":
+            return False
+        case "nan" | "inf":
+            return float(name)
+    return name
+
+
+def int_list(value: AttrValue) -> list[int] | None:
+    """The value as a list of integers, or None when it is not one."""
+    if isinstance(value, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in value):
+        return [int(item) for item in value]  # type: ignore[arg-type]
+    return None
+
+
+def names_in(values: Iterable[str]) -> str:
+    """Names as a bracketed list."""
+    return "[" + ",".join(format_name(value) for value in values) + "]"

@@ -1,0 +1,339 @@
+"""What every program must be, before and after every pass.
+
+1. ids: every id column points into its table or is null where the schema allows it; parents never fall;
+2. names: modules one a core, in order; names unique where they must be; functions equal on all cores;
+3. locations: sizes agree with dtype and shape, const data has the right length, placements are placements;
+4. views: a shared location's target exists on its core, is no view itself, and is as large;
+5. operands: every byte touched lies inside its location; reads and writes of one instruction are equal or disjoint;
+6. order: a dependence stays inside its function and looks back; `seq` is on all instructions or none and never
+   falls along a block.
+
+Findings are collected; each names the entity and the value seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+import numpy as np
+
+from haulout.ir import dtypes
+from haulout.ir.attributes import format_name
+from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
+from haulout.ir.patterns import Pattern
+from haulout.ir.program import Program
+from haulout.ir.schema import MAX_CORES, TABLES, Column, Ints
+from haulout.ir.text.values import SIZE_MAX
+from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity, Span
+
+_MOST = 20
+"""Findings of one sort that are listed; a broken column would repeat itself a million times."""
+
+
+def verify(program: Program) -> list[Diagnostic]:
+    """Everything that is wrong with a program; empty when it is sound. Later checks wait for sound ids."""
+    found = Diagnostics()
+    for check in (_check_ids, _check_names, _check_locations, _check_views, _check_operands, _check_order):
+        check(program, found)
+        if len(found) and check in (_check_ids, _check_names):
+            break
+    return found.items
+
+
+def check_sound(program: Program) -> Program:
+    """The program itself; raises `HauloutError` with what `verify` found when it is not sound."""
+    found = Diagnostics(verify(program))
+    found.raise_if_errors()
+    return program
+
+
+# -- places ---------------------------------------------------------------------------------------------------------
+
+
+def place(program: Program, loc: int, text_line: int) -> Span | None:
+    """Where a row came from: the user's source if it says so, else its line of the `.bir` text."""
+    source = program.strings.get(loc)
+    if source is not None:
+        file, _, line = source.rpartition(":")
+        return Span(file, int(line)) if file and line.isdecimal() else Span(source)
+    return Span(program.file, text_line) if text_line != NONE and program.file is not None else None
+
+
+def instruction_label(program: Program, row: int, message: str = "") -> Label:
+    """An instruction and its place, for a message."""
+    name = format_name(program.instruction_name(row))
+    span = place(program, int(program.instructions.loc[row]), int(program.instructions.text_line[row]))
+    return Label(message or f"%{name} on core {program.instruction_core[row]}", span)
+
+
+def location_label(program: Program, row: int, message: str = "") -> Label:
+    """A location and its place, for a message."""
+    name = format_name(program.strings[int(program.locations.name[row])])
+    span = place(program, int(program.locations.loc[row]), int(program.locations.text_line[row]))
+    return Label(message or f"%{name} on core {program.location_core[row]}", span)
+
+
+def _bad(found: Diagnostics, message: str, *labels: Label, code: str = "bad-input") -> None:
+    found.add(code, Severity.ERROR, message, *labels)
+
+
+def _some(mask: Column) -> list[int]:
+    return [int(row) for row in np.flatnonzero(mask)[:_MOST]]
+
+
+# -- the checks -----------------------------------------------------------------------------------------------------
+
+
+def _check_ids(program: Program, found: Diagnostics) -> None:
+    for name, table in TABLES.items():
+        rows = program.table(name)
+        for column, spec in table.specs().items():
+            values = getattr(rows, column)
+            target = spec["to"]
+            if target is not None:
+                size = len(program.strings) if target == "strings" else len(program.table(target))
+                wrong = (values >= size) | (values < (NONE if spec["null"] else 0))
+                for row in _some(wrong):
+                    _bad(found, f"{name}.{column}[{row}] is {values[row]}, not a row of {target} ({size} rows)")
+            if column == table.parent and len(values) and bool(np.any(values[1:] < values[:-1])):
+                _bad(found, f"{name}.{column} falls: rows are not in the order of their parents")
+    for name, begin, end, size in (
+        ("patterns", program.patterns.dim_begin, program.patterns.dim_end, len(program.dims)),
+        ("locations", program.locations.shape_begin, program.locations.shape_end, len(program.shapes)),
+    ):
+        for row in _some((begin < 0) | (begin > end) | (end > size)):
+            _bad(found, f"{name}[{row}] has the range {begin[row]}:{end[row]} of {size} rows")
+    for name, cells, size in (
+        ("instructions.engine", program.instructions.engine, LINES),
+        ("locations.space", program.locations.space, len(Space)),
+        ("locations.kind", program.locations.kind, len(Kind)),
+    ):
+        for row in _some(cells >= size):
+            _bad(found, f"{name}[{row}] is {cells[row]}, expected less than {size}")
+
+
+def _check_names(program: Program, found: Diagnostics) -> None:
+    modules, functions = program.modules, program.functions
+    if not 1 <= program.lnc <= MAX_CORES or not np.array_equal(modules.core, np.arange(program.lnc)):
+        _bad(found, f"lnc={program.lnc} needs one module for each core in order, found cores {modules.core.tolist()}")
+        return
+    per_module = [functions.name[functions.module == row].tolist() for row in range(len(modules))]
+    for core, names in enumerate(per_module):
+        if len(set(names)) != len(names):
+            _bad(found, f"core {core} has two functions of one name")
+        if set(names) != set(per_module[0]):
+            listed = [sorted(program.strings[name] for name in each) for each in (per_module[0], names)]
+            _bad(found, f"functions must be equal on all cores: core 0 has {listed[0]}, core {core} has {listed[1]}")
+    for what, names, parents in (
+        ("block", program.blocks.name, program.blocks.function),
+        ("location", program.locations.name, program.locations.function),
+        ("instruction", program.instructions.name, program.instruction_function),
+    ):
+        key = parents.astype(np.int64) * (len(program.strings) + 1) + names
+        order = np.argsort(key, kind="stable")
+        twice = np.zeros(len(key), bool)
+        twice[order[1:]] = key[order[1:]] == key[order[:-1]]
+        for row in _some(twice & (names != NONE)):
+            function = program.strings[int(functions.name[parents[row]])]
+            _bad(found, f"two {what}s are named {program.strings[int(names[row])]!r} in function @{function}")
+    edges, blocks = program.edges, program.blocks
+    for row in _some(blocks.function[edges.source] != blocks.function[edges.target]):
+        _bad(found, f"block ^{program.strings[int(blocks.name[edges.source[row]])]} leads into another function")
+
+
+def _check_locations(program: Program, found: Diagnostics) -> None:
+    rows = program.locations
+    for row in _some((rows.size < 0) | (rows.size > SIZE_MAX) | (rows.align < 1)):
+        _bad(found, f"size {rows.size[row]}, align {rows.align[row]} is no size", location_label(program, row))
+    sizes = np.array(
+        [dtypes.NUMPY[text].itemsize if text in dtypes.NUMPY else 0 for text in program.strings], np.int64
+    )
+    typed = np.flatnonzero(rows.dtype != NONE)
+    for row in _some((rows.dtype != NONE) & (sizes[rows.dtype] == 0)) if len(typed) else []:
+        dtype = program.strings[int(rows.dtype[row])]
+        _bad(found, f"no element type is named {dtype!r}", location_label(program, row))
+    extents = np.append(program.shapes.extent.astype(np.float64), 1.0)
+    # A segmented product; floats, because a product of extents may leave 64 bits.
+    for row in typed.tolist():
+        count = float(np.prod(extents[rows.shape_begin[row] : rows.shape_end[row]]))
+        wanted = count * float(sizes[rows.dtype[row]])
+        if wanted != float(rows.size[row]):
+            shape = f"{program.strings[int(rows.dtype[row])]}{list(program.shape(row))}"
+            _bad(found, f"size={rows.size[row]}, but {shape} is {wanted:.0f} bytes", location_label(program, row))
+    lengths: dict[int, int] = {}
+    for row in np.flatnonzero(rows.data != NONE).tolist():
+        text = int(rows.data[row])
+        if text not in lengths:
+            try:
+                lengths[text] = len(base64.b64decode(program.strings[text], validate=True))
+            except (binascii.Error, ValueError):
+                lengths[text] = NONE
+        if lengths[text] != rows.size[row]:
+            seen = "not base64" if lengths[text] == NONE else f"{lengths[text]} bytes"
+            _bad(found, f"data is {seen}, size={rows.size[row]}", location_label(program, row))
+        elif rows.kind[row] != Kind.CONST:
+            _bad(found, "data belongs to kind=const alone", location_label(program, row))
+    for row in _some((rows.address > SIZE_MAX) | (rows.address < NONE)):
+        _bad(found, f"address {rows.address[row]} is no address", location_label(program, row))
+    for row in _some((rows.address != NONE) & (rows.address % np.maximum(rows.align, 1) != 0)):
+        _bad(found, f"address {rows.address[row]} is no multiple of {rows.align[row]}", location_label(program, row))
+
+
+def _check_views(program: Program, found: Diagnostics) -> None:
+    rows, owner = program.locations, program.owner
+    views = rows.remote_name != NONE
+    for row in _some(views & (rows.space != Space.DRAM_SHARED)):
+        _bad(found, "remote= belongs to dram.shared alone", location_label(program, row))
+    for row in _some(views & ((rows.remote_core < 0) | (rows.remote_core >= program.lnc))):
+        _bad(found, f"remote core {rows.remote_core[row]}, lnc={program.lnc}", location_label(program, row))
+    for row in _some(views & (owner == NONE)):
+        wanted = f"%{program.strings[int(rows.remote_name[row])]} of core {rows.remote_core[row]}"
+        _bad(found, f"its target {wanted} does not exist", location_label(program, row), code="unresolved-remote")
+    resolved = np.where(owner == NONE, np.arange(len(rows)), owner)
+    for row in _some(views & (rows.remote_core == program.location_core)):
+        _bad(found, "a view of its own core", location_label(program, row))
+    for row in _some(views & (resolved != np.arange(len(rows))) & (rows.remote_name[resolved] != NONE)):
+        _bad(found, "a view of a view", location_label(program, row), location_label(program, int(owner[row])))
+    for row in _some(views & (rows.size != rows.size[resolved])):
+        target = int(owner[row])
+        _bad(
+            found,
+            f"a view of {rows.size[row]} bytes of a location of {rows.size[target]} bytes",
+            location_label(program, row),
+            location_label(program, target),
+        )
+    for row in _some(views & (rows.space[resolved] != Space.DRAM_SHARED)):
+        _bad(found, "its target is not dram.shared", location_label(program, row))
+
+
+def pattern_hulls(program: Program) -> tuple[Ints, Ints]:
+    """First byte and byte behind the last of every pattern; `?` gives 0, 0."""
+    rows = program.patterns
+    reach = program.dims.stride * (program.dims.count - 1)
+    below = np.append(0, np.cumsum(np.minimum(reach, 0)))
+    above = np.append(0, np.cumsum(np.maximum(reach, 0)))
+    low = rows.offset + below[rows.dim_end] - below[rows.dim_begin]
+    high = rows.offset + above[rows.dim_end] - above[rows.dim_begin] + rows.run
+    unknown = rows.run == NONE
+    return np.where(unknown, 0, low), np.where(unknown, 0, high)
+
+
+def _check_operands(program: Program, found: Diagnostics) -> None:
+    accesses = program.accesses
+    location_function = program.locations.function[accesses.location]
+    for row in _some(location_function != program.instruction_function[accesses.instruction]):
+        _bad(found, "an operand of another function", instruction_label(program, int(accesses.instruction[row])))
+    for row in _some((program.dims.count < 1) | (np.abs(program.dims.stride) > SIZE_MAX)):
+        _bad(found, f"a pattern dim {program.dims.stride[row]}x{program.dims.count[row]}")
+        return
+    patterns = program.patterns
+    for row in _some((patterns.run < 1) & (patterns.run != NONE)):
+        _bad(found, f"a pattern with a run of {patterns.run[row]} bytes")
+    # Patterns whose hull leaves 64 bits are found in floats first; the exact columns may then wrap no more.
+    reach = np.append(0.0, np.cumsum(np.abs(program.dims.stride.astype(float)) * (program.dims.count - 1)))
+    span = patterns.offset + reach[patterns.dim_end] - reach[patterns.dim_begin] + patterns.run
+    for row in _some((patterns.offset < 0) | (span > SIZE_MAX)):
+        _bad(found, f"pattern [{program.pattern(row)}] reaches further than 2**62 bytes", code="out-of-bounds")
+        return
+    low, high = (np.append(values, 0) for values in pattern_hulls(program))
+    outside = (low[accesses.pattern] < 0) | (high[accesses.pattern] > program.locations.size[accesses.location])
+    for row in _some(outside):
+        location, pattern = int(accesses.location[row]), program.pattern(int(accesses.pattern[row]))
+        _bad(
+            found,
+            f"[{pattern}] touches bytes {low[accesses.pattern[row]]}:{high[accesses.pattern[row]]} of a location "
+            f"of {program.locations.size[location]} bytes",
+            instruction_label(program, int(accesses.instruction[row])),
+            location_label(program, location),
+            code="out-of-bounds",
+        )
+    if not np.any(outside):
+        for row, first, second in _self_conflicts(program):
+            _bad(
+                found,
+                f"it reads [{first}] and writes [{second}] of one location: neither the same bytes nor disjoint",
+                instruction_label(program, row),
+            )
+
+
+def _self_conflicts(program: Program) -> Iterator[tuple[int, Pattern, Pattern]]:
+    """Instructions that read and write one location through patterns that meet in some bytes but not in all."""
+    accesses = program.accesses
+    count = np.diff(program.access_starts)
+    several = np.flatnonzero(count[accesses.instruction] > 1)
+    key = (
+        accesses.instruction[several].astype(np.int64) * len(program.locations)
+        + program.owner[accesses.location[several]]
+    )
+    order = np.argsort(key, kind="stable")
+    same = np.flatnonzero(key[order[1:]] == key[order[:-1]])
+    seen: set[tuple[int, int, int]] = set()
+    for at in same.tolist():
+        first_key = key[order[at]]
+        group = several[
+            order[np.searchsorted(key[order], first_key) : np.searchsorted(key[order], first_key, "right")]
+        ]
+        reads = {int(accesses.pattern[row]) for row in group if not accesses.write[row]}
+        writes = {int(accesses.pattern[row]) for row in group if accesses.write[row]}
+        size = int(program.locations.size[accesses.location[group[0]]])
+        for read in sorted(reads):
+            for write in sorted(writes - {read}):
+                case = (read, write, size)
+                if case in seen:
+                    continue
+                seen.add(case)
+                a, b = (program.pattern(p) or Pattern(0, size) for p in (read, write))
+                if a.is_unknown or b.is_unknown or a.hull[1] <= b.hull[0] or b.hull[1] <= a.hull[0]:
+                    continue
+                touched = (np.unique(a.bytes()), np.unique(b.bytes()))
+                if not np.array_equal(*touched) and len(np.intersect1d(*touched, assume_unique=True)):
+                    yield int(accesses.instruction[group[0]]), a, b
+
+
+def _check_order(program: Program, found: Diagnostics) -> None:
+    rows, function = program.dependences, program.instruction_function
+    for row in _some(function[rows.instruction] != function[rows.producer]):
+        _bad(found, "it waits for another function", instruction_label(program, int(rows.instruction[row])))
+    # A forward dependence looks back in layout order unless blocks branch; carried ones may look anywhere.
+    ahead = ~rows.carried & (rows.producer >= rows.instruction)
+    ahead &= program.instructions.block[rows.producer] == program.instructions.block[rows.instruction]
+    for row in _some(ahead):
+        producer = format_name(program.instruction_name(int(rows.producer[row])))
+        label = instruction_label(program, int(rows.instruction[row]))
+        _bad(found, f"it waits for %{producer}, which stands behind it", label)
+    instructions = program.instructions
+    barriers = np.zeros(len(instructions), bool)
+    barriers[program.barriers.instruction] = True
+    for row in _some((instructions.engine == Engine.ALL) & ~barriers):
+        _bad(found, "only core_barrier may stand on engine all", instruction_label(program, row))
+    bare = instructions.seq == NONE
+    for each in np.unique(function).tolist():
+        some = bare[function == each]
+        if some.any() and not some.all():
+            row = int(np.flatnonzero((function == each) & bare)[0])
+            _bad(
+                found, "seq is on some instructions of the function, not on this one", instruction_label(program, row)
+            )
+    same = instructions.block[1:] == instructions.block[:-1]
+    for row in _some(same & (instructions.seq[1:] < instructions.seq[:-1]) & ~bare[1:]):
+        _bad(
+            found,
+            f"seq falls from {instructions.seq[row]} to {instructions.seq[row + 1]}",
+            instruction_label(program, row + 1),
+        )
+    cores = program.barriers.cores
+    for at in _some((cores >> np.uint64(program.lnc - 1)) > 1):
+        _bad(
+            found,
+            f"a participant that is no core of lnc={program.lnc}",
+            instruction_label(program, int(program.barriers.instruction[at])),
+        )
+    meetings = program.meetings
+    for at in _some((meetings.to >= program.lnc) | (meetings.source >= program.lnc)):
+        _bad(
+            found,
+            f"a peer that is no core of lnc={program.lnc}",
+            instruction_label(program, int(meetings.instruction[at])),
+        )
