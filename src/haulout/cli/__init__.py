@@ -1,0 +1,1 @@
+"""The `haulout` command; one file a subcommand."""

@@ -37,14 +37,6 @@ class StringTable:
         """The id of `text`, NONE for None."""
         return NONE if text is None else self.intern(text)
 
-    def fresh(self, stem: str) -> int:
-        """The id of a string that nobody has yet: `stem`, else `stem.1`, `stem.2`, ..."""
-        text, count = stem, 0
-        while text in self._ids:
-            count += 1
-            text = f"{stem}.{count}"
-        return self.intern(text)
-
     def __getitem__(self, index: int) -> str:
         if index < 0:
             raise IndexError("null string id")

@@ -123,9 +123,12 @@ def _check_names(program: Program, found: Diagnostics) -> None:
     for core, names in enumerate(per_module):
         if len(set(names)) != len(names):
             _bad(found, f"core {core} has two functions of one name")
-        if set(names) != set(per_module[0]):
-            listed = [sorted(program.strings[name] for name in each) for each in (per_module[0], names)]
-            _bad(found, f"functions must be equal on all cores: core 0 has {listed[0]}, core {core} has {listed[1]}")
+        if names != per_module[0]:
+            listed = [[program.strings[name] for name in each] for each in (per_module[0], names)]
+            _bad(
+                found,
+                f"functions must be equal on all cores: core 0 has {listed[0]}, core {core} has {listed[1]}",
+            )
     for what, names, parents in (
         ("block", program.blocks.name, program.blocks.function),
         ("location", program.locations.name, program.locations.function),

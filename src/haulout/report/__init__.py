@@ -1,0 +1,1 @@
+"""What people and programs read after a run: the report model and the tables on the terminal."""

@@ -1,0 +1,1 @@
+"""Runs programs: numerics in NumPy, cores and their queues, memory, schedules."""

@@ -1,0 +1,1 @@
+"""How collectives become copies through shared DRAM; one lowering a file."""

@@ -1,0 +1,194 @@
+"""How many fences cross-core conflicts need, and where: P2 of the design's theory, with slack.
+
+Instructions of all cores stand in source order (`seq`). A conflict between two cores makes an edge from the earlier
+to the later; each core's list order makes the rest. The *phase* of an instruction is the largest number of
+cross-core edges on a path to it; with K the largest phase, K fences are necessary (a path with K cross-core edges
+crosses K fences one after the other) and sufficient (fence k stands, on each core, between phases k - 1 and k).
+
+1. `earliest`: longest path from the start, one scan forward;
+2. `latest`: K less the longest path to the end, the same scan backward;
+3. `phase`: between the two, as near to source time as can be: when one core enters phase k, the others follow at
+   their next instruction that may, so that nobody waits at a fence for work that has nothing to do with it.
+
+Existing fences that stay (the user's) cut the lists into segments; what they order needs no other fence, so each
+segment is a problem of its own. Conflicts are found as in `dependences.py`: a chain of accesses for each (owner
+location, core, read or write), walked from its end; phases never fall along a chain, so the first that meets decides.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from haulout.analysis.overlap import Extents, _scan_meets, extents
+from haulout.ir.enums import NONE, Space
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Ids, Ints
+from haulout.support.jit import njit
+
+
+class Phases(NamedTuple):
+    """Phases of the instructions with shared accesses, in source order, and what each segment needs."""
+
+    segment: Ids
+    """Of every instruction of the program: how many permanent fences and function ends stand before it."""
+    closes: Bools
+    """Of every instruction of the program: whether it is a permanent fence."""
+    needed: Ids
+    """Of every segment: its fences, the longest chain of cross-core edges."""
+    instruction: Ids
+    """Instructions with shared accesses, by (seq, core, list order); the columns below go with it."""
+    earliest: Ids
+    """Least phase inside the segment."""
+    latest: Ids
+    """Largest phase that still lets everything behind it fit."""
+    phase: Ids
+    """The phase chosen; never falls inside a segment of a core."""
+    simultaneous: Ids
+    """Pairs (a, b, a, b, ...) of conflicting accesses on two cores with equal `seq`: no fence orders them."""
+
+
+def shared_accesses(program: Program) -> Bools:
+    """Whether each access touches, as no barrier's handle, a DRAM location that two cores name."""
+    accesses, locations = program.accesses, program.locations
+    barrier = np.zeros(len(program.instructions), bool)
+    barrier[program.barriers.instruction] = True
+    owner = program.owner
+    shared = np.zeros(len(locations), bool)
+    views = np.flatnonzero(locations.remote_name != NONE)
+    shared[views] = True
+    shared[owner[views][owner[views] != NONE]] = True
+    shared &= locations.space == Space.DRAM_SHARED
+    mask: Bools = shared[accesses.location] & ~barrier[accesses.instruction] & (owner[accesses.location] != NONE)
+    return mask
+
+
+def phases(program: Program, permanent: Ids) -> Phases:
+    """Phases of every instruction; `permanent` are the fences that stay, the same number on every core.
+
+    Every instruction must have a `seq`.
+    """
+    instructions, accesses = program.instructions, program.accesses
+    rows, core = len(instructions), program.instruction_core
+    closes = np.zeros(rows, bool)
+    closes[permanent] = True
+    cuts = np.zeros(rows, np.int64)
+    cuts[1:] = closes[:-1] | (np.diff(program.instruction_function) != 0)
+    total = np.cumsum(cuts)
+    first = np.searchsorted(core, np.arange(program.lnc))
+    base = total[np.minimum(first, max(rows - 1, 0))] if rows else first
+    segment: Ids = (total - base[core]).astype(np.int32)
+    chosen = np.flatnonzero(shared_accesses(program))
+    # sort by (function, source time), then core and list order
+    time = instructions.seq[accesses.instruction[chosen]]
+    function = program.functions.name[program.instruction_function[accesses.instruction[chosen]]]
+    picked: Ids = chosen[np.lexsort((time, function))].astype(np.int32)
+    rows_of = accesses.instruction[picked]
+    owner: Ids = np.unique(program.owner[accesses.location[picked]], return_inverse=True)[1].astype(np.int32)
+    view = _View(
+        picked, rows_of, owner, accesses.write[picked], core[rows_of], instructions.seq[rows_of], segment[rows_of]
+    )
+    backward = _View(
+        picked[::-1].copy(),
+        rows_of[::-1].copy(),
+        owner[::-1].copy(),
+        view.write[::-1].copy(),
+        view.core[::-1].copy(),
+        view.seq[::-1].copy(),
+        view.segment[::-1].copy(),
+    )
+    x = extents(program)
+    none = np.zeros(len(picked), np.int32)
+    earliest, clashes = _scan_phases(x, view, program.lnc, none, False)
+    behind, _ = _scan_phases(x, backward, program.lnc, none, False)
+    needed = np.zeros(int(segment.max(initial=0)) + 1, np.int32)
+    np.maximum.at(needed, view.segment, earliest)
+    latest = (needed[view.segment] - behind[::-1]).astype(np.int32)
+    phase, _ = _scan_phases(x, view, program.lnc, latest, True)
+    first_of = np.ones(len(picked), bool)
+    first_of[1:] = rows_of[1:] != rows_of[:-1]
+    return Phases(
+        segment, closes, needed, rows_of[first_of], earliest[first_of], latest[first_of], phase[first_of], clashes
+    )
+
+
+class _View(NamedTuple):
+    """Shared accesses in the order in which they are scanned."""
+
+    access: Ids
+    instruction: Ids
+    owner: Ids
+    write: Bools
+    core: Ids
+    seq: Ints
+    segment: Ids
+
+
+@njit
+def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool) -> tuple[Ids, Ids]:
+    """Number of cross-core edges on the longest path to each instruction, and conflicts with equal `seq`.
+
+    With `follow`, an instruction also enters the phase that some core entered at an earlier source time, as far as
+    `latest` lets it. In reverse order of the rows, without `follow`: longest paths *from* each instruction.
+    """
+    count = len(view.access)
+    groups = 0
+    for at in range(count):
+        groups = max(groups, view.owner[at] + 1)
+    head = np.full((groups, cores, 2), -1, np.int32)
+    """Last access of each chain: [owner, core, 0 written or 1 read]."""
+    previous = np.full(count, -1, np.int32)
+    phase = np.zeros(count, np.int32)
+    current = np.zeros(cores, np.int32)
+    part = np.full(cores, -1, np.int32)
+    clashes = np.empty(64, np.int32)
+    clash = 0
+    # Phase that some core has entered before this source time, and at it; in the furthest segment so far.
+    entered, entering, time, furthest = 0, 0, np.int64(-1), -1
+    at = 0
+    while at < count:
+        # All accesses of one instruction are judged before any is entered.
+        end = at
+        while end < count and view.instruction[end] == view.instruction[at]:
+            end += 1
+        core, segment = view.core[at], view.segment[at]
+        if segment > furthest:
+            furthest, entered, entering = segment, 0, 0
+        if view.seq[at] != time:
+            time, entered = view.seq[at], entering
+        if part[core] != segment:
+            part[core], current[core] = segment, 0
+        best = current[core]
+        if follow and segment == furthest:
+            best = max(best, min(entered, latest[at]))
+        for a in range(at, end):
+            for other in range(cores):
+                if other == core:
+                    continue
+                for chain in range(2 if view.write[a] else 1):
+                    b = head[view.owner[a], other, chain]
+                    # What lies in another segment is ordered by a fence that stays (or against source order: that
+                    # is the checker's to tell).
+                    while b >= 0 and view.segment[b] == segment:
+                        same_time = view.seq[b] == view.seq[a]
+                        if not same_time and phase[b] < best:
+                            break
+                        low, high = min(view.access[a], view.access[b]), max(view.access[a], view.access[b])
+                        if _scan_meets(x, low, high):
+                            if not same_time:
+                                best = phase[b] + 1
+                                break
+                            if clash < len(clashes):
+                                clashes[clash], clashes[clash + 1] = view.access[b], view.access[a]
+                                clash += 2
+                        b = previous[b]
+        current[core] = best
+        entering = max(entering, best) if segment == furthest else entering
+        for a in range(at, end):
+            phase[a] = best
+            chain = 0 if view.write[a] else 1
+            previous[a] = head[view.owner[a], core, chain]
+            head[view.owner[a], core, chain] = a
+        at = end
+    return phase, clashes[:clash]

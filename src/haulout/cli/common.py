@@ -1,0 +1,104 @@
+"""What all commands share: exit statuses, output formats, progress on stderr."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ParamSpec
+
+import click
+
+from haulout.passes.manager import PassRecord
+from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
+from haulout.support.render import RENDERERS
+
+P = ParamSpec("P")
+
+CLEAN, FOUND, BAD_INPUT, INTERNAL = 0, 1, 2, 3
+_STATUS = {"bad-input": BAD_INPUT, "internal-error": INTERNAL}
+
+
+def exit_status(diagnostics: Sequence[Diagnostic]) -> int:
+    """0: nothing but notes; 2: bad input; 3: a defect of ours; 1: any other error or warning."""
+    codes = {_STATUS.get(each.code, FOUND) for each in diagnostics if each.severity > Severity.NOTE}
+    return next((status for status in (INTERNAL, BAD_INPUT, FOUND) if status in codes), CLEAN)
+
+
+def emit(diagnostics: Sequence[Diagnostic], style: str) -> None:
+    """Print findings to stdout; as text only when there are any."""
+    if diagnostics or style != "text":
+        click.echo(RENDERERS[style](diagnostics))
+
+
+format_option = click.option(
+    "--format",
+    "style",
+    type=click.Choice(list(RENDERERS)),
+    default="text",
+    show_default=True,
+    help="Form of the findings.",
+)
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
+
+
+def guarded(command: Callable[P, int]) -> Callable[P, None]:
+    """Turn a command's return value into the exit status, and anything raised into a diagnostic, never a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        style = str(kwargs.get("style") or "text")
+        try:
+            status = command(*args, **kwargs)
+        except HauloutError as error:
+            emit(error.diagnostics, style)
+            status = exit_status(error.diagnostics)
+        except MemoryError:
+            finding = Diagnostic(
+                "out-of-memory", Severity.ERROR, "the machine has too little memory for this program"
+            )
+            emit([finding], style)
+            status = FOUND
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            status = BAD_INPUT
+        except Exception as error:
+            emit([_defect(error)], style)
+            status = INTERNAL
+        sys.stdout.flush()
+        sys.exit(status)
+
+    return run
+
+
+def _defect(error: Exception) -> Diagnostic:
+    """A defect of ours as a diagnostic; the traceback goes to a file that the user can send."""
+    text = f"haulout {' '.join(sys.argv[1:])}\n\n" + "".join(traceback.format_exception(error))
+    with tempfile.NamedTemporaryFile("w", prefix="haulout-crash-", suffix=".txt", delete=False) as file:
+        file.write(text)
+    return Diagnostic(
+        "internal-error",
+        Severity.ERROR,
+        f"{type(error).__name__}: {error}",
+        help=(f"this is a defect of haulout; please report it with {file.name} and the input",),
+    )
+
+
+def pass_progress(quiet: bool) -> Callable[[PassRecord], None] | None:
+    """A line on stderr after each pass."""
+    if quiet:
+        return None
+
+    def tell(record: PassRecord) -> None:
+        order = "  " if record.order is None else str(record.order)
+        click.echo(f"{order} {record.name:<44} {record.seconds:8.3f} s  {record.status.value}", err=True)
+
+    return tell
+
+
+def existing_file(path: str) -> Path:
+    """The argument as a path; reading it gives the diagnostic when it is not there."""
+    return Path(path)

@@ -1,0 +1,26 @@
+"""`haulout`: the group of commands."""
+
+from __future__ import annotations
+
+import click
+
+from haulout import __version__
+from haulout.cli.check import check
+from haulout.cli.compile import compile
+from haulout.cli.opt import opt
+from haulout.cli.simulate import simulate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="haulout")
+def main() -> None:
+    """Compile, check and run programs that are split over several cores sharing one DRAM.
+
+    Exit status: 0 clean, 1 errors or warnings found, 2 usage or bad input, 3 internal error.
+    """
+
+
+main.add_command(compile)
+main.add_command(check)
+main.add_command(simulate)
+main.add_command(opt)

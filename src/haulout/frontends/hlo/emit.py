@@ -1,0 +1,146 @@
+"""Rows for one core: what a rule calls to append an instruction, with operands given as views of arrays.
+
+The emitter knows which location an array lives in, adds `shapes=` and `dtypes=` where an operand is seen with
+another shape or type than its location has, deals the DMA queues out in turn, and takes seq and place from the
+operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.storage import Slot, Storage, unique
+from haulout.frontends.hlo.types import Shape
+from haulout.frontends.hlo.values import Operation, View
+from haulout.ir.attributes import AttrValue
+from haulout.ir.builder import Operand, ProgramBuilder
+from haulout.ir.dtypes import NUMPY
+from haulout.ir.enums import Engine, Space
+from haulout.ir.patterns import Pattern
+
+_QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
+
+
+class Emitter:
+    """The program of one core under construction: module `nc0`, function `main`, block `entry`."""
+
+    def __init__(self, module: HloModule, storage: Storage) -> None:
+        self.module = module
+        self.build = ProgramBuilder(
+            module.name,
+            lnc=1,
+            attrs={"outputs": [slot.name for slot in storage.outputs]},
+            file=module.file,
+        )
+        self._storage = storage
+        function = self.build.function(self.build.module("nc0", 0, subgraph=0), "main")
+        self._ids = {slot: self._location(function, slot) for slot in storage.slots}
+        self._block = self.build.block(function, "entry")
+        self._names: set[str] = set()
+        self._queue = 0
+
+    def _location(self, function: int, slot: Slot) -> int:
+        return self.build.location(
+            function,
+            slot.name,
+            Space.DRAM_LOCAL,
+            slot.shape.count * NUMPY[slot.shape.dtype].itemsize,
+            kind=slot.kind,
+            dtype=slot.shape.dtype,
+            shape=slot.shape.dims,
+            data=slot.data[0] if slot.data else None,
+            loc=slot.source.loc,
+        )
+
+    @property
+    def per_core_data(self) -> dict[int, Sequence[str]]:
+        """Locations whose contents differ from core to core, by id."""
+        return {self._ids[slot]: slot.data for slot in self._storage.slots if len(slot.data) > 1}
+
+    def dma(self) -> Engine:
+        """The next DMA queue."""
+        self._queue += 1
+        return _QUEUES[(self._queue - 1) % len(_QUEUES)]
+
+    def compute(
+        self,
+        operation: Operation,
+        opcode: str,
+        engine: Engine,
+        attrs: Mapping[str, AttrValue] | None = None,
+    ) -> None:
+        """An instruction that reads all operands and writes all results, each as a whole."""
+        writes = [View(array, array.shape) for array in operation.results]
+        operands = [*operation.operands, *writes]
+        slots = [self._storage.homes[view.array] for view in operands]
+        found = dict(attrs or {})
+        if any(view.shape.dims != slot.shape.dims for view, slot in zip(operands, slots, strict=True)):
+            found["shapes"] = [list(view.shape.dims) for view in operands]
+        if any(view.shape.dtype != slot.shape.dtype for view, slot in zip(operands, slots, strict=True)):
+            found["dtypes"] = [view.shape.dtype for view in operands]
+        ids: list[Operand] = [self._ids[slot] for slot in slots]
+        count = len(operation.operands)
+        self._append(operation, opcode, engine, ids[:count], ids[count:], found)
+
+    def copy(
+        self, operation: Operation, source: View, read: Pattern | None = None, write: Pattern | None = None
+    ) -> None:
+        """A `dma_copy` of `source` into the first result; a pattern that is the whole location is not written."""
+        result = operation.result
+        operands: list[Operand] = [
+            (self._ids[self._storage.homes[view.array]], None if pattern == Pattern(0, view.nbytes) else pattern)
+            for view, pattern in ((source, read), (result, write))
+        ]
+        self._append(operation, "dma_copy", self.dma(), operands[:1], operands[1:], {})
+
+    def finish(self, seq: int) -> None:
+        """The copies at the end; `seq` is free for the first."""
+        for step, (source, target) in enumerate(self._storage.copies):
+            self.build.instruction(
+                self._block,
+                unique(f"{target.name}.copy", self._names),
+                "dma_copy",
+                self.dma(),
+                [self._ids[source]],
+                [self._ids[target]],
+                seq=seq + step,
+                loc=target.source.loc,
+            )
+
+    def _append(
+        self,
+        operation: Operation,
+        opcode: str,
+        engine: Engine,
+        reads: Sequence[Operand],
+        writes: Sequence[Operand],
+        attrs: Mapping[str, AttrValue],
+    ) -> None:
+        self.build.instruction(
+            self._block,
+            unique(operation.instruction.name, self._names),
+            opcode,
+            engine,
+            reads,
+            writes,
+            seq=operation.seq,
+            attrs=attrs,
+            loc=operation.instruction.loc,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one HLO opcode is emitted, and which attributes its rule reads; others are refused."""
+
+    emit: Callable[[Emitter, Operation], None]
+    attributes: tuple[str, ...] = ()
+
+
+def same_shape(operation: Operation, views: Sequence[View]) -> Shape:
+    """The one shape of several operands; fails when they differ."""
+    shape = views[0].shape
+    operation.expect(all(view.shape == shape for view in views), "the operands differ in shape or type")
+    return shape

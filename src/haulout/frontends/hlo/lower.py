@@ -1,0 +1,56 @@
+"""From a parsed HLO module to a program: one module a core, one function `@main`, one block `^entry`.
+
+1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views (`flatten.py`).
+2. Keep the operations that the result depends on, and all parameters: the rest has no effect that could be seen.
+3. Give every array a location; results go straight to the outputs where that is safe (`storage.py`).
+4. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece.
+5. Repeat them for every core. Cores differ only in the constants that hold their ids.
+
+HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is the
+common time of all of them. `outputs=` on the program names the locations of the results in the order of the result
+tuple; the parameters are the first locations of the function, in their order.
+"""
+
+from __future__ import annotations
+
+from haulout.frontends.hlo.emit import Emitter, Rule
+from haulout.frontends.hlo.flatten import flatten, live
+from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
+from haulout.frontends.hlo.storage import assign_storage
+from haulout.frontends.hlo.values import check_attributes
+from haulout.ir.program import Program
+from haulout.ir.replicate import replicate
+from haulout.ir.schema import MAX_CORES
+
+RULES: dict[str, Rule] = {
+    **elementwise.RULES,
+    **movement.RULES,
+    **contraction.RULES,
+    **windows.RULES,
+    **reduction.RULES,
+    **indexing.RULES,
+    **collectives.RULES,
+}
+"""Every HLO opcode that becomes instructions; those that only rearrange names are resolved in `flatten.py`."""
+
+
+def lower(module: HloModule) -> Program:
+    """The program of `module` on `num_partitions` cores.
+
+    Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on an opcode or an
+    attribute that is not supported, and on shapes that do not fit together.
+    """
+    if module.num_partitions > MAX_CORES:
+        module.attributes["num_partitions"].fail(
+            f"{module.num_partitions} partitions; at most {MAX_CORES} cores are supported"
+        )
+    flat = flatten(module, module.entry, RULES)
+    operations = live(flat)
+    out = Emitter(module, assign_storage(module, flat, operations))
+    for operation in operations:
+        rule = RULES[operation.opcode]
+        check_attributes(operation.instruction, rule.attributes)
+        rule.emit(out, operation)
+    out.finish(flat.length + 1)
+    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data)

@@ -1,0 +1,82 @@
+"""Operations on elements: operands and result have one shape, element i of the result depends on elements i.
+
+A scalar predicate of `select` and scalar bounds of `clamp` stand for all elements. The opcodes are rows of
+`opcodes.py`.
+"""
+
+from __future__ import annotations
+
+from haulout.frontends.hlo import attributes
+from haulout.frontends.hlo.emit import Emitter, Rule, same_shape
+from haulout.frontends.hlo.opcodes import DIRECTIONS, ELEMENTWISE, opcode_of
+from haulout.frontends.hlo.source import Excerpt
+from haulout.frontends.hlo.values import Operation
+from haulout.ir.attributes import AttrValue
+
+
+def check(operation: Operation) -> dict[str, AttrValue]:
+    """The attributes of an element-wise operation; fails unless its operands and result fit."""
+    row = ELEMENTWISE[operation.opcode]
+    operation.expect_counts(row.operands)
+    wanted = list(operation.operands)
+    attrs: dict[str, AttrValue] = {}
+    match operation.opcode:
+        case "select":
+            predicate = wanted.pop(0).shape
+            fits = predicate.dtype == "pred" and predicate.dims in ((), wanted[0].shape.dims)
+            operation.expect(fits, "the predicate must be pred, one for all elements or one for each")
+        case "clamp":
+            value = wanted[1].shape
+            for bound in (wanted[0], wanted[2]):
+                fits = bound.shape.dtype == value.dtype and bound.shape.dims in ((), value.dims)
+                operation.expect(fits, "a bound must have the type of the value, and its shape or none")
+            wanted = wanted[1:2]
+        case "compare":
+            attrs["direction"] = operation.attribute("direction", _direction)
+    shape = same_shape(operation, wanted)
+    kind = "f" if shape.dtype.startswith(("f", "bf")) else shape.dtype[0]
+    operation.expect(kind in row.kinds, f"not defined on {shape.dtype}")
+    match operation.opcode:
+        case "compare":
+            _check_order(operation, kind)
+            operation.expect_result(shape.dims, "pred")
+        case "is-finite":
+            operation.expect_result(shape.dims, "pred")
+        case "convert":
+            operation.expect_result(shape.dims, operation.results[0].shape.dtype)
+        case "bitcast-convert":
+            _check_bitcast(operation)
+        case _:
+            operation.expect_result(shape.dims, shape.dtype)
+    return attrs
+
+
+def _direction(value: Excerpt) -> str:
+    return attributes.choice(value, *DIRECTIONS)
+
+
+def _check_order(operation: Operation, kind: str) -> None:
+    """Only the default order of each type can be executed; `TOTALORDER` tells zeros and NaNs apart."""
+    order = operation.instruction.attributes.get("type")
+    if order is not None:
+        default = {"f": "FLOAT", "s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED"}[kind]
+        attributes.choice(order, default)
+
+
+def _check_bitcast(operation: Operation) -> None:
+    """Equal bytes; the narrower type of two has one more dimension, the last, which is the ratio of the widths."""
+    before, after = operation.operands[0], operation.result
+    wide, narrow = (before, after) if before.itemsize >= after.itemsize else (after, before)
+    ratio = wide.itemsize // narrow.itemsize
+    wanted = wide.shape.dims if ratio == 1 else (*wide.shape.dims, ratio)
+    operation.expect(narrow.shape.dims == wanted, "the result does not have the operand's bytes")
+
+
+def _emit(out: Emitter, operation: Operation) -> None:
+    attrs = check(operation)
+    out.compute(operation, opcode_of(operation.opcode), ELEMENTWISE[operation.opcode].engine, attrs)
+
+
+_ATTRIBUTES = {"compare": ("direction", "type")}
+
+RULES = {name: Rule(_emit, _ATTRIBUTES.get(name, ())) for name in ELEMENTWISE}

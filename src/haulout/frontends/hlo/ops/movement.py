@@ -1,0 +1,158 @@
+"""Operations that move elements without looking at them.
+
+slice, transpose, reverse, copy    one `dma_copy` with the exact bytes
+concatenate                        one `dma_copy` an operand
+broadcast, pad, dynamic-slice, dynamic-update-slice     instructions of their own, on the DMA queues; iota on pool
+"""
+
+from __future__ import annotations
+
+from haulout.frontends.hlo import attributes
+from haulout.frontends.hlo.emit import Emitter, Rule
+from haulout.frontends.hlo.patterns import part_pattern, reverse_pattern, slice_dims, slice_pattern, transpose_pattern
+from haulout.frontends.hlo.values import Operation, View
+from haulout.ir.enums import Engine
+
+
+def _emit_copy(out: Emitter, operation: Operation) -> None:
+    operation.expect_counts(1)
+    (operand,) = operation.operands
+    operation.expect_result(operand.shape.dims, operand.shape.dtype)
+    out.copy(operation, operand)
+
+
+def _emit_slice(out: Emitter, operation: Operation) -> None:
+    operation.expect_counts(1)
+    (operand,) = operation.operands
+    dims, bounds = operand.shape.dims, operation.attribute("slice", attributes.slices)
+    inside = all(start <= limit <= extent for (start, limit, _), extent in zip(bounds, dims, strict=False))
+    operation.expect(len(bounds) == len(dims) and inside, "the slices must be one a dimension, each inside it")
+    operation.expect_result(tuple(slice_dims(bounds)), operand.shape.dtype)
+    out.copy(operation, operand, slice_pattern(dims, operand.itemsize, bounds))
+
+
+def _emit_transpose(out: Emitter, operation: Operation) -> None:
+    operation.expect_counts(1)
+    (operand,) = operation.operands
+    dims, order = operand.shape.dims, operation.integers("dimensions")
+    operation.expect(sorted(order) == list(range(len(dims))), "`dimensions` must be a permutation")
+    operation.expect_result(tuple(dims[dim] for dim in order), operand.shape.dtype)
+    out.copy(operation, operand, transpose_pattern(dims, operand.itemsize, order))
+
+
+def _emit_reverse(out: Emitter, operation: Operation) -> None:
+    operation.expect_counts(1)
+    (operand,) = operation.operands
+    dims, chosen = operand.shape.dims, operation.integers("dimensions")
+    _expect_dims(operation, chosen, len(dims))
+    operation.expect_result(dims, operand.shape.dtype)
+    out.copy(operation, operand, reverse_pattern(dims, operand.itemsize, chosen))
+
+
+def _emit_concatenate(out: Emitter, operation: Operation) -> None:
+    operation.expect_counts(max(1, len(operation.operands)))
+    chosen = operation.integers("dimensions")
+    first = operation.operands[0].shape
+    operation.expect(len(chosen) == 1 and chosen[0] < len(first.dims), "`dimensions` must be one dimension")
+    (dim,) = chosen
+    fits = all(
+        operand.shape.dtype == first.dtype and _without(operand, dim) == _without(operation.operands[0], dim)
+        for operand in operation.operands
+    )
+    operation.expect(fits, "the operands differ in type, or in another dimension")
+    total = sum(operand.shape.dims[dim] for operand in operation.operands)
+    dims = (*first.dims[:dim], total, *first.dims[dim + 1 :])
+    operation.expect_result(dims, first.dtype)
+    start = 0
+    for operand in operation.operands:
+        count = operand.shape.dims[dim]
+        out.copy(operation, operand, write=part_pattern(dims, operand.itemsize, dim, start, count))
+        start += count
+
+
+def _without(view: View, dim: int) -> tuple[int, ...]:
+    return (*view.shape.dims[:dim], *view.shape.dims[dim + 1 :])
+
+
+def _emit_broadcast(out: Emitter, operation: Operation) -> None:
+    operation.expect_counts(1)
+    (operand,) = operation.operands
+    result, dims = operation.results[0].shape, operation.integers("dimensions", optional=True)
+    _expect_dims(operation, dims, len(result.dims))
+    fits = tuple(result.dims[dim] for dim in dims) == operand.shape.dims
+    operation.expect(fits, "`dimensions` must place every dimension of the operand in one of the same size")
+    operation.expect_result(result.dims, operand.shape.dtype)
+    out.compute(operation, "broadcast", out.dma(), {"dims": list(dims)})
+
+
+def _emit_iota(out: Emitter, operation: Operation) -> None:
+    operation.expect_counts(0)
+    shape, dim = operation.results[0].shape, operation.attribute("iota_dimension", attributes.integer)
+    operation.expect(dim < len(shape.dims) and shape.dtype != "pred", f"{shape} has no numbers along dimension {dim}")
+    out.compute(operation, "iota", Engine.POOL, {"dim": dim})
+
+
+def _emit_pad(out: Emitter, operation: Operation) -> None:
+    operation.expect_counts(2)
+    operand, value = operation.operands
+    padding = operation.attribute("padding", attributes.padding)
+    dims = operand.shape.dims
+    operation.expect(len(padding) == len(dims), "`padding` must have one entry a dimension")
+    operation.expect(
+        value.shape.dims == () and value.shape.dtype == operand.shape.dtype, "the value must be a scalar"
+    )
+    padded = tuple(
+        extent + low + high + (extent - 1) * interior
+        for extent, (low, high, interior) in zip(dims, padding, strict=True)
+    )
+    operation.expect_result(padded, operand.shape.dtype)
+    low, high, interior = (list(column) for column in zip(*padding, strict=True)) if padding else ([], [], [])
+    out.compute(operation, "pad", out.dma(), {"low": [*low], "high": [*high], "interior": [*interior]})
+
+
+def _emit_dynamic_slice(out: Emitter, operation: Operation) -> None:
+    operation.expect(bool(operation.operands), "expected an operand and its starts")
+    operand = operation.operands[0]
+    operation.expect_counts(1 + len(operand.shape.dims))
+    sizes = operation.integers("dynamic_slice_sizes", optional=True)
+    _expect_slice(operation, operation.operands[1:], sizes, operand.shape.dims)
+    operation.expect_result(sizes, operand.shape.dtype)
+    out.compute(operation, "dynamic_slice", out.dma(), {"sizes": list(sizes)})
+
+
+def _emit_dynamic_update_slice(out: Emitter, operation: Operation) -> None:
+    operation.expect(len(operation.operands) >= 2, "expected an operand, an update, and its starts")
+    operand, update = operation.operands[:2]
+    operation.expect_counts(2 + len(operand.shape.dims))
+    _expect_slice(operation, operation.operands[2:], update.shape.dims, operand.shape.dims)
+    operation.expect(update.shape.dtype == operand.shape.dtype, "the update has another type")
+    operation.expect_result(operand.shape.dims, operand.shape.dtype)
+    out.compute(operation, "dynamic_update_slice", out.dma())
+
+
+def _expect_slice(
+    operation: Operation, starts: tuple[View, ...], sizes: tuple[int, ...], dims: tuple[int, ...]
+) -> None:
+    integer = all(start.shape.dims == () and start.shape.dtype[0] in "su" for start in starts)
+    operation.expect(integer, "the starts must be integer scalars")
+    inside = len(sizes) == len(dims) and all(size <= extent for size, extent in zip(sizes, dims, strict=True))
+    operation.expect(inside, "the slice must be inside the operand")
+
+
+def _expect_dims(operation: Operation, dims: tuple[int, ...], rank: int) -> None:
+    fits = len(set(dims)) == len(dims) and all(dim < rank for dim in dims)
+    operation.expect(fits, f"`dimensions` must be distinct and below {rank}")
+
+
+RULES = {
+    "copy": Rule(_emit_copy),
+    "slice": Rule(_emit_slice, ("slice",)),
+    "transpose": Rule(_emit_transpose, ("dimensions",)),
+    "reverse": Rule(_emit_reverse, ("dimensions",)),
+    "concatenate": Rule(_emit_concatenate, ("dimensions",)),
+    "broadcast": Rule(_emit_broadcast, ("dimensions",)),
+    "iota": Rule(_emit_iota, ("iota_dimension",)),
+    "pad": Rule(_emit_pad, ("padding",)),
+    "dynamic-slice": Rule(_emit_dynamic_slice, ("dynamic_slice_sizes",)),
+    "dynamic-update-slice": Rule(_emit_dynamic_update_slice),
+}

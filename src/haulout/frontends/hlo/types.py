@@ -1,0 +1,135 @@
+"""Shapes of HLO values, and how they are written.
+
+    shape   := tuple | array
+    tuple   := "(" [shape ("," shape)*] ")"
+    array   := TYPE "[" [INT ("," INT)*] "]" [layout]
+    layout  := "{" [INT ("," INT)*] [":" suffix] "}"   # suffix: tiles, memory space; kept as text
+
+A layout is a physical hint: the programs of this library store every array row-major in its logical
+dimensions, so only `bitcast`, which is defined by the layouts, looks at it. A token and an opaque value are
+arrays of type `token`, `opaque`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+from haulout.frontends.hlo.cursor import Cursor
+
+_SIZED = {
+    "s": (1, 2, 4, 8, 16, 32, 64),
+    "u": (1, 2, 4, 8, 16, 32, 64),
+    "f": (16, 32, 64),
+    "bf": (16,),
+    "c": (64, 128),
+    "f8": ("e3m4", "e4m3", "e4m3fn", "e4m3b11fnuz", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"),
+    "f4": ("e2m1fn",),
+}
+TYPES = frozenset(f"{kind}{size}" for kind, sizes in _SIZED.items() for size in sizes) | {
+    "pred",
+    "token",
+    "opaque",
+}
+"""Element types that HLO knows; the ones a program can hold are those of `haulout.ir.dtypes`."""
+
+_DEPTH = 64  # of tuples in tuples; real programs have two or three
+_ARRAY = re.compile(r"([a-z][a-z0-9]*)\[")
+_DYNAMIC = re.compile(r"<=|\?")
+_LAYOUT = re.compile(r"\{(?=\s*[0-9:}])")  # a computation's body may follow a shape, too
+_SUFFIX = re.compile(r":[^{}\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An array: element type and extents. Equality ignores the layout."""
+
+    dtype: str
+    dims: tuple[int, ...]
+    layout: tuple[int, ...] | None = field(default=None, compare=False)
+    """Minor-to-major order of the dimensions, or None when not written."""
+    suffix: str = field(default="", compare=False)
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(self.dims)
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether the layout, if written, is the descending one without tiles."""
+        descending = tuple(range(len(self.dims) - 1, -1, -1))
+        return (self.layout is None or self.layout == descending) and not self.suffix
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.dims))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleShape:
+    """A tuple of shapes."""
+
+    elements: tuple[AnyShape, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.elements))})"
+
+
+AnyShape = Shape | TupleShape
+
+
+def parse_shape(cursor: Cursor, depth: int = 0) -> AnyShape:
+    """Read a shape."""
+    if not cursor.take_mark("("):
+        return _parse_array(cursor)
+    if depth == _DEPTH:
+        cursor.source.fail(cursor.position - 1, f"tuples are nested more than {_DEPTH} deep")
+    elements: list[AnyShape] = []
+    while not cursor.take_mark(")"):
+        if elements:
+            cursor.expect_mark(",", "`,` or `)` in a tuple shape")
+        elements.append(parse_shape(cursor, depth + 1))
+    return TupleShape(tuple(elements))
+
+
+def sees_shape(cursor: Cursor) -> bool:
+    """Whether a shape comes next."""
+    return cursor.sees_mark("(") or cursor.sees(_ARRAY)
+
+
+def _parse_array(cursor: Cursor) -> Shape:
+    match = cursor.expect(_ARRAY, "a shape such as `f32[2,3]{1,0}` or a tuple of shapes")
+    dtype = match[1]
+    if dtype not in TYPES:
+        cursor.source.fail(match.start(), f"`{dtype}` is not an element type of HLO", "unknown", match.end(1))
+    dims: list[int] = []
+    while not cursor.take_mark("]"):
+        if dims:
+            cursor.expect_mark(",", "`,` or `]`")
+        if cursor.sees(_DYNAMIC):
+            cursor.source.fail(cursor.skip(), "dynamic dimensions are not supported", "size not known statically")
+        dims.append(cursor.integer("a dimension"))
+    layout, suffix = _parse_layout(cursor) if cursor.sees(_LAYOUT) else (None, "")
+    if layout is not None and sorted(layout) != list(range(len(dims))):
+        cursor.source.fail(
+            match.start(),
+            f"the layout of {dtype}[{','.join(map(str, dims))}] is not a permutation of its dimensions",
+            f"layout {{{','.join(map(str, layout))}}}",
+            cursor.position,
+        )
+    return Shape(dtype, tuple(dims), layout, suffix)
+
+
+def _parse_layout(cursor: Cursor) -> tuple[tuple[int, ...] | None, str]:
+    """The order of the dimensions, None when only a suffix is written, and the suffix."""
+    cursor.expect_mark("{")
+    order: list[int] = []
+    while not (cursor.sees_mark(":") or cursor.sees_mark("}")):
+        if order:
+            cursor.expect_mark(",", "`,`, `:` or `}` in a layout")
+        order.append(cursor.integer("a dimension number"))
+    match = cursor.take(_SUFFIX)
+    cursor.expect_mark("}", "`}` after a layout")
+    suffix = match[0][1:].strip() if match else ""
+    return (tuple(order) if order or not suffix else None), suffix

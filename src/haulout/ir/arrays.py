@@ -1,0 +1,86 @@
+"""Operands as row-major arrays: which bytes of a location, of what element type, in what shape.
+
+An instruction says so where it differs from the location's own dtype and shape (`shapes=`, `dtypes=`, reads first,
+then writes): that is how a reshape costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from haulout.ir import dtypes
+from haulout.ir.attributes import AttrValue
+from haulout.ir.patterns import Pattern, row_major_strides, strided
+from haulout.ir.program import Program
+from haulout.ir.verify import instruction_label
+from haulout.support.diagnostics import bad_input
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An operand: bytes of a location read as a row-major array."""
+
+    location: int
+    pattern: Pattern | None
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element."""
+        return dtypes.itemsize(self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return math.prod(self.shape) * self.itemsize
+
+    @property
+    def operand(self) -> tuple[int, Pattern | None]:
+        """All of it, as an operand."""
+        return self.location, self.pattern
+
+    def box(self, starts: list[int], extents: list[int]) -> Pattern | None:
+        """The bytes of a box of it, in a location that holds an array of this shape; None: all of them."""
+        strides = row_major_strides(self.shape, self.itemsize)
+        offset = sum(start * stride for start, stride in zip(starts, strides, strict=True))
+        pattern = strided(offset, strides, extents, self.itemsize)
+        return None if pattern == Pattern(0, self.nbytes) else pattern
+
+    def piece(self, axis: int, index: int, pieces: int) -> Pattern | None:
+        """The bytes of piece `index` of `pieces` equal ones along `axis`."""
+        starts, extents = [0] * len(self.shape), list(self.shape)
+        extents[axis] //= pieces
+        starts[axis] = index * extents[axis]
+        return self.box(starts, extents)
+
+
+def operand_arrays(program: Program, row: int) -> tuple[list[Array], list[Array]]:
+    """What an instruction reads and what it writes, as arrays; `bad-input` when an operand has no dtype."""
+    attrs = program.instruction_attrs(row)
+    begin, end = program.access_starts[row : row + 2].tolist()
+    result: tuple[list[Array], list[Array]] = ([], [])
+    for number, access in enumerate(range(begin, end)):
+        location = int(program.accesses.location[access])
+        dtype = _listed(attrs, "dtypes", number)
+        if dtype is None:
+            dtype = program.strings.get(int(program.locations.dtype[location]))
+        shape = _listed(attrs, "shapes", number)
+        if not isinstance(dtype, str) or dtype not in dtypes.NUMPY:
+            bad_input(f"operand {number} has no element type", instruction_label(program, row))
+        extents = program.shape(location) if shape is None else _extents(program, row, shape)
+        array = Array(location, program.pattern(int(program.accesses.pattern[access])), dtype, extents)
+        result[bool(program.accesses.write[access])].append(array)
+    return result
+
+
+def _listed(attrs: dict[str, AttrValue], key: str, index: int) -> AttrValue | None:
+    values = attrs.get(key)
+    return values[index] if isinstance(values, list) and index < len(values) else None
+
+
+def _extents(program: Program, row: int, shape: AttrValue) -> tuple[int, ...]:
+    if isinstance(shape, list) and all(isinstance(extent, int) and extent >= 0 for extent in shape):
+        return tuple(shape)  # type: ignore[arg-type]
+    bad_input(f"shapes: {shape!r} is no list of extents", instruction_label(program, row))

@@ -1,0 +1,79 @@
+"""Does it fit a capacity? A portfolio of branch-and-bound runs with growing budgets, over one instance.
+
+The runs differ in the bound (`packed` is stronger and slower), in noise, and in the value orders that take turns;
+four of them make a round, and a round has twice the budget of the one before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from haulout.passes.allocator.branch_and_bound import Shape, _scan_search
+from haulout.passes.allocator.incumbent import Incumbent
+from haulout.passes.allocator.instance import F64, Instance
+from haulout.passes.allocator.keys import key
+
+MOST_ROWS = 2_000
+_ORDERS = ("duration", "load-area", "load-duration", "size", "area")
+_RUNS = ((False, 0.05, 5), (False, 0.1, 3), (True, 0.1, 3), (True, 0.05, 5))  # packed, noise, how many orders
+_FIRST_LIMIT = 100
+
+
+class Decider:
+    """Branch and bound on one instance. `ask` may be called any number of times; no two runs are alike."""
+
+    def __init__(self, state: Incumbent) -> None:
+        self.state = state
+        self.shape = shape_of(state.instance)
+        self.keys: F64 = np.array([key(state.instance, name) for name in _ORDERS])
+        self.runs = 0
+
+    def ask(self, capacity: int, steps: int) -> int:
+        """SOLVED (offered to the state), INFEASIBLE (the bound is raised) or GAVE_UP after so many steps."""
+        packed, noise, orders = _RUNS[self.runs % len(_RUNS)]
+        self.runs += 1
+        offset = np.zeros(len(self.state.instance), np.int64)
+        counters = np.zeros(3, np.int64)
+        answer = int(
+            _scan_search(
+                self.shape,
+                capacity,
+                self.keys[:orders],
+                packed,
+                noise,
+                self.runs,
+                _FIRST_LIMIT,
+                steps,
+                np.ones(self.state.instance.columns),
+                offset,
+                counters,
+            )
+        )
+        for name, times in zip(("nodes", "failures", "restarts"), counters.tolist(), strict=True):
+            self.state.count(name, times)
+        if answer == 1:
+            self.state.offer(offset, int((offset + self.state.instance.size).max()), "branch and bound")
+        elif answer == 0:
+            self.state.raise_bound(capacity + 1)
+        return answer
+
+
+def shape_of(instance: Instance) -> Shape:
+    """The instance with the rows of every column listed."""
+    span = instance.range_last - instance.range_first
+    owner = np.repeat(np.arange(len(instance), dtype=np.int32), np.diff(instance.range_of))
+    begins = np.cumsum(span) - span
+    column = np.repeat(instance.range_first - begins, span) + np.arange(int(span.sum()))
+    order = np.argsort(column, kind="stable")
+    return Shape(
+        instance.size,
+        instance.alignment,
+        instance.first,
+        instance.last,
+        instance.start_of,
+        instance.range_of,
+        instance.range_first,
+        instance.range_last,
+        np.searchsorted(column[order], np.arange(instance.columns + 1)).astype(np.int64),
+        np.repeat(owner, span)[order],
+    )

@@ -1,0 +1,41 @@
+"""anti_dependency_analyzer_post_shared_dram (orders 79 and 84): WAR and WAW edges inside each core.
+
+It runs twice. At 79 locations have no addresses: conflicts are those by location, in shared DRAM and in every other
+space. At 84 storage is shared between locations: whatever touches bytes that were another location's waits for what
+touched those. By then all fences are final, so an edge that a fence implies is not added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from haulout.analysis.dependences import missing_order
+from haulout.analysis.straightline import require_straight_line
+from haulout.ir.edit import add_dependences
+from haulout.ir.enums import DependenceKind
+from haulout.ir.program import Program
+from haulout.passes.base import Pass, PassContext
+
+
+@dataclass(frozen=True)
+class AntiDependencyAnalyzerPostSharedDram(Pass):
+    """Adds the WAR and WAW edges that are missing.
+
+    Before: sound, straight-line, with the edges of `build_fdeps`. After: accesses of one core that conflict, by
+    location or (where addresses are there) by physical bytes, are ordered as its list has them. Idempotent.
+    """
+
+    name: ClassVar[str] = "anti_dependency_analyzer_post_shared_dram"
+    order: ClassVar[int | None] = 79
+
+    fences_are_final: bool = False
+    """Order 84: barriers that passes made stay."""
+
+    def run(self, program: Program, context: PassContext) -> Program:
+        """Add the missing edges."""
+        require_straight_line(program)
+        kinds = {DependenceKind.WAR, DependenceKind.WAW}
+        edges = missing_order(program, kinds, removable_fences=self.fences_are_final)
+        context.count(f"{self.name}.{84 if self.fences_are_final else 79}", edges=len(edges))
+        return add_dependences(program, edges)

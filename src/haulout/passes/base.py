@@ -1,0 +1,58 @@
+"""What a pass is: a frozen dataclass whose fields are its options, with two entries.
+
+`run_module` is the single-module entry. The passes of this pipeline reason across cores, so it is the skip path: it
+changes nothing and says so. `run` sees all modules at once, as one `Program`, and returns the program it makes of it.
+The manager routes on the number of cores; a pass that is about several returns at once when there is one.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from haulout.ir.program import Program
+from haulout.ir.views import ModuleView
+from haulout.support.diagnostics import Diagnostics, Label, Severity
+
+
+class Status(enum.Enum):
+    """What a pass did."""
+
+    DONE = "done"
+    SKIPPED = "skipped"
+
+
+@dataclass(slots=True)
+class PassContext:
+    """What passes say besides the program: findings and counters, `pass name -> counter -> value`."""
+
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    counters: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def count(self, name: str, **values: int) -> None:
+        """Record what a pass did, in numbers."""
+        self.counters.setdefault(name, {}).update(values)
+
+    def note(self, code: str, message: str, *labels: Label) -> None:
+        """A finding that does not change the exit status."""
+        self.diagnostics.add(code, Severity.NOTE, message, *labels)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Base of all passes; the docstring of a subclass is its contract: valid before, valid after."""
+
+    name: ClassVar[str]
+    order: ClassVar[int | None] = None
+    """Position in the reference's pass list, where it has one."""
+    cross_core: ClassVar[bool] = False
+    """About several cores only: skipped when there is one."""
+
+    def run_module(self, module: ModuleView) -> Status:
+        """The single-module entry: changes nothing."""
+        return Status.SKIPPED
+
+    def run(self, program: Program, context: PassContext) -> Program:
+        """All modules at once."""
+        raise NotImplementedError

@@ -1,0 +1,41 @@
+"""all_to_all: every member stages what it sends, then copies from each member's buffer what is meant for it.
+
+Array form (`dim`): operand and result are split along `dim`; piece i goes to member i. Tuple form (no `dim`): operand
+i goes to member i, result i comes from member i.
+"""
+
+from __future__ import annotations
+
+from haulout.passes.collectives.site import COPY_IN, FIRST_MEET, LAST_MEET, READ, Site
+
+
+def lower_all_to_all(site: Site) -> None:
+    """`piece j of y = piece (own index) of x of member j`."""
+    groups = site.groups()
+    size = len(groups[0])
+    axis = site.axis() if "dim" in site.attrs else None
+    if axis is None and len(site.inputs[0]) != size:
+        site.fail(f"the tuple form needs one operand for each of {size} members, not {len(site.inputs[0])}")
+    if axis is not None:
+        for source in site.inputs[0]:
+            if source.shape[axis] % size:
+                site.fail(f"axis {axis} of {list(source.shape)} does not split into {size} pieces")
+    stages = {}
+    for group in groups:
+        for core in group:
+            for number, source in enumerate(site.inputs[core]):
+                stages[core, number] = site.stage(number, core, group, source)
+                site.copy(core, COPY_IN, f"in{number}", source.operand, (stages[core, number][core], None))
+    site.meet(FIRST_MEET)
+    for group in groups:
+        for own, core in enumerate(group):
+            for number, target in enumerate(site.outputs[core]):
+                if axis is None:
+                    site.copy(core, READ, f"out{number}", (stages[group[number], own][core], None), target.operand)
+                    continue
+                whole = site.inputs[core][number]
+                for index, peer in enumerate(group):
+                    source_piece = (stages[peer, number][core], whole.piece(axis, own, size))
+                    target_piece = (target.location, target.piece(axis, index, size))
+                    site.copy(core, READ, f"out{number}.{index}", source_piece, target_piece)
+    site.meet(LAST_MEET)

@@ -1,0 +1,35 @@
+"""collective_permute: each source stages its operand, each target copies it; who gets nothing gets zeros."""
+
+from __future__ import annotations
+
+from haulout.passes.collectives.site import COPY_IN, FIRST_MEET, LAST_MEET, READ, Site
+
+
+def lower_collective_permute(site: Site) -> None:
+    """`y of target = x of source` for each pair; zero bytes on cores that are no target."""
+    source_of: dict[int, int] = {}
+    sources: set[int] = set()
+    pairs = site.attrs.get("pairs")
+    for pair in pairs if isinstance(pairs, list) else []:
+        match pair:
+            case [int(source), int(target)] if source in site.cores and target in site.cores:
+                if target in source_of or source in sources:
+                    site.fail(f"pairs={pairs}: a core sends or receives twice")
+                source_of[target] = source
+                sources.add(source)
+            case _:
+                site.fail(f"pairs={pairs}: {pair} is no pair of cores")
+    stages = {}
+    for target, source in sorted(source_of.items(), key=lambda pair: pair[1]):
+        members = sorted({source, target})
+        for number, array in enumerate(site.inputs[source]):
+            stages[source, number] = site.stage(number, source, members, array)
+            site.copy(source, COPY_IN, f"in{number}", array.operand, (stages[source, number][source], None))
+    site.meet(FIRST_MEET)
+    for core in site.cores:
+        for number, array in enumerate(site.outputs[core]):
+            if core in source_of:
+                site.copy(core, READ, f"out{number}", (stages[source_of[core], number][core], None), array.operand)
+            else:
+                site.fill(core, READ, f"out{number}", array.operand)
+    site.meet(LAST_MEET)

@@ -1,0 +1,30 @@
+"""reduce_scatter: every member stages its operand, then reduces its own piece of all members' buffers."""
+
+from __future__ import annotations
+
+from haulout.passes.collectives.site import COPY_IN, FIRST_MEET, LAST_MEET, Site
+
+
+def lower_reduce_scatter(site: Site) -> None:
+    """`y = piece i of op(x of each member)` along `dim`, for the i-th member of a group."""
+    groups, axis = site.groups(), site.axis()
+    size = len(groups[0])
+    for source, target in zip(site.inputs[0], site.outputs[0], strict=True):
+        wanted = list(target.shape)
+        wanted[axis] *= size
+        if tuple(wanted) != source.shape:
+            site.fail(f"{size} pieces of {list(target.shape)} along {axis} are no {list(source.shape)}")
+    stages = {}
+    for group in groups:
+        for core in group:
+            for number, source in enumerate(site.inputs[core]):
+                stages[core, number] = site.stage(number, core, group, source)
+                site.copy(core, COPY_IN, f"in{number}", source.operand, (stages[core, number][core], None))
+    site.meet(FIRST_MEET)
+    for group in groups:
+        for index, core in enumerate(group):
+            for number, target in enumerate(site.outputs[core]):
+                whole = site.inputs[core][number]
+                parts = [(stages[peer, number][core], whole.piece(axis, index, size)) for peer in group]
+                site.combine(core, f"out{number}", parts, target)
+    site.meet(LAST_MEET)

@@ -1,0 +1,161 @@
+"""One collective on all cores at once: its operands, its groups, its staging buffers, and the rows that replace it.
+
+Every lowering has the same phases, each with a `seq` of its own that is the same on all cores:
+
+    copy in   each member copies what others will read to a staging buffer that it owns
+    meet      all cores: the buffers are complete
+    read      each member reads the others' buffers through views
+    meet      all cores: the buffers may be written again. Forgetting this one is a race in the next iteration.
+
+A staging buffer is `<collective>.stage<k>.nc<owner>`: a real shared location on its owner, a view with a
+RemoteLocalTarget on the other members of the group. Cores outside have neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from haulout.ir.arrays import Array
+from haulout.ir.attributes import AttrValue
+from haulout.ir.enums import NONE, Engine, Space
+from haulout.ir.program import Program
+from haulout.ir.rows import Changes, Operand
+from haulout.ir.verify import instruction_label
+from haulout.support.diagnostics import bad_input
+
+PHASES = 4
+"""Values of `seq` that a lowered collective takes."""
+COPY_IN, FIRST_MEET, READ, LAST_MEET = range(PHASES)
+QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
+MADE_BY = "lower_local_collectives"
+
+
+@dataclass(slots=True)
+class Site:
+    """A collective, matched by name on every core."""
+
+    program: Program
+    changes: Changes
+    rows: list[int]
+    """Its instruction on each core."""
+    name: str
+    attrs: dict[str, AttrValue]
+    seq: int
+    """Of its first phase; NONE in a program without a common time."""
+    inputs: list[list[Array]] = field(default_factory=list)
+    """[core][operand]"""
+    outputs: list[list[Array]] = field(default_factory=list)
+    turns: dict[int, int] = field(default_factory=dict)
+    """Copies made so far on each core: DMA queues take turns, alike on all cores."""
+
+    def fail(self, message: str) -> None:
+        """Raise `bad-input` at the collective."""
+        bad_input(f"%{self.name}: {message}", instruction_label(self.program, self.rows[0]))
+
+    def time(self, phase: int) -> int:
+        """`seq` of a phase."""
+        return NONE if self.seq == NONE else self.seq + phase
+
+    def queue(self, core: int) -> Engine:
+        """The DMA queue whose turn it is on a core."""
+        turn = self.turns[core] = self.turns.get(core, -1) + 1
+        return QUEUES[turn % len(QUEUES)]
+
+    @property
+    def cores(self) -> range:
+        """All cores."""
+        return range(self.program.lnc)
+
+    def groups(self) -> list[list[int]]:
+        """The `groups` attribute: disjoint lists of cores; every core is in one."""
+        value = self.attrs.get("groups")
+        groups = value if isinstance(value, list) else []
+        members = [core for group in groups if isinstance(group, list) for core in group]
+        if not all(isinstance(group, list) for group in groups) or sorted(members, key=str) != sorted(
+            self.cores, key=str
+        ):
+            self.fail(f"groups={value} do not have each core of {self.program.lnc} once")
+        found = [[int(core) for core in group] for group in groups if isinstance(group, list)]  # type: ignore[arg-type]
+        if len({len(group) for group in found}) > 1:
+            self.fail(f"groups={value} differ in size")
+        return found
+
+    def axis(self) -> int:
+        """The `dim` attribute: an axis of the operands."""
+        value = self.attrs.get("dim")
+        if not isinstance(value, int) or not 0 <= value < len(self.inputs[0][0].shape):
+            self.fail(f"dim={value} is no axis of its operand")
+        return int(value)  # type: ignore[arg-type]
+
+    # -- what replaces it ---------------------------------------------------------------------------------------
+
+    def stage(self, number: int, owner: int, members: list[int], like: Array) -> dict[int, int]:
+        """A staging buffer for an array like `like`: member core -> its location for it."""
+        name = f"{self.name}.stage{number}.nc{owner}"
+        made: dict[int, int] = {}
+        for core in members:
+            function = int(self.program.instruction_function[self.rows[core]])
+            made[core] = self.changes.location(
+                function,
+                name,
+                Space.DRAM_SHARED,
+                like.nbytes,
+                dtype=like.dtype,
+                shape=like.shape,
+                remote=None if core == owner else (name, owner),
+                loc=int(self.program.instructions.loc[self.rows[core]]),
+            )
+        return made
+
+    def copy(self, core: int, phase: int, label: str, source: Operand, target: Operand) -> None:
+        """A DMA copy of bytes."""
+        self.changes.instruction(
+            self.rows[core],
+            f"{self.name}.{label}",
+            "dma_copy",
+            self.queue(core),
+            [source],
+            [target],
+            seq=self.time(phase),
+        )
+
+    def fill(self, core: int, phase: int, label: str, target: Operand) -> None:
+        """A DMA fill with zero bytes."""
+        self.changes.instruction(
+            self.rows[core],
+            f"{self.name}.{label}",
+            "memset",
+            self.queue(core),
+            [],
+            [target],
+            seq=self.time(phase),
+            attrs={"value": 0},
+        )
+
+    def combine(self, core: int, label: str, parts: list[Operand], target: Array) -> None:
+        """Reduce equal arrays, in the order given, which is the same on all cores."""
+        op = self.attrs.get("op")
+        if not isinstance(op, str):
+            self.fail(f"op={op} is no reduction")
+        shape: list[AttrValue] = list(target.shape)
+        self.changes.instruction(
+            self.rows[core],
+            f"{self.name}.{label}",
+            "combine",
+            Engine.VECTOR,
+            parts,
+            [target.operand],
+            seq=self.time(READ),
+            attrs={
+                "op": op if isinstance(op, str) else "",
+                "shapes": [shape] * (len(parts) + 1),
+                "dtypes": [target.dtype] * (len(parts) + 1),
+            },
+        )
+
+    def meet(self, phase: int) -> None:
+        """A fence of all cores."""
+        suffix = "meet0" if phase == FIRST_MEET else "meet1"
+        for core in self.cores:
+            name = f"{self.name}.{suffix}"
+            self.changes.barrier(self.rows[core], name, name, MADE_BY, seq=self.time(phase))

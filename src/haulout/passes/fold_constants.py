@@ -1,0 +1,150 @@
+"""fold_constants: what is known on each core before it runs, above all what follows from its partition id.
+
+A partitioned module asks for its partition id and computes offsets from it. Here every core is compiled by itself, so
+the id is a constant and the offsets are too. Small instructions whose operands are all constants are executed and
+become constants; a dynamic slice or update at constant offsets becomes a copy of exactly known bytes, so that no
+later analysis has to take it for an access to the whole location.
+
+Whether an instruction folds depends on shapes alone, never on values, so all cores keep the same instructions.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from haulout.ir import dtypes
+from haulout.ir.arrays import Array, operand_arrays
+from haulout.ir.edit import compact, drop_locations
+from haulout.ir.enums import NONE, Engine, Kind
+from haulout.ir.patterns import Pattern
+from haulout.ir.program import Program
+from haulout.ir.rows import Changes
+from haulout.ir.schema import Bools
+from haulout.passes.base import Pass, PassContext
+from haulout.sim.numerics import TensorType, evaluate
+from haulout.sim.numerics.evaluate import KERNELS
+
+LIMIT = 1024
+"""Bytes of a result that is worth storing; a broadcast constant is better computed."""
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Executes what is constant, and makes dynamic slices and updates at constant places static.
+
+    Before: sound. After: the program computes the same; constants that nothing reads any more are gone.
+    """
+
+    name: ClassVar[str] = "fold_constants"
+
+    def run(self, program: Program, context: PassContext) -> Program:
+        """Rounds of folding until nothing changes, then static slices."""
+        folded = 0
+        while len(rows := _foldable(program)):
+            program = _execute(program, rows)
+            folded += len(rows)
+        program, static = _static_slices(program)
+        used = np.zeros(len(program.locations), bool)
+        used[program.accesses.location] = True
+        dead = (program.locations.kind == Kind.CONST) & ~used
+        context.count(self.name, folded=folded, static_slices=static, dead_constants=int(dead.sum()))
+        return drop_locations(program, ~dead) if dead.any() else program
+
+
+def _per_instruction(program: Program, flags: Bools) -> Bools:
+    """Whether a flag of accesses holds for all operands of each instruction."""
+    broken = np.zeros(len(program.instructions), bool)
+    broken[program.accesses.instruction[~flags]] = True
+    result: Bools = ~broken
+    return result
+
+
+def _foldable(program: Program) -> Any:
+    """Rows whose operands are constants and whose results are small, whole, internal and written nowhere else."""
+    accesses, locations = program.accesses, program.locations
+    const = (locations.kind == Kind.CONST) & (locations.data != NONE)
+    writers = np.bincount(accesses.location[accesses.write], minlength=len(locations))
+    result_fits = (locations.kind == Kind.INTERNAL) & (locations.size <= LIMIT) & (writers == 1)
+    result_fits &= (locations.dtype != NONE) & (locations.remote_name == NONE)
+    at = accesses.location
+    good = np.where(accesses.write, result_fits[at] & (accesses.pattern == NONE), const[at])
+    known = np.array([text in KERNELS or text == "dma_copy" for text in program.strings])
+    some_write = np.zeros(len(program.instructions), bool)
+    some_write[accesses.instruction[accesses.write]] = True
+    reads_const = np.zeros(len(program.instructions), bool)
+    reads_const[accesses.instruction[~accesses.write]] = True
+    candidate = _per_instruction(program, good) & known[program.instructions.opcode] & some_write & reads_const
+    return np.flatnonzero(candidate)
+
+
+def _contents(program: Program, array: Array) -> np.ndarray[Any, Any]:
+    """The value of a constant operand."""
+    text = program.strings[int(program.locations.data[array.location])]
+    data = np.frombuffer(base64.b64decode(text), np.uint8)
+    if array.pattern is not None:
+        data = data[array.pattern.bytes()]
+    return np.frombuffer(data.tobytes(), dtypes.NUMPY[array.dtype]).reshape(array.shape)
+
+
+def _execute(program: Program, rows: Any) -> Program:
+    """Run the instructions; their results become constants and they go."""
+    data, kind = program.locations.data.copy(), program.locations.kind.copy()
+    for row in rows.tolist():
+        opcode = program.strings[int(program.instructions.opcode[row])]
+        reads, writes = operand_arrays(program, row)
+        if opcode == "dma_copy":
+            text = base64.b64decode(program.strings[int(program.locations.data[reads[0].location])])
+            whole = np.frombuffer(text, np.uint8)
+            values = [whole if reads[0].pattern is None else whole[reads[0].pattern.bytes()]]
+        else:
+            types = [TensorType(dtypes.NUMPY[out.dtype], out.shape) for out in writes]
+            inputs = [_contents(program, array) for array in reads]
+            values = list(evaluate(opcode, program.instruction_attrs(row), inputs, types))
+        for out, value in zip(writes, values, strict=True):
+            data[out.location] = program.strings.intern(base64.b64encode(value.tobytes()).decode())
+            kind[out.location] = int(Kind.CONST)
+    keep = np.ones(len(program.instructions), bool)
+    keep[rows] = False
+    locations = program.locations.replace(data=data, kind=kind)
+    return compact(program.replace(locations=locations), keep)[0]
+
+
+def _static_slices(program: Program) -> tuple[Program, int]:
+    """dynamic_slice and dynamic_update_slice at constant offsets, as copies with exact patterns."""
+    wanted = [program.strings.find(name) for name in ("dynamic_slice", "dynamic_update_slice")]
+    rows = np.flatnonzero(np.isin(program.instructions.opcode, [each for each in wanted if each != NONE]))
+    changes, count = Changes(program), 0
+    for row in rows.tolist():
+        update = int(program.instructions.opcode[row]) == wanted[1]
+        reads, writes = operand_arrays(program, row)
+        source, starts = reads[0], reads[2 if update else 1 :]
+        constant = all(program.locations.data[start.location] != NONE for start in starts)
+        if not constant or any(array.pattern is not None for array in (source, writes[0])):
+            continue
+        extents = list(reads[1].shape if update else writes[0].shape)
+        # HLO clamps the start so that the box lies inside.
+        places = [
+            min(max(int(_contents(program, start).reshape(())), 0), size - extent)
+            for start, size, extent in zip(starts, source.shape, extents, strict=True)
+        ]
+        box = source.box(places, extents)
+        _copy(changes, row, "", (source.location, None if update else box), writes[0].operand)
+        if update:
+            _copy(changes, row, ".update", reads[1].operand, (writes[0].location, box))
+        changes.delete(row)
+        count += 1
+    return (changes.apply()[0], count) if count else (program, 0)
+
+
+def _copy(
+    changes: Changes, row: int, suffix: str, source: tuple[int, Pattern | None], target: tuple[int, Pattern | None]
+) -> None:
+    """A copy on the instruction's own engine, at its own time."""
+    rows = changes.program.instructions
+    name = changes.program.instruction_name(row) + suffix
+    engine = Engine(int(rows.engine[row]))
+    changes.instruction(row, name, "dma_copy", engine, [source], [target], seq=int(rows.seq[row]))

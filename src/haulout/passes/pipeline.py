@@ -1,0 +1,87 @@
+"""The pipeline, in the reference's order, and its text form: `name{option=value},name,...`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any, Literal
+
+from haulout.ir.attributes import AttrValue, parse_attrs
+from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
+from haulout.passes.base import Pass
+from haulout.passes.build_fdeps import BuildFdeps
+from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
+from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
+from haulout.passes.fold_constants import FoldConstants
+from haulout.passes.localize_shared_memory import LocalizeSharedMemory
+from haulout.passes.lower_local_collectives import LowerLocalCollectives
+from haulout.passes.sync_shared_allocations import SyncSharedAllocations
+from haulout.support.diagnostics import bad_input
+
+Fences = Literal["bracket", "minimal"]
+
+REGISTRY: dict[str, type[Pass]] = {
+    each.name: each
+    for each in (
+        FoldConstants,
+        LocalizeSharedMemory,
+        BuildFdeps,
+        AntiDependencyAnalyzerPostSharedDram,
+        LowerLocalCollectives,
+        ExtendSharedLifetimes,
+        ColoringAllocatorDramShared,
+        SyncSharedAllocations,
+    )
+}
+"""Every pass by its name."""
+
+
+def standard_pipeline(*, fences: Fences = "minimal", capacity: int | None = None) -> list[Pass]:
+    """What `haulout compile` runs before the checker."""
+    return [
+        FoldConstants(),
+        LocalizeSharedMemory(),
+        BuildFdeps(),
+        AntiDependencyAnalyzerPostSharedDram(),
+        LowerLocalCollectives(),
+        ExtendSharedLifetimes(fences=fences),
+        ColoringAllocatorDramShared(capacity=capacity),
+        SyncSharedAllocations(),
+        AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
+    ]
+
+
+_PASS = re.compile(r"\s*([a-z_0-9]+)\s*(?:\{([^}]*)\})?\s*(?:,|\Z)")
+
+
+def parse_pipeline(text: str) -> list[Pass]:
+    """Passes from `name{option=value option=value},name`; `bad-input` names what is not known."""
+    passes: list[Pass] = []
+    at = 0
+    while at < len(text):
+        match = _PASS.match(text, at)
+        if match is None:
+            bad_input(f"expected NAME or NAME{{OPTION=VALUE}} in the pipeline, found {text[at:]!r}")
+        name, options = match.group(1), parse_attrs(match.group(2) or "")
+        kind = REGISTRY.get(name)
+        if kind is None:
+            bad_input(f"no pass is named {name!r}", help=["passes: " + ", ".join(REGISTRY)])
+        passes.append(_make(kind, options))
+        at = match.end()
+    return passes
+
+
+def _make(kind: type[Pass], options: dict[str, AttrValue]) -> Pass:
+    known = {item.name: item for item in fields(kind)}
+    values: dict[str, Any] = {}
+    for key, value in options.items():
+        item = known.get(key.replace("-", "_"))
+        if item is None:
+            bad_input(f"{kind.name} has no option {key!r}", help=["options: " + (", ".join(known) or "none")])
+        allowed = {"bool": bool, "int | None": int}.get(str(item.type), str)
+        if not isinstance(value, allowed) or (allowed is int and isinstance(value, bool)):
+            bad_input(f"{kind.name}: option {key}={value!r} is no {item.type}")
+        if "bracket" in str(item.type) and value not in ("bracket", "minimal"):
+            bad_input(f"{kind.name}: option {key}={value!r} is neither bracket nor minimal")
+        values[item.name] = value
+    return kind(**values)

@@ -1,0 +1,110 @@
+"""`report.json`: what a compile made, in numbers. Field names are an interface; fields are only ever added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from haulout.analysis.straightline import fence_rows
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout.passes.base import PassContext
+from haulout.passes.manager import PassRecord
+from haulout.support.diagnostics import Diagnostic
+from haulout.support.render import as_json
+
+
+class CoreReport(msgspec.Struct):
+    """One core. Sizes in bytes."""
+
+    core: int
+    instructions: int
+    barriers: int
+    peak_bytes: int
+    lower_bound_bytes: int
+    """The most bytes live at one time: no placement needs less."""
+
+
+class Timing(msgspec.Struct):
+    """Wall time of one pass."""
+
+    name: str
+    seconds: float
+    order: int | None = None
+
+
+class Report(msgspec.Struct):
+    """A compile."""
+
+    program: str
+    lnc: int
+    instructions: int
+    """On all cores."""
+    barriers: int
+    """On each core."""
+    fences: str
+    """The policy."""
+    longest_chain: int | None
+    """The least number of fences that any correct placement has; only the policy `minimal` computes it."""
+    shared_locations: int
+    """Real allocations that several cores touch."""
+    shared_bytes: int
+    cores: list[CoreReport]
+    total_peak_bytes: int
+    total_lower_bound_bytes: int
+    counters: dict[str, dict[str, int]]
+    diagnostics: list[dict[str, Any]]
+    timings: list[Timing]
+    """The one field that differs from run to run."""
+
+    def to_json(self) -> str:
+        """Indented JSON with a newline at the end."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+
+
+def make_report(
+    program: Program,
+    context: PassContext,
+    records: list[PassRecord],
+    diagnostics: list[Diagnostic],
+    fences: str,
+) -> Report:
+    """Collect the numbers of a compile."""
+    cores = np.arange(program.lnc)
+    per_core = np.bincount(program.instruction_core, minlength=program.lnc)
+    barriers = np.bincount(program.instruction_core[fence_rows(program)], minlength=program.lnc)
+    owner = program.owner[program.locations.remote_name != NONE]
+    shared = np.unique(owner[owner != NONE])
+    allocator = "coloring_allocator_dram_shared"
+    totals = context.counters.get(allocator, {})
+
+    def core_value(core: int, key: str) -> int:
+        return context.counters.get(f"{allocator}.core{core}", {}).get(key, 0)
+
+    return Report(
+        program=program.name,
+        lnc=program.lnc,
+        instructions=len(program.instructions),
+        barriers=int(barriers.max(initial=0)),
+        fences=fences,
+        longest_chain=context.counters.get("extend_shared_lifetimes", {}).get("longest_chain"),
+        shared_locations=len(shared),
+        shared_bytes=int(program.locations.size[shared].sum()),
+        cores=[
+            CoreReport(
+                core,
+                int(per_core[core]),
+                int(barriers[core]),
+                core_value(core, "peak_bytes"),
+                core_value(core, "lower_bound_bytes"),
+            )
+            for core in cores.tolist()
+        ],
+        total_peak_bytes=totals.get("total_peak_bytes", 0),
+        total_lower_bound_bytes=totals.get("total_lower_bound_bytes", 0),
+        counters=context.counters,
+        diagnostics=as_json(diagnostics),
+        timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],
+    )

@@ -1,0 +1,49 @@
+"""Tables on the terminal."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from haulout.report.model import Report
+
+
+def format_bytes(count: int) -> str:
+    """Bytes in the largest unit that keeps at least one digit before the point."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{count} B" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
+def core_table(report: Report) -> Table:
+    """One line a core: what it runs, what it holds, how near that is to the least possible."""
+    table = Table(title=f"{report.program}: {report.lnc} cores", title_justify="left", title_style="bold")
+    for heading in ("core", "instructions", "barriers", "peak DRAM", "lower bound", "ratio"):
+        table.add_column(heading, justify="right")
+    for core in report.cores:
+        ratio = core.peak_bytes / core.lower_bound_bytes if core.lower_bound_bytes else 1.0
+        table.add_row(
+            str(core.core),
+            f"{core.instructions:,}",
+            str(core.barriers),
+            format_bytes(core.peak_bytes),
+            format_bytes(core.lower_bound_bytes),
+            f"{ratio:.4f}",
+        )
+    return table
+
+
+def summary_lines(report: Report) -> list[str]:
+    """What stands under the table."""
+    chain = (
+        ""
+        if report.longest_chain is None
+        else f", the longest chain of cross-core dependences is {report.longest_chain}"
+    )
+    return [
+        f"shared: {report.shared_locations} locations, {format_bytes(report.shared_bytes)}",
+        f"fences ({report.fences}): {report.barriers} on each core{chain}",
+        f"DRAM of all cores: {format_bytes(report.total_peak_bytes)}",
+    ]

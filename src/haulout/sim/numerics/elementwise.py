@@ -1,0 +1,178 @@
+"""Element-wise operations: one table row an opcode.
+
+A row says how many operands the opcode has, on which kinds of element it is defined, and the function that
+computes it on arrays that are already in the type that computes (`rounding.widen`). The result is rounded
+once, to the output's type. A one-element predicate of `select` and one-element bounds of `clamp` broadcast;
+nothing else does.
+
+The same table computes the statements of a scalar `body` (body.py), there with broadcasting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from haulout.sim.numerics import attributes, formulas, integers
+from haulout.sim.numerics.dtypes import PRED, is_float, name_of
+from haulout.sim.numerics.rounding import convert, widen
+from haulout.sim.numerics.types import Array, Attrs, DType, Kernel, TensorType
+from haulout.support.diagnostics import bad_input
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one opcode computes. `kinds`: letters of 'b' pred, 'i' signed, 'u' unsigned, 'f' floating point."""
+
+    arity: int
+    kinds: str
+    function: Callable[..., Array]
+
+
+RULES: dict[str, Rule] = {
+    "add": Rule(2, "biuf", np.add),
+    "subtract": Rule(2, "iuf", np.subtract),
+    "multiply": Rule(2, "biuf", np.multiply),
+    "divide": Rule(2, "iuf", formulas.divide),
+    "remainder": Rule(2, "iuf", formulas.remainder),
+    "power": Rule(2, "iuf", formulas.power),
+    "maximum": Rule(2, "biuf", np.maximum),
+    "minimum": Rule(2, "biuf", np.minimum),
+    "atan2": Rule(2, "f", np.arctan2),
+    "and": Rule(2, "biu", np.bitwise_and),
+    "or": Rule(2, "biu", np.bitwise_or),
+    "xor": Rule(2, "biu", np.bitwise_xor),
+    "not": Rule(1, "biu", np.invert),
+    "negate": Rule(1, "iuf", np.negative),
+    "abs": Rule(1, "iuf", np.abs),
+    "sign": Rule(1, "iuf", formulas.sign),
+    "floor": Rule(1, "f", np.floor),
+    "ceil": Rule(1, "f", np.ceil),
+    "round_nearest_even": Rule(1, "f", np.rint),
+    "round_nearest_afz": Rule(1, "f", formulas.round_half_away),
+    "exponential": Rule(1, "f", np.exp),
+    "exponential_minus_one": Rule(1, "f", np.expm1),
+    "log": Rule(1, "f", np.log),
+    "log_plus_one": Rule(1, "f", np.log1p),
+    "logistic": Rule(1, "f", special.expit),
+    "tanh": Rule(1, "f", np.tanh),
+    "sqrt": Rule(1, "f", np.sqrt),
+    "rsqrt": Rule(1, "f", formulas.reciprocal_sqrt),
+    "cbrt": Rule(1, "f", np.cbrt),
+    "sine": Rule(1, "f", np.sin),
+    "cosine": Rule(1, "f", np.cos),
+    "tan": Rule(1, "f", np.tan),
+    "erf": Rule(1, "f", special.erf),
+    "is_finite": Rule(1, "f", np.isfinite),
+    "shift_left": Rule(2, "iu", integers.shift_left),
+    "shift_right_logical": Rule(2, "iu", integers.shift_right_logical),
+    "shift_right_arithmetic": Rule(2, "iu", integers.shift_right_arithmetic),
+    "popcnt": Rule(1, "iu", integers.population_count),
+    "count_leading_zeros": Rule(1, "iu", integers.count_leading_zeros),
+    "clamp": Rule(3, "biuf", formulas.clamp),
+    "copy": Rule(1, "biuf", np.copy),
+}
+"""The opcodes whose operands are alike; `convert`, `compare` and `select` stand in `apply`."""
+
+OPCODES = (*RULES, "convert", "compare", "select")
+
+COMPARISONS: dict[str, Callable[..., Array]] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+"""A NaN compares false in every direction except NE."""
+
+_MAY_BE_SCALAR = {"select": (0,), "clamp": (0, 2)}
+
+
+def elementwise(opcode: str) -> Kernel:
+    """The kernel of an element-wise opcode: `apply`, where every operand has the output's shape."""
+
+    def kernel(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
+        shape = outputs[0].shape
+        operands = list(inputs)
+        for position, operand in enumerate(operands):
+            if operand.shape == shape:
+                continue
+            if operand.size != 1 or position not in _MAY_BE_SCALAR.get(opcode, ()):
+                bad_input(f"operand {position} has shape {list(operand.shape)}, the result {list(shape)}")
+            operands[position] = operand.reshape(())
+        direction = attributes.word(attrs, "direction", tuple(COMPARISONS)) if opcode == "compare" else None
+        return [apply(opcode, operands, outputs[0].dtype, direction)]
+
+    return kernel
+
+
+def apply(opcode: str, operands: Sequence[Array], dtype: DType, direction: str | None = None) -> Array:
+    """The element-wise `opcode` on operands that broadcast, as an array of `dtype`.
+
+    Raises `bad-input` when the opcode is not element-wise or not defined on these operands.
+    """
+    match opcode:
+        case "convert":
+            _expect_arity(opcode, 1, operands)
+            return convert(operands[0], dtype)
+        case "compare":
+            _expect_arity(opcode, 2, operands)
+            _expect_result(opcode, PRED, dtype)
+            return compare(direction, operands[0], operands[1])
+        case "select":
+            _expect_arity(opcode, 3, operands)
+            _expect_result(opcode, operands[1].dtype, dtype)
+            return _select(*operands)
+    rule = RULES.get(opcode)
+    if rule is None:
+        bad_input(f"`{opcode}` is not an element-wise operation")
+    _expect_arity(opcode, rule.arity, operands)
+    _expect_alike(opcode, operands)
+    element = operands[0].dtype
+    if ("f" if is_float(element) else element.kind) not in rule.kinds:
+        bad_input(f"`{opcode}` is not defined on {name_of(element)}")
+    _expect_result(opcode, PRED if opcode == "is_finite" else element, dtype)
+    return convert(np.asarray(rule.function(*map(widen, operands))), dtype)
+
+
+def compare(direction: str | None, left: Array, right: Array) -> Array:
+    """The predicate `left direction right`."""
+    _expect_alike("compare", (left, right))
+    if direction not in COMPARISONS:
+        bad_input(f"`compare` needs a direction, one of {', '.join(COMPARISONS)}; found {direction!r}")
+    return np.asarray(COMPARISONS[direction](widen(left), widen(right)))
+
+
+def bitcast_convert(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
+    """The same bytes as another type; a wider or narrower element takes from, or adds, the last dimension."""
+    (operand,) = inputs
+    if operand.nbytes != outputs[0].nbytes:
+        bad_input(f"{operand.nbytes} bytes cannot be read as {outputs[0]}")
+    return [np.frombuffer(operand.tobytes(), outputs[0].dtype).reshape(outputs[0].shape)]
+
+
+def _select(predicate: Array, on_true: Array, on_false: Array) -> Array:
+    if predicate.dtype != PRED:
+        bad_input(f"the predicate of `select` is {name_of(predicate.dtype)}, not pred")
+    _expect_alike("select", (on_true, on_false))
+    return np.where(predicate, on_true, on_false)
+
+
+def _expect_arity(opcode: str, arity: int, operands: Sequence[Array]) -> None:
+    if len(operands) != arity:
+        bad_input(f"`{opcode}` takes {arity} operand{'s' * (arity != 1)}, found {len(operands)}")
+
+
+def _expect_alike(opcode: str, operands: Sequence[Array]) -> None:
+    if any(operand.dtype != operands[0].dtype for operand in operands):
+        found = ", ".join(name_of(operand.dtype) for operand in operands)
+        bad_input(f"the operands of `{opcode}` differ in element type: {found}")
+
+
+def _expect_result(opcode: str, expected: DType, found: DType) -> None:
+    if expected != found:
+        bad_input(f"`{opcode}` gives {name_of(expected)} here, but its output is {name_of(found)}")

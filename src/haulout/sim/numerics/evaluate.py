@@ -1,0 +1,111 @@
+"""One instruction's numbers: opcode, attributes and input arrays in; output arrays out.
+
+`KERNELS` is the whole table of what can be executed. `evaluate` guards it: operand counts, output types,
+NumPy's own complaints, which all become diagnostics that name the opcode and the operands' types.
+Floating-point exceptions are results here (inf, NaN), never warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from haulout.sim.numerics import (
+    convolution,
+    dot,
+    elementwise,
+    indexing,
+    reductions,
+    shaping,
+    topk,
+    windows,
+)
+from haulout.sim.numerics.types import Array, Attrs, Kernel, TensorType, type_of
+from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, bad_input
+
+KERNELS: dict[str, Kernel] = {
+    **{opcode: elementwise.elementwise(opcode) for opcode in elementwise.OPCODES},
+    "bitcast_convert": elementwise.bitcast_convert,
+    "dma_copy": shaping.dma_copy,
+    "memset": shaping.memset,
+    "broadcast": shaping.broadcast,
+    "iota": shaping.iota,
+    "pad": shaping.pad,
+    "dot": dot.dot,
+    "convolution": convolution.convolution,
+    "reduce": reductions.reduce,
+    "combine": reductions.combine,
+    "reduce_window": windows.reduce_window,
+    "select_and_scatter": windows.select_and_scatter,
+    "dynamic_slice": indexing.dynamic_slice,
+    "dynamic_update_slice": indexing.dynamic_update_slice,
+    "gather": indexing.gather,
+    "scatter": indexing.scatter,
+    "topk": topk.topk,
+}
+
+_OPERANDS = {
+    "bitcast_convert": 1,
+    "dma_copy": 1,
+    "memset": 0,
+    "broadcast": 1,
+    "iota": 0,
+    "pad": 2,
+    "dot": 2,
+    "convolution": 2,
+    "select_and_scatter": 3,
+    "gather": 2,
+    "topk": 1,
+}
+_AT_LEAST = {"dynamic_slice": 1, "dynamic_update_slice": 2}
+
+
+def evaluate(opcode: str, attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
+    """The results of one instruction.
+
+    `inputs` are row-major arrays in the logical shapes of the operands; the results are fresh C-contiguous
+    arrays of exactly the types in `outputs`. Raises `HauloutError` (`bad-input`) when the opcode is unknown
+    or the instruction is not well formed.
+    """
+    kernel = KERNELS.get(opcode)
+    if kernel is None:
+        bad_input(f"`{opcode}` cannot be executed: there is no such operation")
+    try:
+        _expect_operands(opcode, inputs, outputs)
+        with np.errstate(all="ignore"):
+            results = kernel(attrs, inputs, outputs)
+        return [_finished(result, output, inputs) for result, output in zip(results, outputs, strict=True)]
+    except HauloutError as error:
+        raise HauloutError(*(_about(opcode, inputs, outputs, d.message) for d in error.diagnostics)) from None
+    except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
+        raise HauloutError(_about(opcode, inputs, outputs, str(error))) from error
+
+
+def _expect_operands(opcode: str, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> None:
+    exactly = _OPERANDS.get(opcode, len(inputs))
+    if len(inputs) != exactly or len(inputs) < _AT_LEAST.get(opcode, 0):
+        bad_input(f"expected {exactly} operands, found {len(inputs)}")
+    if opcode in ("reduce", "reduce_window", "scatter"):
+        results = max(1, len(inputs) // 2)
+    else:
+        results = 2 if opcode == "topk" else 1
+    if len(outputs) != results:
+        bad_input(f"expected {results} results, found {len(outputs)}")
+
+
+def _finished(result: Array, output: TensorType, inputs: Sequence[Array]) -> Array:
+    if type_of(result) != output:
+        bad_input(f"the result is {type_of(result)}, the output {output}")
+    fresh = np.ascontiguousarray(result).reshape(output.shape)
+    if not fresh.flags.writeable or any(np.may_share_memory(fresh, operand) for operand in inputs):
+        return fresh.copy()
+    return fresh
+
+
+def _about(opcode: str, inputs: Sequence[Array], outputs: Sequence[TensorType], what: str) -> Diagnostic:
+    operands = ", ".join(str(type_of(operand)) for operand in inputs)
+    results = ", ".join(map(str, outputs))
+    return Diagnostic(
+        "bad-input", Severity.ERROR, f"`{opcode}` cannot be executed: {what}", notes=(f"({operands}) -> ({results})",)
+    )

@@ -1,0 +1,47 @@
+"""Element-wise formulas that are more than one NumPy function, on arrays in the type that computes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from haulout.sim.numerics import integers
+from haulout.sim.numerics.types import Array
+
+
+def clamp(low: Array, value: Array, high: Array) -> Array:
+    """min(max(value, low), high); NaN anywhere gives NaN."""
+    return np.asarray(np.minimum(np.maximum(value, low), high))
+
+
+def sign(value: Array) -> Array:
+    """-1, 0 or 1; zeros keep their sign (np.sign turns -0 into +0), NaN stays NaN."""
+    return np.where(value == 0, value, np.sign(value))
+
+
+def round_half_away(value: Array) -> Array:
+    """To the nearest integer, halves away from zero; keeps the sign of zero."""
+    whole = np.trunc(value)
+    away = np.where(np.abs(value - whole) >= 0.5, np.copysign(1.0, value), 0.0).astype(value.dtype)
+    return np.asarray(np.copysign(whole + away, value))
+
+
+def divide(dividend: Array, divisor: Array) -> Array:
+    """IEEE for floats, HLO's integer division otherwise."""
+    return dividend / divisor if dividend.dtype.kind == "f" else integers.divide(dividend, divisor)
+
+
+def remainder(dividend: Array, divisor: Array) -> Array:
+    """With the sign of the dividend."""
+    is_float = dividend.dtype.kind == "f"
+    return np.asarray(np.fmod(dividend, divisor)) if is_float else integers.remainder(dividend, divisor)
+
+
+def power(base: Array, exponent: Array) -> Array:
+    """C's pow for floats, wrapping for integers."""
+    is_float = base.dtype.kind == "f"
+    return np.asarray(np.power(base, exponent)) if is_float else integers.power(base, exponent)
+
+
+def reciprocal_sqrt(value: Array) -> Array:
+    """1 / sqrt(value)."""
+    return np.asarray(1 / np.sqrt(value))

@@ -1,0 +1,129 @@
+"""Reductions over sliding windows, and their transpose, which scatters.
+
+With an operation that has an identity, padding and holes are filled with the identity and each dimension is
+reduced in turn by doubling: windows of 1, 2, 4, ... elements, combined into the size asked for. A window of w
+elements costs log2(w) array operations instead of w, and sums are paired, hence exact to a few units in the
+last place. A general `body` visits the taps in order, each for all windows at once, and skips those that fall
+on padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from haulout.sim.numerics import attributes, body, window
+from haulout.sim.numerics.elementwise import compare
+from haulout.sim.numerics.reductions import combiner, identity
+from haulout.sim.numerics.rounding import convert, widen
+from haulout.sim.numerics.shaping import padded
+from haulout.sim.numerics.types import Array, Attrs, TensorType
+from haulout.sim.numerics.window import WindowDim
+from haulout.support.diagnostics import bad_input
+
+
+def reduce_window(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
+    """`reduce_window op=|body= size= stride= pad_low= pad_high= base_dilate= window_dilate=`: x1.., init1..."""
+    count = len(inputs) // 2
+    if not count or len(inputs) % 2 or any(array.shape != inputs[0].shape for array in inputs[:count]):
+        bad_input("`reduce_window` takes arrays of one shape and as many initial values")
+    arrays, initial = inputs[:count], [operand.reshape(()) for operand in inputs[count:]]
+    dims = window.parse(attrs, arrays[0].shape, "base_dilate", "window_dilate")
+    window.check_positions(dims, outputs[0].shape)
+    if "op" not in attrs:
+        return _by_body(body.parse(attrs, 2 * count, count), arrays, initial, dims)
+    if count != 1:
+        bad_input("`reduce_window` of several arrays at once needs `body`, not `op`")
+    combine = combiner(attrs, arrays[0].dtype)
+    result = widen(arrays[0])
+    for axis, dim in enumerate(dims):
+        result = _along(combine, result, axis, dim)
+    return [convert(np.asarray(combine(widen(initial[0]), result)), arrays[0].dtype)]
+
+
+def select_and_scatter(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
+    """`select_and_scatter select= op= size= stride= pad_low= pad_high=`: operand, source, initial value.
+
+    In each window the first element that `select` keeps against all later ones receives the window's source
+    element.
+    """
+    operand, source, initial = inputs
+    select = attributes.word(attrs, "select", ("GE", "GT", "LE", "LT"))
+    combine = combiner(attrs, operand.dtype)
+    dims = window.parse(attrs, operand.shape, "base_dilate", "window_dilate")
+    window.check_positions(dims, source.shape)
+    total = np.full(operand.size, widen(initial).reshape(()))
+    if source.size:
+        combine.at(total, _selected(select, operand, dims).reshape(-1), widen(source).reshape(-1))
+    return [convert(total.reshape(operand.shape), operand.dtype)]
+
+
+def _selected(select: str, operand: Array, dims: tuple[WindowDim, ...]) -> Array:
+    """For each window, the flat index of the element that it selects."""
+    flat = operand.reshape(-1)
+    shape = tuple(dim.positions for dim in dims)
+    chosen = np.zeros(shape, np.int64)
+    is_chosen = np.zeros(shape, np.bool_)
+    for tap in product(*(range(dim.size) for dim in dims)):
+        at, inside = _elements_under(tap, dims)
+        replaces = inside & (~is_chosen | ~compare(select, flat[chosen], flat[at]))
+        chosen[replaces] = at[replaces]
+        is_chosen |= inside
+    if not is_chosen.all():
+        bad_input("a window of `select_and_scatter` lies wholly on padding")
+    return chosen
+
+
+def _by_body(
+    step: body.Body, arrays: Sequence[Array], initial: Sequence[Array], dims: tuple[WindowDim, ...]
+) -> list[Array]:
+    shape = tuple(dim.positions for dim in dims)
+    totals = [np.full(shape, value) for value in initial]
+    for tap in product(*(range(dim.size) for dim in dims)):
+        at, inside = _elements_under(tap, dims)
+        results = step(*totals, *(array.reshape(-1)[at] for array in arrays))
+        totals = [np.where(inside, result, total) for result, total in zip(results, totals, strict=True)]
+    return totals
+
+
+def _elements_under(tap: tuple[int, ...], dims: tuple[WindowDim, ...]) -> tuple[Array, Array]:
+    """For every window: the flat index of the element under a tap, 0 where there is none; whether there is one."""
+    shape = tuple(dim.positions for dim in dims)
+    at = np.zeros(shape, np.int64)
+    inside = np.ones(shape, np.bool_)
+    weight = 1
+    for axis in reversed(range(len(dims))):
+        dim = dims[axis]
+        along = [1] * len(dims)
+        along[axis] = dim.positions
+        spread = np.arange(dim.positions) * dim.stride + tap[axis] * dim.dilation - dim.pad_low
+        index, hole = np.divmod(spread, dim.base_dilation)
+        inside &= ((hole == 0) & (index >= 0) & (index < dim.extent)).reshape(along)
+        at += (index * weight).reshape(along)
+        weight *= dim.extent
+    return np.where(inside, at, 0), inside
+
+
+def _along(combine: np.ufunc, array: Array, axis: int, dim: WindowDim) -> Array:
+    """Reduce the windows along one dimension, by doubling."""
+    shape = [dim.padded if other == axis else extent for other, extent in enumerate(array.shape)]
+    low = [dim.pad_low * (other == axis) for other in range(array.ndim)]
+    step = [dim.base_dilation if other == axis else 1 for other in range(array.ndim)]
+    # `runs` holds, at i, the combination of 2**k elements `dilation` apart that starts at i.
+    runs = np.moveaxis(padded(array, identity(combine, array.dtype), shape, low, step), axis, 0)
+    if not dim.positions:
+        return np.moveaxis(runs[:0], 0, axis)
+    total: Array | None = None
+    taken, length = 0, 1
+    while True:
+        if dim.size & length:
+            piece = runs[dim.positions_of_tap(taken)]
+            total = piece if total is None else np.asarray(combine(total, piece))
+            taken += length
+            if taken == dim.size:
+                return np.moveaxis(total, 0, axis)
+        shift = length * dim.dilation
+        runs = np.asarray(combine(runs[: len(runs) - shift], runs[shift:]))
+        length *= 2

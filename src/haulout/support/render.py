@@ -1,0 +1,132 @@
+"""Diagnostics as text for people, as JSON for programs, as SARIF for code hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from haulout.support.diagnostics import Diagnostic, Label, Severity, Span
+
+SARIF_LEVEL = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
+
+
+def render_text(diagnostics: Sequence[Diagnostic]) -> str:
+    """One paragraph a finding: what, where with the source line and a caret, notes, what to do."""
+    return "\n\n".join(_paragraph(each) for each in diagnostics)
+
+
+def _paragraph(diagnostic: Diagnostic) -> str:
+    lines = [f"{diagnostic.severity.name.lower()}[{diagnostic.code}]: {diagnostic.message}"]
+    for label in diagnostic.labels:
+        lines += _label(label)
+    lines += [f"  = note: {note}" for note in diagnostic.notes]
+    lines += [f"  = help: {text}" for text in diagnostic.help]
+    return "\n".join(lines)
+
+
+def _label(label: Label) -> list[str]:
+    if label.span is None:
+        return [f"  = {label.message}"] if label.message else []
+    source = label.source if label.source is not None else _source_line(label.span)
+    message = "" if label.message == "here" else label.message
+    if source is None:
+        return [f"  --> {label.span}{': ' if message else ''}{message}"]
+    gutter = " " * len(str(label.span.line))
+    lines = [f" {gutter}--> {label.span}", f" {label.span.line} | {source}"]
+    if label.span.column:
+        # Tabs keep their width in the line of the caret.
+        before = source[: label.span.column - 1]
+        blank = "".join(char if char == "\t" else " " for char in before)
+        width = max(label.span.end_column - label.span.column, 1)
+        lines.append(f" {gutter} | {blank}{'^' * width} {message}".rstrip())
+    elif message:
+        lines.append(f" {gutter} = {message}")
+    return lines
+
+
+def _source_line(span: Span) -> str | None:
+    """The line that a span names, when its file can be read."""
+    if not span.line:
+        return None
+    try:
+        with Path(span.file).open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if number == span.line:
+                    return line.rstrip("\n")[:400]
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
+    """Plain values: code, severity, message, labels (message, file, line, column), notes, help."""
+    return [
+        {
+            "code": each.code,
+            "severity": each.severity.name.lower(),
+            "message": each.message,
+            "labels": [
+                {"message": label.message}
+                | ({} if label.span is None else {"file": label.span.file, "line": label.span.line})
+                | ({} if label.span is None or not label.span.column else {"column": label.span.column})
+                for label in each.labels
+            ],
+            "notes": list(each.notes),
+            "help": list(each.help),
+        }
+        for each in diagnostics
+    ]
+
+
+def render_json(diagnostics: Sequence[Diagnostic]) -> str:
+    """`{"diagnostics": [...]}`"""
+    return msgspec.json.format(msgspec.json.encode({"diagnostics": as_json(diagnostics)}), indent=2).decode()
+
+
+def render_sarif(diagnostics: Sequence[Diagnostic]) -> str:
+    """SARIF 2.1.0, one run; paths as they were given."""
+    rules = sorted({each.code for each in diagnostics})
+    results = []
+    for each in diagnostics:
+        places = [_location(label) for label in each.labels if label.span is not None]
+        result: dict[str, Any] = {
+            "ruleId": each.code,
+            "ruleIndex": rules.index(each.code),
+            "level": SARIF_LEVEL[each.severity],
+            "message": {"text": "\n".join([each.message, *each.notes, *each.help])},
+        }
+        if places:
+            result["locations"] = places[:1]
+            result["relatedLocations"] = [{"id": at, **place} for at, place in enumerate(places[1:], 1)]
+        results.append(result)
+    document = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "haulout", "rules": [{"id": rule} for rule in rules]}},
+                "results": results,
+            }
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _location(label: Label) -> dict[str, Any]:
+    span = label.span or Span("")
+    region = {"startLine": max(span.line, 1)} | ({"startColumn": span.column} if span.column else {})
+    return {
+        "physicalLocation": {"artifactLocation": {"uri": span.file}, "region": region},
+        "message": {"text": label.message},
+    }
+
+
+RENDERERS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
+    "text": render_text,
+    "json": render_json,
+    "sarif": render_sarif,
+}
+"""What `--format` chooses from."""

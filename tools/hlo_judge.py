@@ -1,0 +1,135 @@
+"""Run the text of a partitioned HLO module on N cores with XLA itself: the judge of what haulout computes.
+
+    python tools/hlo_judge.py FILE.hlo [--inputs IN.npz | --seed 0] -o expected.npz
+
+`run_hlo` is the same from Python.  Keys of the arrays are those of `example_arrays`; the result holds the inputs
+beside the outputs.  Inputs that no file gives are drawn from the seed: normal floats scaled by the largest dimension,
+integers from 0 to 7 (they may be indices), each core its own.
+
+The work is done in a child process (`jax_child`), on the module that `hlo_text.as_replicas` makes.  XLA's parser
+reads every form of replica groups, so nothing of haulout is trusted here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import example_arrays
+import jax_child
+import numpy as np
+from example_arrays import Array
+from hlo_text import Parameter, as_replicas, entry_parameters, partition_count
+
+__all__ = ["drawn", "execute", "main", "run_hlo"]
+
+
+def run_hlo(path: Path, inputs: Mapping[str, Array] | None = None, seed: int = 0) -> dict[str, Array]:
+    """Run the module at `path` in a child process; `inputs` has `in/nc<core>/<parameter>`, or is drawn.
+
+    Raises RuntimeError when XLA cannot run it (its message is on stderr).
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        result = Path(scratch, "out.npz")
+        arguments = [str(path), "--seed", str(seed), "-o", str(result)]
+        if inputs is not None:
+            example_arrays.save(Path(scratch, "in.npz"), inputs, compress=False)
+            arguments += ["--inputs", str(Path(scratch, "in.npz"))]
+        if main(arguments):
+            raise RuntimeError(f"XLA did not run {path}")
+        return example_arrays.load(result)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; without `--child` it only starts the child."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(description="Run partitioned HLO text with XLA, core by core.")
+    parser.add_argument("file", type=Path, help="HLO text after the spmd-partitioning pass")
+    parser.add_argument("--inputs", type=Path, help=".npz with in/nc<core>/<parameter>; default: drawn from the seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output", type=Path, required=True, help=".npz to write")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(given)
+
+    text = options.file.read_text()
+    cores = partition_count(text)
+    if not options.child:
+        return jax_child.run_again(Path(__file__), ["--child", *given], cores)
+
+    parameters = entry_parameters(text)
+    if options.inputs:
+        inputs = {k: v for k, v in example_arrays.load(options.inputs).items() if k.startswith("in/")}
+    else:
+        inputs = drawn(parameters, cores, options.seed)
+    example_arrays.save(options.output, inputs | execute(text, inputs), compress=False)
+    return 0
+
+
+def execute(text: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compile and run a partitioned module in this process, which has as many devices as the module has cores."""
+    jax: Any = import_module("jax")
+    hlo: Any = import_module("jaxlib._hlo")
+    native: Any = import_module("jaxlib._jax")
+    client: Any = import_module("jaxlib.xla_client")
+
+    parameters, cores = entry_parameters(text), partition_count(text)
+    devices = jax.devices()[:cores]
+    module = hlo.hlo_module_from_text(as_replicas(text)).as_serialized_hlo_module_proto()
+    options = client.CompileOptions()
+    options.num_replicas, options.num_partitions = cores, 1
+    options.executable_build_options.num_replicas = cores
+    options.executable_build_options.use_spmd_partitioning = False
+    options.device_assignment = client.DeviceAssignment.create(np.arange(cores).reshape(cores, 1))
+    executable = devices[0].client.compile_and_load(
+        native.mlir.hlo_to_stablehlo(module), native.DeviceList(tuple(devices)), options
+    )
+
+    mesh = jax.sharding.Mesh(np.array(devices), ("core",))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("core"))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    operands = []
+    for parameter in parameters:
+        shards = [
+            jax.device_put(_checked(inputs, f"in/nc{core}/{parameter.name}", parameter), device)
+            for core, device in enumerate(devices)
+        ]
+        shape = tuple(parameter.shape)
+        if shape:
+            stacked = (shape[0] * cores, *shape[1:])
+            operands.append(jax.make_array_from_single_device_arrays(stacked, split, shards))
+        else:
+            operands.append(jax.make_array_from_single_device_arrays((), whole, shards))
+    results = executable.execute_sharded(operands).disassemble_into_single_device_arrays()
+    return {
+        f"out/nc{core}/{index}": np.asarray(result[core])
+        for core in range(cores)
+        for index, result in enumerate(results)
+    }
+
+
+def drawn(parameters: Sequence[Parameter], cores: int, seed: int) -> dict[str, Array]:
+    """Inputs for every parameter on every core, each from the seed and its own key."""
+    inputs: dict[str, Array] = {}
+    for core in range(cores):
+        for parameter in parameters:
+            key = f"nc{core}/{parameter.name}"
+            dtype = example_arrays.dtype_named(parameter.dtype)
+            inputs[f"in/{key}"] = example_arrays.draw(seed, key, parameter.shape, dtype)
+    return inputs
+
+
+def _checked(inputs: Mapping[str, Array], key: str, parameter: Parameter) -> Array:
+    array = inputs[key]
+    dtype = example_arrays.dtype_named(parameter.dtype)
+    if array.shape != parameter.shape or array.dtype != dtype:
+        raise ValueError(f"{key} is {array.dtype}{array.shape}, the module wants {dtype}{parameter.shape}")
+    return array
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
