@@ -176,6 +176,10 @@ def _scan_order(
         first, last = order.operands[row], order.operands[row + 1]
         best[:] = -1
         for access in range(first, last):
+            # Before any is judged: two operands of one instruction may lie on the same bytes.
+            if order.owner[access] >= 0:
+                touched[order.location[access], line] = row
+        for access in range(first, last):
             if order.owner[access] < 0:
                 continue
             location = order.location[access]
@@ -236,7 +240,6 @@ def _scan_order(
                 chain = 0 if order.write[access] else 1
                 previous[access] = head[group, line, chain]
                 head[group, line, chain] = access
-                touched[location, line] = row
         now[line] = row
         if order.is_fence[row]:
             now[:] = row

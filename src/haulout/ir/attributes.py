@@ -49,7 +49,25 @@ def format_name(text: str) -> str:
 
 
 def format_value(value: AttrValue) -> str:
-    """A value as the format writes it; floats round-trip."""
+    """A value as the format writes it; floats round-trip. An explicit stack, so that depth has no limit."""
+    parts: list[str] = []
+    pending: list[tuple[bool, AttrValue]] = [(False, value)]
+    """(whether it is text already, text or value), the next one last."""
+    while pending:
+        is_text, item = pending.pop()
+        if isinstance(item, list):
+            pending.append((True, "]"))
+            for at in range(len(item) - 1, -1, -1):
+                pending.append((False, item[at]))
+                if at:
+                    pending.append((True, ","))
+            parts.append("[")
+        else:
+            parts.append(str(item) if is_text else _format_scalar(item))
+    return "".join(parts)
+
+
+def _format_scalar(value: AttrValue) -> str:
     match value:
         case bool():
             return "true" if value else "false"
@@ -59,8 +77,6 @@ def format_value(value: AttrValue) -> str:
             return repr(value) if math.isfinite(value) else str(value)
         case str():
             return format_name(value)
-        case list() | tuple():
-            return "[" + ",".join(format_value(item) for item in value) + "]"
     raise TypeError(f"not an attribute value: {value!r}")
 
 

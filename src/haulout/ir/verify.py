@@ -157,14 +157,15 @@ def _check_locations(program: Program, found: Diagnostics) -> None:
     for row in _some((rows.dtype != NONE) & (sizes[rows.dtype] == 0)) if len(typed) else []:
         dtype = program.strings[int(rows.dtype[row])]
         _bad(found, f"no element type is named {dtype!r}", location_label(program, row))
-    extents = np.append(program.shapes.extent.astype(np.float64), 1.0)
-    # A segmented product; floats, because a product of extents may leave 64 bits.
-    for row in typed.tolist():
-        count = float(np.prod(extents[rows.shape_begin[row] : rows.shape_end[row]]))
-        wanted = count * float(sizes[rows.dtype[row]])
-        if wanted != float(rows.size[row]):
-            shape = f"{program.strings[int(rows.dtype[row])]}{list(program.shape(row))}"
-            _bad(found, f"size={rows.size[row]}, but {shape} is {wanted:.0f} bytes", location_label(program, row))
+    # Bytes by dtype and shape, one axis at a time; floats, because a product of extents may leave 64 bits.
+    wanted = sizes[rows.dtype].astype(np.float64) if len(sizes) else np.zeros(len(rows))
+    rank = rows.shape_end - rows.shape_begin
+    for axis in range(int(rank.max(initial=0))):
+        there = np.flatnonzero(rank > axis)
+        wanted[there] *= program.shapes.extent[rows.shape_begin[there] + axis]
+    for row in _some((rows.dtype != NONE) & (wanted != rows.size)):
+        shape = f"{program.strings[int(rows.dtype[row])]}{list(program.shape(row))}"
+        _bad(found, f"size={rows.size[row]}, but {shape} is {wanted[row]:.0f} bytes", location_label(program, row))
     lengths: dict[int, int] = {}
     for row in np.flatnonzero(rows.data != NONE).tolist():
         text = int(rows.data[row])
@@ -264,35 +265,31 @@ def _check_operands(program: Program, found: Diagnostics) -> None:
 def _self_conflicts(program: Program) -> Iterator[tuple[int, Pattern, Pattern]]:
     """Instructions that read and write one location through patterns that meet in some bytes but not in all."""
     accesses = program.accesses
-    count = np.diff(program.access_starts)
-    several = np.flatnonzero(count[accesses.instruction] > 1)
-    key = (
-        accesses.instruction[several].astype(np.int64) * len(program.locations)
-        + program.owner[accesses.location[several]]
-    )
+    key = accesses.instruction.astype(np.int64) * len(program.locations) + program.owner[accesses.location]
     order = np.argsort(key, kind="stable")
-    same = np.flatnonzero(key[order[1:]] == key[order[:-1]])
+    # group by (instruction, owner location): those that read and write through more than one pattern
+    starts = np.flatnonzero(np.append(True, np.diff(key[order]) != 0)) if len(order) else order
+    if not len(starts):
+        return
+    writes = np.add.reduceat(accesses.write[order].astype(np.int64), starts)
+    size = np.diff(np.append(starts, len(order)))
+    pattern = accesses.pattern[order]
+    several = np.minimum.reduceat(pattern, starts) != np.maximum.reduceat(pattern, starts)
     seen: set[tuple[int, int, int]] = set()
-    for at in same.tolist():
-        first_key = key[order[at]]
-        group = several[
-            order[np.searchsorted(key[order], first_key) : np.searchsorted(key[order], first_key, "right")]
-        ]
-        reads = {int(accesses.pattern[row]) for row in group if not accesses.write[row]}
-        writes = {int(accesses.pattern[row]) for row in group if accesses.write[row]}
-        size = int(program.locations.size[accesses.location[group[0]]])
-        for read in sorted(reads):
-            for write in sorted(writes - {read}):
-                case = (read, write, size)
-                if case in seen:
+    for group in np.flatnonzero(several & (writes > 0) & (writes < size)).tolist():
+        rows = order[starts[group] : starts[group] + size[group]].tolist()
+        length = int(program.locations.size[accesses.location[rows[0]]])
+        for read in sorted({int(accesses.pattern[row]) for row in rows if not accesses.write[row]}):
+            for write in sorted({int(accesses.pattern[row]) for row in rows if accesses.write[row]} - {read}):
+                if (read, write, length) in seen:
                     continue
-                seen.add(case)
-                a, b = (program.pattern(p) or Pattern(0, size) for p in (read, write))
+                seen.add((read, write, length))
+                a, b = (program.pattern(each) or Pattern(0, length) for each in (read, write))
                 if a.is_unknown or b.is_unknown or a.hull[1] <= b.hull[0] or b.hull[1] <= a.hull[0]:
                     continue
                 touched = (np.unique(a.bytes()), np.unique(b.bytes()))
                 if not np.array_equal(*touched) and len(np.intersect1d(*touched, assume_unique=True)):
-                    yield int(accesses.instruction[group[0]]), a, b
+                    yield int(accesses.instruction[rows[0]]), a, b
 
 
 def _check_order(program: Program, found: Diagnostics) -> None:

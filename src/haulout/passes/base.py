@@ -31,8 +31,10 @@ class PassContext:
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def count(self, name: str, **values: int) -> None:
-        """Record what a pass did, in numbers."""
-        self.counters.setdefault(name, {}).update(values)
+        """Add to what a pass did, in numbers; it may run more than once."""
+        counters = self.counters.setdefault(name, {})
+        for key, value in values.items():
+            counters[key] = counters.get(key, 0) + value
 
     def note(self, code: str, message: str, *labels: Label) -> None:
         """A finding that does not change the exit status."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from allocator_strategies import problems
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.passes.allocator.strategies import problems
 
 from haulout.passes.allocator import Problem, solve
 from haulout.passes.allocator.csvio import Table, parse_csv, read_csv, to_csv, write_csv

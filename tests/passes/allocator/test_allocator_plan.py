@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from allocator_generators import network_problem, perfect_problem, random_problem
+from tests.passes.allocator.generators import network_problem, perfect_problem, random_problem
 
 from haulout.passes.allocator import LIMIT, Problem, Progress, Solution, Status, lower_bound, plan, solve, violations
 from haulout.passes.allocator.best_fit import best_fit, xla_orders
@@ -125,6 +125,7 @@ def test_bad_columns(arguments: tuple[list[int], ...], message: str) -> None:
         ({"pinned": [LIMIT, -1]}, "ends beyond"),
         ({"capacity": -1}, "capacity is -1"),
         ({"time_limit": -1.0}, "time limit"),
+        ({"effort": -1.0}, "effort is"),
         ({"owner": [0, 0]}, "buffer 1 has no range"),
         ({"owner": [0, 2]}, "column `owner`, row 1"),
     ],
@@ -184,6 +185,12 @@ def test_interrupt_keeps_the_best() -> None:
     assert violations(problem, solution.offset, solution.peak) == []
 
 
+def test_effort_zero_is_construction() -> None:
+    problem = perfect_problem(100, seed=2)
+    assert set(solve(problem, effort=0).work) == {"constructions"}
+    assert solve(problem, effort=0.2).peak >= solve(problem).peak
+
+
 @pytest.mark.parametrize("limit", [0.0, 0.2])
 def test_time_limit_keeps_the_best(limit: float) -> None:
     problem = perfect_problem(400, seed=1)
@@ -197,7 +204,7 @@ def same(one: Solution, two: Solution) -> bool:
 
 @pytest.mark.parametrize("n", [50, 200, 3000])
 def test_reruns_are_identical(n: int) -> None:
-    assert same(solve(random_problem(n, 5)), solve(random_problem(n, 5)))
+    assert same(solve(random_problem(n, 5), effort=0.3), solve(random_problem(n, 5), effort=0.3))
 
 
 def test_reruns_in_other_processes_are_identical() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from allocator_oracle import conflicting, is_right, least_peak
-from allocator_strategies import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.passes.allocator.oracle import conflicting, is_right, least_peak
+from tests.passes.allocator.strategies import problems
 
 from haulout.passes.allocator import Problem, Status, lower_bound, solve, violations
 from haulout.passes.allocator.decide import Decider
@@ -14,7 +14,7 @@ from haulout.passes.allocator.incumbent import Incumbent
 from haulout.passes.allocator.instance import canonical
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(problems())
 def test_peak_is_the_least(problem: Problem) -> None:
     solution = solve(problem)
@@ -23,7 +23,7 @@ def test_peak_is_the_least(problem: Problem) -> None:
     assert solution.lower_bound <= solution.peak
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(holes=True))
 def test_peak_is_the_least_with_holes(problem: Problem) -> None:
     solution = solve(problem)
@@ -31,7 +31,7 @@ def test_peak_is_the_least_with_holes(problem: Problem) -> None:
     assert solution.peak == least_peak(problem)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(most=8, holes=True))
 def test_bound_is_sound_and_the_one_used(problem: Problem) -> None:
     bound = lower_bound(problem).size
@@ -40,7 +40,7 @@ def test_bound_is_sound_and_the_one_used(problem: Problem) -> None:
     assert bound == instance.bound * instance.unit
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(holes=True), st.integers(0, 40))
 def test_branch_and_bound_decides(problem: Problem, capacity: int) -> None:
     """Both answers are right, of every run of the portfolio."""
@@ -58,7 +58,7 @@ def test_branch_and_bound_decides(problem: Problem, capacity: int) -> None:
         assert state.peak <= capacity
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(), st.integers(0, 60))
 def test_status_with_capacity(problem: Problem, capacity: int) -> None:
     """Capacities that are whole granules: fits exactly when brute force says so, and every refusal is proved."""
@@ -68,7 +68,7 @@ def test_status_with_capacity(problem: Problem, capacity: int) -> None:
     assert solution.status is not Status.UNSOLVED
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(problems(most=10, holes=True), st.data())
 def test_validator_agrees_with_pairs(problem: Problem, data: st.DataObject) -> None:
     offset = [data.draw(st.integers(0, 8)) * a for a in problem.alignment.tolist()]
@@ -78,7 +78,7 @@ def test_validator_agrees_with_pairs(problem: Problem, data: st.DataObject) -> N
         assert finding.code == "overlapping-storage"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(most=12, holes=True), st.integers(0, 2**32 - 1))
 def test_pins_stay(problem: Problem, choice: int) -> None:
     """Some buffers of a right placement are pinned where they are, higher up; the rest fits around them."""

@@ -315,7 +315,7 @@ def _place(
         for r in range(shape.range_of[c], shape.range_of[c + 1]):
             for s in range(shape.range_first[r], shape.range_last[r]):
                 # the floor is the least offset of some row; it can only change when that row's did
-                if stamp[s] != now and (packed or node.floor[s] == old):
+                if stamp[s] != now and node.floor[s] == old:
                     stamp[s] = now
                     touched[marks] = s
                     marks += 1

@@ -13,9 +13,16 @@ from haulout.passes.allocator.incumbent import Incumbent
 from haulout.passes.allocator.instance import F64, Instance
 from haulout.passes.allocator.keys import key
 
-MOST_ROWS = 2_000
+MOST_ROWS = 4_000
 _ORDERS = ("duration", "load-area", "load-duration", "size", "area")
-_RUNS = ((False, 0.05, 5), (False, 0.1, 3), (True, 0.1, 3), (True, 0.05, 5))  # packed, noise, how many orders
+_RUNS = (  # packed, noise, how many orders (0: that of the best placement so far)
+    (False, 0.02, 2),
+    (True, 0.003, 5),
+    (False, 0.02, 0),
+    (False, 0.05, 2),
+    (True, 0.02, 2),
+    (False, 0.1, 0),
+)
 _FIRST_LIMIT = 100
 
 
@@ -32,13 +39,14 @@ class Decider:
         """SOLVED (offered to the state), INFEASIBLE (the bound is raised) or GAVE_UP after so many steps."""
         packed, noise, orders = _RUNS[self.runs % len(_RUNS)]
         self.runs += 1
+        keys = self.keys[:orders] if orders else self._guide()
         offset = np.zeros(len(self.state.instance), np.int64)
         counters = np.zeros(3, np.int64)
         answer = int(
             _scan_search(
                 self.shape,
                 capacity,
-                self.keys[:orders],
+                keys,
                 packed,
                 noise,
                 self.runs,
@@ -56,6 +64,14 @@ class Decider:
         elif answer == 0:
             self.state.raise_bound(capacity + 1)
         return answer
+
+    def _guide(self) -> F64:
+        """The order of the best placement so far, lowest first; without one, the first order."""
+        if self.state.offset is None:
+            return self.keys[:1]
+        rank = np.empty(len(self.state.instance))
+        rank[np.argsort(-self.state.offset, kind="stable")] = np.arange(len(rank)) / len(rank)
+        return rank[np.newaxis]
 
 
 def shape_of(instance: Instance) -> Shape:

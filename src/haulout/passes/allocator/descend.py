@@ -3,7 +3,7 @@
 With a goal to fit (a capacity), that alone is asked for, with growing budgets. Otherwise the capacities asked for
 lie between the bound and the best peak: the bound first, because many problems reach it, then closer and closer to
 the peak, because a small gain is the easier one. A success starts over below the new peak; a refusal raises the
-bound; a round without either doubles the budget.
+bound; a round without success doubles the budget.
 """
 
 from __future__ import annotations
@@ -12,33 +12,35 @@ from haulout.passes.allocator.branch_and_bound import SOLVED
 from haulout.passes.allocator.decide import Decider
 from haulout.passes.allocator.incumbent import Incumbent
 
-_FIRST_BUDGET = 1_500  # failures
-_STEPS = (0.0, 0.5, 0.8, 0.92)  # of the way from the bound to the peak
+_STEPS_AT_FIRST = 4_000
+_TARGETS = (0.0, 0.5, 0.8, 0.92, 0.97)  # of the way from the bound to the peak
 
 
-def decide_goal(state: Incumbent, decider: Decider, failures: int, largest: int) -> None:
-    """Try to reach `state.goal`, by at most `failures` failures in all and `largest` in a run."""
-    budget = _FIRST_BUDGET
+def decide_goal(state: Incumbent, decider: Decider, steps: int, most: int) -> None:
+    """Try to reach `state.goal`, by at most `steps` steps in all and `most` in a run."""
+    budget = min(most, max(_STEPS_AT_FIRST, 3 * len(state.instance)))
     turn = 0
-    while failures > 0 and not state.over and state.bound <= state.goal:
-        decider.ask(state.goal, min(budget, failures, largest))
-        failures -= budget
+    while steps > 0 and not state.over:
+        decider.ask(state.goal, min(budget, steps))
+        steps -= budget
         turn += 1
         if turn % 4 == 0:
-            budget = min(2 * budget, largest)
+            budget = min(2 * budget, most)
 
 
-def descend(state: Incumbent, decider: Decider, failures: int, largest: int) -> None:
-    """Lower the peak and raise the bound until they meet, by at most `failures` failures in all."""
-    budget = _FIRST_BUDGET
-    while failures > 0 and not state.over:
+def descend(state: Incumbent, decider: Decider, steps: int, most: int) -> None:
+    """Lower the peak and raise the bound until they meet, by at most `steps` steps in all and `most` in a run."""
+    budget = min(most, max(_STEPS_AT_FIRST, 3 * len(state.instance)))
+    turn = 0
+    while steps > 0 and not state.over:
         gained = False
-        for step in _STEPS:
-            capacity = min(state.bound + int((state.peak - state.bound) * step), state.peak - 1)
-            answer = decider.ask(capacity, min(budget, failures, largest))
-            failures -= budget
-            gained = answer == SOLVED
-            if gained or failures <= 0 or state.over:
+        turn += 1
+        rarely = turn & (turn - 1) == 0  # turns 1, 2, 4, 8, ...: the bound itself
+        for target in _TARGETS if rarely else _TARGETS[1:]:
+            capacity = min(state.bound + int((state.peak - state.bound) * target), state.peak - 1)
+            gained = decider.ask(capacity, min(budget, steps)) == SOLVED
+            steps -= budget
+            if gained or steps <= 0 or state.over:
                 break
         if not gained:
-            budget = min(2 * budget, largest)
+            budget = min(2 * budget, most)

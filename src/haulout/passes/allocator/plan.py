@@ -34,19 +34,22 @@ def plan(
     pinned: Column | None = None,
     owner: Column | None = None,
     time_limit: float | None = None,
+    effort: float = 1.0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
     """Give every buffer an offset such that no two that are live together share a byte.
 
     `lower`, `upper`: half-open live ranges, one a buffer, or one a range with `owner` naming the buffer.
-    `size`, `alignment`, `capacity`, `pinned`: bytes; `pinned` -1 leaves the offset free. `time_limit`: seconds;
-    without it the search is bounded by counts and the result depends on the input alone.
+    `size`, `alignment`, `capacity`, `pinned`: bytes; `pinned` -1 leaves the offset free. Without `time_limit`
+    (seconds) the search is bounded by counts, `effort` times the usual ones, and the result depends on the input
+    alone; effort 0 is construction without search. `progress` is called at every improvement, and may raise
+    KeyboardInterrupt, as Ctrl-C does: the best placement so far is the result.
 
     With `capacity`, the first placement found that fits is returned. Raises `HauloutError`: `bad-input` for
     malformed columns, `over-capacity` when nothing was found that fits.
     """
     problem = Problem.of(lower, upper, size, alignment, pinned=pinned, owner=owner)
-    solution = solve(problem, capacity=capacity, time_limit=time_limit, progress=progress)
+    solution = solve(problem, capacity=capacity, time_limit=time_limit, effort=effort, progress=progress)
     if not solution.fits:
         raise HauloutError(over_capacity(problem, solution))
     return solution
@@ -57,6 +60,7 @@ def solve(
     *,
     capacity: int | None = None,
     time_limit: float | None = None,
+    effort: float = 1.0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
     """Like `plan`, and returns the best placement with its status when nothing fits the capacity."""
@@ -64,13 +68,15 @@ def solve(
         bad_input(f"capacity is {capacity}, not between 0 and 2**62")
     if time_limit is not None and not time_limit >= 0:
         bad_input(f"time limit is {time_limit} seconds")
+    if not 0.0 <= effort < 1e6:
+        bad_input(f"effort is {effort}, not between 0 and 1,000,000")
     _check_pins(problem)
     instance = canonical(problem)
     goal = instance.bound if capacity is None else -(-capacity // instance.unit)
     state = Incumbent(instance, goal, instance.bound, capacity is not None, time_limit, progress)
     interrupted = False
     try:
-        run(state)
+        run(state, effort)
     except KeyboardInterrupt:
         interrupted = True
         if state.offset is None:

@@ -2,10 +2,10 @@
 
     construct         one placement a key (`construct.py`)
     squeaky wheel     again, with blame (`squeaky_wheel.py`)
-    branch and bound  up to 2,000 rows: for the capacity, or downwards to the bound (`descend.py`)
+    branch and bound  up to 4,000 rows: for the capacity, or downwards to the bound (`descend.py`)
 
-Without a time limit each stage has a budget of counts, so that a result depends on the problem alone; with one,
-the last stage that applies goes on until time is up.
+Without a time limit each stage has a budget of counts times the effort, so that a result depends on the problem
+alone; with one, the last stage that applies goes on until time is up. Effort 0 leaves construction only.
 
 Small instances are constructed in plain Python, so that a handful of buffers does not wait for the compiler; the
 results are the same.
@@ -24,13 +24,14 @@ from haulout.support.jit import interpreted
 
 _PLAIN_PYTHON = 64  # rows up to which kernels are not compiled for construction
 _TURNS = 480  # of the squeaky wheel
-_ROWS = 5_000_000  # placed by the squeaky wheel in all
-_VISITS = 40_000_000  # of rows and columns by branch and bound in all: one a failure
+_ROWS = 4_000_000  # placed by the squeaky wheel in all
+_VISITS = 40_000_000  # of rows and columns by branch and bound in all: each step costs up to one of each
+_VISITS_TO_FIT = 400_000_000  # the same when there is a capacity to fit
 _VISITS_A_RUN = 10_000_000  # the same in one run when time is limited: about half a second
 _UNBOUNDED = 1 << 60
 
 
-def run(state: Incumbent) -> None:
+def run(state: Incumbent, effort: float = 1.0) -> None:
     """Improve `state` until it is over or every stage has had its turn."""
     instance = state.instance
     rows = len(instance)
@@ -42,18 +43,20 @@ def run(state: Incumbent) -> None:
             construct(state)
     else:
         construct(state)
-    if state.over:
+    if state.over or effort == 0.0:
         return
     timed = state.time_limit is not None
     exact = rows <= MOST_ROWS and not instance.has_pins
-    squeaky_wheel(state, _UNBOUNDED if timed and not exact else min(_TURNS, _ROWS // rows))
+    squeaky_wheel(state, _UNBOUNDED if timed and not exact else int(effort * min(_TURNS, _ROWS // rows)))
     if state.over or not exact:
         return
     decider = Decider(state)
-    size = rows + instance.columns
-    failures = _UNBOUNDED if timed else _VISITS // size
-    largest = _VISITS_A_RUN // size if timed else failures
+    cost = rows + instance.columns
+    least = 4 * rows
+    visits = _VISITS_TO_FIT if state.fitting else _VISITS
+    steps = _UNBOUNDED if timed else int(effort * max(least, visits // cost))
+    most = max(least, _VISITS_A_RUN // cost) if timed else steps
     if state.fitting:
-        decide_goal(state, decider, failures, largest)
+        decide_goal(state, decider, steps, most)
     else:
-        descend(state, decider, failures, largest)
+        descend(state, decider, steps, most)

@@ -48,6 +48,8 @@ class Body:
 def parse(attrs: Attrs, parameters: int, results: int) -> Body:
     """The attributes `body` and `results`; `bad-input` unless they form a computation of that signature."""
     rows: Any = attrs.get("body")
+    if rows is None:
+        bad_input("attribute `op` is missing, and so is `body`")
     if not isinstance(rows, list | tuple):
         bad_input(f"attribute `body`: expected a list of statements, found {rows!r}")
     statements = tuple(_parse_statement(row, parameters + index) for index, row in enumerate(rows))

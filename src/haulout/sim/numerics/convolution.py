@@ -43,8 +43,8 @@ class Labels:
 def convolution(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
     """`convolution` of lhs and rhs.
 
-    `dim_labels= size= stride= pad_low= pad_high= lhs_dilate= rhs_dilate= reverse= feature_groups= batch_groups=`, all
-    but the first omitted when default.
+    `dim_labels= size= stride= pad_low= pad_high= lhs_dilate= rhs_dilate= reverse= feature_groups=
+    batch_groups=`, all but the first omitted when default.
     """
     lhs, rhs = inputs
     labels = parse_labels(attributes.text(attrs, "dim_labels"))

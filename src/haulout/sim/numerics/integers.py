@@ -66,7 +66,8 @@ def shift_right_arithmetic(value: Array, amount: Array) -> Array:
     fits, places = _places(amount)
     most = value.dtype.itemsize * 8 - 1
     signed = value.view(f"i{value.dtype.itemsize}")
-    return (signed >> np.where(fits, places, most).astype(signed.dtype)).view(value.dtype)
+    shifted = np.asarray(signed >> np.where(fits, places, most).astype(signed.dtype))
+    return shifted.view(value.dtype)
 
 
 def population_count(value: Array) -> Array:

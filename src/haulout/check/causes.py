@@ -1,0 +1,127 @@
+"""Why two accesses of different cores are not ordered, and what would order them.
+
+Some barrier between the two, by list order, is what a reader of the program sees. Of the three causes, the first is
+that there is none. The second: there is one, but it does not wait for the producer's engine, so the producer may still
+be in flight when it opens; what is missing is the edge from the producer to the barrier. The third: it waits, but it
+does not hold back the consumer's engine; what is missing is the edge from the barrier to the consumer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from haulout.check.barriers import Barriers
+from haulout.check.model import Model
+from haulout.check.order import NEVER, Order
+from haulout.ir.attributes import format_name
+from haulout.ir.enums import Engine
+from haulout.ir.schema import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One of the three, in words, with fixes. `key` is equal for pairs that have the same cause."""
+
+    key: str
+    text: str
+    fixes: tuple[str, ...]
+
+
+class Lines:
+    """The barrier lines of a model by core, and where accesses stand on them."""
+
+    def __init__(self, model: Model, barriers: Barriers, order: Order) -> None:
+        self.model, self.barriers, self.order = model, barriers, order
+        self._rows: dict[tuple[int, int], Ids] = {}
+        first = np.unique(barriers.line, return_index=True)[1]
+        self.engine: list[int] = barriers.engine[first].tolist()
+        self.cores: list[int] = barriers.cores[first].tolist()
+
+    def rows(self, line: int, core: int) -> Ids:
+        """The barriers (rows of `Barriers`) of a line on one core, by index."""
+        if (line, core) not in self._rows:
+            mine = (self.barriers.line == line) & (self.barriers.core == core)
+            self._rows[line, core] = np.flatnonzero(mine).astype(np.int32)
+        return self._rows[line, core]
+
+    def instruction(self, line: int, core: int, index: int) -> int:
+        """The instruction of the barrier with that index."""
+        return int(self.barriers.instruction[self.rows(line, core)[index]])
+
+    def title(self, line: int, core: int, index: int) -> str:
+        """`barrier cb_x (%b, index 3)`."""
+        row = int(self.rows(line, core)[index])
+        name = format_name(self.model.program.strings[int(self.barriers.name[row])])
+        engine = Engine(self.engine[line]).text
+        return f"barrier {name} ({self.model.name(int(self.barriers.instruction[row]))} @{engine}, index {index})"
+
+    def common(self, first: int, second: int) -> list[int]:
+        """Lines that both cores attend, `all` first, then by how many cores attend."""
+        both = 1 << first | 1 << second
+        lines = [line for line, cores in enumerate(self.cores) if cores & both == both]
+        return sorted(lines, key=lambda line: (-self.engine[line], -self.cores[line].bit_count(), line))
+
+    def band(self, access: int, line: int) -> str:
+        """Between which barriers of a line an access runs."""
+        core = int(self.model.core[self.order.instruction[access]])
+        node = int(self.order.node[access])
+        up, down = int(self.order.up[node, line]), int(self.order.down[node, line])
+        after = "the start" if up < 0 else self.title(line, core, up)
+        before = "the end" if down == NEVER else self.title(line, core, down)
+        return f"between {after} and {before}"
+
+
+def find_cause(lines: Lines, producer: int, consumer: int) -> Cause:
+    """Why `producer` (an access) does not come before `consumer`, on another core, where it should."""
+    model, order = lines.model, lines.order
+    i, j = int(order.instruction[producer]), int(order.instruction[consumer])
+    first, second = int(model.core[i]), int(model.core[j])
+    i_name, j_name = model.name(i), model.name(j)
+    place = f"a core_barrier @all on every core: after {i_name} on core {first}, before {j_name} on core {second}"
+    place += _moment(model, i, j)
+    for line in lines.common(first, second):
+        here = lines.barriers.instruction[lines.rows(line, first)]
+        there = lines.barriers.instruction[lines.rows(line, second)]
+        begin = int(np.searchsorted(here, i, "right"))
+        end = int(np.searchsorted(there, j, "left")) - 1  # barriers begin..end stand between the two
+        if begin > end:
+            continue
+        gated = int(order.up[order.node[consumer], line])
+        waits = int(order.down[order.node[producer], line])
+        if waits <= end:
+            title = lines.title(line, second, waits)
+            barrier = model.name(lines.instruction(line, second, waits))
+            return Cause(
+                "gate",
+                f"{title} waits for {i_name} but does not hold back @{_engine(model, j)}, where {j_name} runs",
+                (f"add deps=[{barrier[1:]}] to {j_name} on core {second}", f"or put {place}"),
+            )
+        at = max(begin, min(gated, end))
+        title = lines.title(line, first, at)
+        barrier = model.name(lines.instruction(line, first, at))
+        fixes = [f"add deps=[{i_name[1:]}] to {barrier} on core {first}"]
+        if gated < at:
+            other = model.name(lines.instruction(line, second, at))
+            fixes[0] += f", and deps=[{other[1:]}] to {j_name} on core {second}"
+        text = f"{title} stands between them but does not wait for @{_engine(model, i)}: {i_name} may still be in flight"
+        if gated < at:
+            text += f"; nor does it hold back @{_engine(model, j)}, where {j_name} runs"
+        return Cause("flight", text, (*fixes, f"or put {place}"))
+    text = f"no barrier of both cores stands after {i_name} and before {j_name}"
+    exchange = f"or a sendrecv from core {first} to core {second} in the same places"
+    return Cause("none", text, (f"put {place}", exchange))
+
+
+def _engine(model: Model, instruction: int) -> str:
+    return Engine(int(model.engine[instruction])).text
+
+
+def _moment(model: Model, first: int, second: int) -> str:
+    """Where on the common time axis a barrier would have to stand."""
+    seq = model.program.instructions.seq
+    begin, end = int(seq[model.rows[first]]), int(seq[model.rows[second]])
+    if begin < 0 or end < 0 or begin >= end:
+        return ""
+    return f" (on every core between seq {begin} and seq {end})"

@@ -1,0 +1,123 @@
+"""The recipe: everything that is proved about a program, from the program alone.
+
+    model          one function on all cores as columns; what is not understood is said, not skipped
+    barriers       every two cores attend their common barriers in one sequence         barrier-mismatch
+    fused graph    one node a rendezvous; a topological order of it, or the cycle       deadlock
+    order          clocks inside a core, bands between cores
+    conflicts      every conflicting pair is ordered, as the source orders it           cross-core-race, possible-race,
+                                                                    missing-dependence, unfaithful-order
+    values         what is read was written, what is output is whole                    uninitialized-read, output-not-written
+    storage        views, alignment, partitions, capacity, lifetimes                    view-mismatch, overlapping-storage, ...
+
+Order is asked of the fused graph only, bytes of patterns and addresses only. Nothing here is shared with the passes
+that made the program. Without agreeing barriers and a schedule there is no order to judge by: then what needs one is
+left out, and the finding that says so is an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from haulout.check import sweep
+from haulout.check.barriers import check_barriers, find_barriers
+from haulout.check.causes import Lines
+from haulout.check.conflicts import Conflicts, find_conflicts
+from haulout.check.faithful import SourceOrder, check_times, source_order
+from haulout.check.graph import build_graph, check_acyclic
+from haulout.check.meetings import check_meetings, find_meetings
+from haulout.check.model import Model, models
+from haulout.check.order import build_order, events
+from haulout.check.regions import find_regions
+from haulout.check.report import Reporter
+from haulout.check.storage import check_lifetimes, check_placements, check_views
+from haulout.check.storage_map import physical_map
+from haulout.check.uninitialized import check_written
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools
+from haulout.support.diagnostics import Diagnostic, HauloutError
+
+MOST_FINDINGS = 50
+"""Findings that are listed for one program."""
+
+
+def check_program(program: Program, *, source: Program | None = None) -> list[Diagnostic]:
+    """Prove a program or say what is wrong with it: no barrier mismatch, no deadlock, no race, no missing dependence,
+    no read of bytes never written, no two tensors on the same bytes at one time, the source's order kept.
+
+    The program must be sound (`haulout.ir.verify`). With `source`, the program that it was made from, the order of
+    conflicts is compared with that one's too; a program with `seq` carries that order itself. An empty list is the
+    proof. Findings come worst first, at most 50 of them; a function that the checker does not understand (control
+    flow, semaphores) yields one `bad-input` finding and nothing else.
+    """
+    found: list[Diagnostic] = []
+    for model in models(program):
+        if isinstance(model, Diagnostic):
+            found.append(model)
+            continue
+        try:
+            found += check_function(model, source)
+        except HauloutError as error:
+            found += error.diagnostics
+    found.sort(key=lambda finding: -finding.severity)
+    return _shortened(found)
+
+
+def check_function(model: Model, source: Program | None) -> list[Diagnostic]:
+    """All findings for one function."""
+    placed = check_views(model) + check_placements(model)
+    barriers, meetings = find_barriers(model), find_meetings(model)
+    stuck = check_barriers(model, barriers) + check_meetings(model, meetings)
+    if stuck:
+        return stuck + placed
+    graph = build_graph(model, barriers, meetings)
+    stuck = check_acyclic(model, graph, barriers, meetings)
+    if stuck:
+        return stuck + placed
+
+    wanted = source_order(model, source)
+    order = build_order(model, graph, barriers, meetings, wanted.time)
+    schedule = events(model, graph)
+    regions = find_regions(model, physical_map(model))
+    conflicts = _confirmed(model, wanted, find_conflicts(model, order, regions, schedule))
+    reporter = Reporter(model, order, regions, Lines(model, barriers, order))
+    ordered = [finding for each in conflicts for finding in reporter.tell(each)]
+    ordered += check_times(model, source)
+    lifetimes = check_lifetimes(model, order, regions, schedule)
+    del regions
+    values = check_written(model, schedule, _excused(model, conflicts))
+    return ordered + values + placed + lifetimes
+
+
+def _confirmed(model: Model, wanted: SourceOrder, conflicts: list[Conflicts]) -> list[Conflicts]:
+    """The conflicts, without pairs that only a schedule of the source, not the source itself, has the other way."""
+    kept = []
+    for each in conflicts:
+        if each.kind == sweep.UNFAITHFUL and wanted.order is not None:
+            wrong = wanted.contradicts(model, each.first, each.second)
+            each = Conflicts(each.kind, each.first[wrong], each.second[wrong], int(wrong.sum()))
+        if each.total:
+            kept.append(each)
+    return kept
+
+
+def _excused(model: Model, conflicts: list[Conflicts]) -> Bools:
+    """Locations whose accesses are not ordered; what they hold is not judged until they are."""
+    excused = np.zeros(len(model.program.locations), bool)
+    owner = model.owners()
+    for each in conflicts:
+        excused[owner[model.location[each.first]]] = True
+        excused[owner[model.location[each.second]]] = True
+    return excused
+
+
+def _shortened(found: list[Diagnostic]) -> list[Diagnostic]:
+    if len(found) <= MOST_FINDINGS:
+        return found
+    last = found[MOST_FINDINGS - 1]
+    notes = (*last.notes, f"{len(found) - MOST_FINDINGS} more findings are not listed")
+    return [
+        *found[: MOST_FINDINGS - 1],
+        Diagnostic(last.code, last.severity, last.message, last.labels, notes, last.help),
+    ]
+
+

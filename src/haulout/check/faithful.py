@@ -1,0 +1,138 @@
+"""The compiled program must order every conflict as its source does, where the source orders it.
+
+The source's order is `seq`, the position of the source operation, equal on all cores; inside a core it is list order,
+and `seq` must not contradict that. The sweep compares each ordered pair with it (`Order.time`): once no pair races,
+every read sees exactly the writes that it sees in the source. Storage that two tensors share is no matter of order
+here: `storage.py` proves that one is dead before the other begins.
+
+A program without `seq` is its own source. When it was made from another one, that one's happens-before counts: a
+schedule of it stands in for `seq`, and a pair that disagrees with the schedule is reported only when the source itself
+orders it the other way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from haulout.check.barriers import check_barriers, find_barriers
+from haulout.check.graph import build_graph
+from haulout.check.meetings import find_meetings
+from haulout.check.model import Model, models
+from haulout.check.order import Order, build_order
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Ids, Ints
+from haulout.support.diagnostics import Diagnostic, Severity
+
+
+@dataclass(slots=True)
+class SourceOrder:
+    """Where each instruction of a model stands in time, and the source's own order when that is a schedule only."""
+
+    time: Ints
+    match: Ids | None = None
+    """Instruction -> the source's instruction of that name, NONE: it has none."""
+    order: Order | None = None
+
+    def contradicts(self, model: Model, first: Ids, second: Ids) -> Bools:
+        """Of pairs that run first to second against `time`: those that the source orders the other way."""
+        wrong = np.ones(len(first), bool)
+        if self.order is None or self.match is None:
+            return wrong
+        for at, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+            i, j = int(model.instruction[a]), int(model.instruction[b])
+            if model.core[i] != model.core[j]:
+                wrong[at] = _before(self.order, int(self.match[j]), int(self.match[i]))
+        return wrong
+
+
+def source_order(model: Model, source: Program | None) -> SourceOrder:
+    """The order to be kept: `seq`, else the order of the source, else none but list order."""
+    time = model.program.instructions.seq[model.rows]
+    if source is None or bool(np.any(time != NONE)):
+        return SourceOrder(time)
+    other = _model_of(source, model.function)
+    if other is None:
+        return SourceOrder(time)
+    barriers, meetings = find_barriers(other), find_meetings(other)
+    if check_barriers(other, barriers) or len(meetings.lonely):
+        return SourceOrder(time)
+    graph = build_graph(other, barriers, meetings)
+    if len(graph.order) != graph.nodes:
+        return SourceOrder(time)
+    match = _match(model, other)
+    rank = np.empty(graph.nodes, np.int64)
+    rank[graph.order] = np.arange(graph.nodes)
+    time = np.where(match == NONE, NONE, np.append(rank[graph.enter], NONE)[match])
+    nothing = np.full(len(other.rows), NONE, np.int64)
+    return SourceOrder(time, match, build_order(other, graph, barriers, meetings, nothing))
+
+
+def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
+    """`unfaithful-order` where `seq` falls along a core's list, or orders instructions otherwise than the source's."""
+    seq = model.program.instructions.seq[model.rows]
+    found = []
+    same = model.core[1:] == model.core[:-1]
+    falls = np.flatnonzero(same & (seq[1:] < seq[:-1]) & (seq[1:] != NONE))
+    for at in falls[:1].tolist():
+        message = (
+            f"seq falls from {seq[at]} to {seq[at + 1]} along the list of core {model.core[at]}: the list runs in "
+            f"another order than the source"
+        )
+        labels = (model.label(at + 1), model.label(at))
+        found.append(Diagnostic("unfaithful-order", Severity.ERROR, message, labels))
+    other = _model_of(source, model.function) if source is not None else None
+    if other is None:
+        return found
+    match = _match(model, other)
+    known = np.flatnonzero((match != NONE) & (seq != NONE))
+    given = other.program.instructions.seq[other.rows][match[known]]
+    known, given = known[given != NONE], given[given != NONE]
+    # Sort by the source's time: the compiled program's may not fall, nor stand still where the source's rises.
+    by = np.lexsort((seq[known], given))
+    known, given = known[by], given[by]
+    highest = np.maximum.accumulate(seq[known])
+    new = np.append(False, given[1:] != given[:-1]) if len(given) else np.zeros(0, bool)
+    wrong = np.flatnonzero(new & (seq[known] <= np.append(NONE, highest[:-1])[: len(known)]))
+    for at in wrong[:1].tolist():
+        later = int(known[at])
+        earlier = int(known[int(np.argmax(seq[known[:at]]))])
+        message = (
+            f"the source runs {model.name(earlier)} on core {model.core[earlier]} before {model.name(later)} on core "
+            f"{model.core[later]}, but their seq is {seq[earlier]} and {seq[later]}"
+        )
+        labels = (model.label(later), model.label(earlier))
+        found.append(Diagnostic("unfaithful-order", Severity.ERROR, message, labels))
+    return found
+
+
+def _before(order: Order, first: int, second: int) -> bool:
+    """Whether one instruction of the source comes before another on a different core; `sendrecv`s count as one."""
+    if NONE in (first, second):
+        return False
+    accesses = [np.flatnonzero(order.instruction == each) for each in (first, second)]
+    if not all(map(len, accesses)):
+        return False
+    return any(order.before(int(a), int(b)) for a in accesses[0] for b in accesses[1])
+
+
+def _model_of(source: Program, function: str) -> Model | None:
+    for each in models(source):
+        if isinstance(each, Model) and each.function == function:
+            return each
+    return None
+
+
+def _match(model: Model, other: Model) -> Ids:
+    """Join on (core, name): the source's instruction for each of the model's, NONE where there is none."""
+
+    def names(each: Model) -> list[tuple[int, str | None]]:
+        ids = each.program.instructions.name[each.rows].tolist()
+        return [
+            (core, each.program.strings.get(name)) for core, name in zip(each.core.tolist(), ids, strict=True)
+        ]
+
+    place = {key: at for at, key in enumerate(names(other)) if key[1] is not None}
+    return np.array([place.get(key, NONE) for key in names(model)], np.int32)

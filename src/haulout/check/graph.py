@@ -1,0 +1,233 @@
+"""The fused graph: the instructions of all cores, with one node for each rendezvous.
+
+A node is an instruction, named by its number; the participants of one rendezvous share the node of the first of them.
+A `sendrecv` has two: it arrives at its own, it completes at an extra one behind all instructions. So every instruction
+is entered at one node and left at one. Its reads happen where it is entered, its writes where it is left.
+
+Edges, from "complete" to "may start": engine order, dependences, everything before a barrier on `all` to it and from
+it to everything after it, arrivals to completions. A topological order of the graph is a schedule; where there is
+none, the cycle is the deadlock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from haulout.check.barriers import Barriers
+from haulout.check.meetings import Meetings
+from haulout.check.model import Model
+from haulout.ir.schema import Bools, Ids, Ints
+from haulout.support.diagnostics import Diagnostic, Severity
+from haulout.support.jit import njit
+
+_SHOWN = 12
+"""Steps of a cycle that are listed."""
+
+
+@dataclass(slots=True)
+class Graph:
+    """Nodes, successors, and a topological order of as many nodes as have one."""
+
+    enter: Ids
+    """Instruction -> the node where it starts."""
+    leave: Ids
+    """Instruction -> the node where it is complete."""
+    nodes: int
+    starts: Ints
+    successors: Ids
+    """Node v is followed by `successors[starts[v]:starts[v + 1]]`."""
+    order: Ids
+    """Nodes in a topological order; fewer than `nodes` when there is a cycle."""
+
+
+def build_graph(model: Model, barriers: Barriers, meetings: Meetings) -> Graph:
+    """The fused graph of a model whose barriers agree and whose meetings have their partners."""
+    count = len(model.rows)
+    enter = np.arange(count, dtype=np.int32)
+    # Group by rendezvous (line, index): its node is its first instruction.
+    key = barriers.line.astype(np.int64) * (count + 1) + barriers.index
+    _, first, rendezvous = np.unique(key, return_index=True, return_inverse=True)
+    enter[barriers.instruction] = barriers.instruction[first[rendezvous]]
+    leave = enter.copy()
+    leave[meetings.instruction] = count + np.arange(len(meetings.instruction), dtype=np.int32)
+    nodes = count + len(meetings.instruction)
+
+    before, after = _scan_lines(model.core_starts, model.queue, model.is_fence, len(model.queue_core))
+    waits = np.repeat(np.arange(count, dtype=np.int32), np.diff(model.producer_starts))
+    arrives, completes = meetings.instruction[meetings.arrives], meetings.instruction[meetings.completes]
+    source = np.concatenate([leave[before], leave[model.producer], enter[meetings.instruction], enter[arrives]])
+    target = np.concatenate([enter[after], enter[waits], leave[meetings.instruction], leave[completes]])
+    starts, successors = _scan_successors(source, target, nodes)
+    order = _scan_topological(starts, successors)
+    return Graph(enter, leave, nodes, starts, successors, order)
+
+
+@njit
+def _scan_lines(core_starts: Ints, queue: Ids, fence: Bools, queues: int) -> tuple[Ids, Ids]:
+    """Order of the lines of each core as pairs (before, after): engine order, and fences against all queues."""
+    count = len(queue)
+    before = np.empty(3 * count, np.int32)
+    after = np.empty(3 * count, np.int32)
+    last = np.full(queues, -1, np.int32)
+    pairs = 0
+    for core in range(len(core_starts) - 1):
+        newest_fence = -1
+        for i in range(core_starts[core], core_starts[core + 1]):
+            previous = last[queue[i]]
+            if fence[i]:
+                # Only what came after the fence before needs an edge of its own.
+                for q in range(queues):
+                    if last[q] >= core_starts[core] and last[q] >= newest_fence:
+                        before[pairs], after[pairs] = last[q], i
+                        pairs += 1
+                newest_fence = i
+            elif previous > newest_fence:
+                before[pairs], after[pairs] = previous, i
+                pairs += 1
+            elif newest_fence >= 0:
+                before[pairs], after[pairs] = newest_fence, i
+                pairs += 1
+            last[queue[i]] = i
+    return before[:pairs].copy(), after[:pairs].copy()
+
+
+@njit
+def _scan_successors(source: Ids, target: Ids, nodes: int) -> tuple[Ints, Ids]:
+    """Edges to adjacency lists, by counting; edges of one node keep their order."""
+    starts = np.zeros(nodes + 1, np.int64)
+    for e in range(len(source)):
+        starts[source[e] + 1] += 1
+    for v in range(nodes):
+        starts[v + 1] += starts[v]
+    fill = starts[:-1].copy()
+    successors = np.empty(len(source), np.int32)
+    for e in range(len(source)):
+        successors[fill[source[e]]] = target[e]
+        fill[source[e]] += 1
+    return starts, successors
+
+
+@njit
+def _scan_topological(starts: Ints, successors: Ids) -> Ids:
+    """Kahn's algorithm, first come first served: every node after its predecessors; a cycle's nodes are left out."""
+    nodes = len(starts) - 1
+    missing = np.zeros(nodes, np.int32)
+    for e in range(len(successors)):
+        missing[successors[e]] += 1
+    order = np.empty(nodes, np.int32)
+    done = 0
+    for v in range(nodes):
+        if missing[v] == 0:
+            order[done] = v
+            done += 1
+    at = 0
+    while at < done:
+        v = order[at]
+        at += 1
+        for e in range(starts[v], starts[v + 1]):
+            w = successors[e]
+            missing[w] -= 1
+            if missing[w] == 0:
+                order[done] = w
+                done += 1
+    return order[:done].copy()
+
+
+# -- deadlock -----------------------------------------------------------------------------------------------------------
+
+
+def check_acyclic(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings) -> list[Diagnostic]:
+    """`deadlock` with the cycle of waits, when the fused graph has one."""
+    if len(graph.order) == graph.nodes:
+        return []
+    cycle = _cycle(graph)
+    members = _members(model, barriers, meetings)
+    steps = []
+    labels = []
+    for here, there in pairwise([*cycle, cycle[0]]):
+        first, second, why = _step(model, members, here, there)
+        steps.append(f"{second} waits for {first}: {why}")
+    turns = [node for node in cycle if len(members.get(node, ())) > 1] or cycle
+    for node in turns[:_SHOWN]:
+        labels += [model.label(instruction) for instruction in members.get(node, [node])]
+    shown = steps if len(steps) <= _SHOWN else [*steps[:_SHOWN], f"... and {len(steps) - _SHOWN} more steps"]
+    cores = sorted({int(model.core[i]) for node in cycle for i in members.get(node, [node])})
+    message = f"cores {cores} wait for each other for ever: {len(steps)} waits form a cycle"
+    if len(cores) == 1:
+        message = f"core {cores[0]} waits for itself for ever: {len(steps)} waits form a cycle"
+    help_text = "meet in the same order on all cores, or drop one of the waits"
+    return [Diagnostic("deadlock", Severity.ERROR, message, tuple(labels), tuple(shown), (help_text,))]
+
+
+def _cycle(graph: Graph) -> list[int]:
+    """The nodes of one short cycle, in the order of the waits."""
+    stuck = np.ones(graph.nodes, bool)
+    stuck[graph.order] = False
+    source = np.repeat(np.arange(graph.nodes, dtype=np.int32), np.diff(graph.starts))
+    edges = stuck[source] & stuck[graph.successors]
+    before: dict[int, list[int]] = {}
+    for v, w in zip(source[edges].tolist(), graph.successors[edges].tolist(), strict=True):
+        before.setdefault(w, []).append(v)
+    # Every stuck node waits for a stuck one: going back from any of them ends on a cycle.
+    node, seen = min(before), set()
+    while node not in seen:
+        seen.add(node)
+        node = before[node][0]
+    # Breadth first, from that node back to itself: the shortest cycle through it.
+    next_of: dict[int, int] = {}
+    front = [node]
+    while node not in next_of:
+        behind = []
+        for w in front:
+            for v in before.get(w, []):
+                if v not in next_of:
+                    next_of[v] = w
+                    behind.append(v)
+        front = behind
+    cycle = [node]
+    while (following := next_of[cycle[-1]]) != node:
+        cycle.append(following)
+    return cycle
+
+
+def _members(model: Model, barriers: Barriers, meetings: Meetings) -> dict[int, list[int]]:
+    """Node -> the instructions that stand for it, where that is not the instruction of the node's number."""
+    members: dict[int, list[int]] = {}
+    key = barriers.line.astype(np.int64) * (len(model.rows) + 1) + barriers.index
+    order = np.argsort(key, kind="stable")
+    first = 0
+    for at, row in enumerate(order.tolist()):
+        if at == 0 or key[row] != key[order[at - 1]]:
+            first = int(barriers.instruction[row])
+        members.setdefault(first, []).append(int(barriers.instruction[row]))
+    for extra, instruction in enumerate(meetings.instruction.tolist()):
+        members[len(model.rows) + extra] = [instruction]
+    return members
+
+
+def _step(model: Model, members: dict[int, list[int]], here: int, there: int) -> tuple[str, str, str]:
+    """Two neighbours on a cycle, named on the core where one waits for the other, and why it does."""
+    best: tuple[int, int, str] | None = None
+    for first in members.get(here, [here]):
+        for second in members.get(there, [there]):
+            if model.core[first] != model.core[second]:
+                continue
+            begin, end = model.producer_starts[second], model.producer_starts[second + 1]
+            if first in model.producer[begin:end].tolist():
+                best = best or (first, second, "a dependence")
+            elif first < second and model.queue[first] == model.queue[second]:
+                best = best or (first, second, "it stands before it on its engine")
+            elif first < second and (model.is_fence[first] or model.is_fence[second]):
+                best = best or (first, second, "a barrier on all engines stands between")
+    if best is None:  # only a meeting leads from core to core without a shared node, or from itself to itself
+        first, second = members.get(here, [here])[0], members.get(there, [there])[0]
+        best = (first, second, "a sendrecv completes when its partners have arrived")
+    first, second, why = best
+    return (
+        f"{model.name(first)} on core {model.core[first]}",
+        f"{model.name(second)} on core {model.core[second]}",
+        why,
+    )

@@ -1,0 +1,113 @@
+"""What the inputs of a run are: arrays that the user names, or numbers drawn from a seed.
+
+Every location of kind `input` or `inout` takes a value, under the key `MODULE/LOCATION`, or under `LOCATION`
+for the same value on every core. Drawn values depend on the seed and on the name of the location alone, so
+cores that hold the same parameter hold the same numbers: NumPy's Philox with the first 16 bytes of SHA-256 of
+`SEED:LOCATION` as its key; floats are normal with standard deviation 0.1, integers uniform from 0 to 7,
+predicates 0 or 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from haulout.ir.dtypes import NUMPY, name_of
+from haulout.ir.enums import NONE, Kind
+from haulout.ir.program import Program
+from haulout.ir.schema import Bytes, Ids
+from haulout.ir.verify import location_label
+from haulout.support.diagnostics import Diagnostics, Severity
+
+Values = Mapping[str, npt.NDArray[Any]]
+
+
+def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: int) -> dict[int, Bytes]:
+    """The contents of every input location of some functions.
+
+    Raises `HauloutError` (`bad-input`) with every key that is missing, unknown or of the wrong type.
+    """
+    rows = locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT)
+    if inputs is None:
+        return {row: _drawn(program, row, seed) for row in rows}
+    found = Diagnostics()
+    result: dict[int, Bytes] = {}
+    known: set[str] = set()
+    for row in rows:
+        keys = (qualified_name(program, row), _name(program, row))
+        known.update(keys)
+        key = next((key for key in keys if key in inputs), None)
+        if key is None:
+            message = f"input '{keys[0]}' is missing (nor is there '{keys[1]}')"
+            found.add("bad-input", Severity.ERROR, message, location_label(program, row))
+        else:
+            _take(program, row, key, np.asarray(inputs[key]), found, result)
+    for key in sorted(set(inputs) - known):
+        found.add("bad-input", Severity.ERROR, f"'{key}' is no input of the program", help=[_names(sorted(known))])
+    found.raise_if_errors()
+    return result
+
+
+def locations_of_kind(program: Program, functions: Ids, *kinds: Kind) -> list[int]:
+    """Locations of some functions and kinds, views left out: their owner has them."""
+    rows = program.locations
+    chosen = np.isin(rows.function, functions) & np.isin(rows.kind, kinds) & (rows.remote_name == NONE)
+    return [int(row) for row in np.flatnonzero(chosen)]
+
+
+def qualified_name(program: Program, row: int) -> str:
+    """`MODULE/LOCATION`."""
+    module = program.functions.module[program.locations.function[row]]
+    return f"{program.strings[int(program.modules.name[module])]}/{_name(program, row)}"
+
+
+def element_type(program: Program, row: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The dtype and shape of a location; one that has none is a row of bytes."""
+    name = program.strings.get(int(program.locations.dtype[row]))
+    if name is None:
+        return np.dtype(np.uint8), (int(program.locations.size[row]),)
+    return NUMPY[name], program.shape(row)
+
+
+def _take(
+    program: Program, row: int, key: str, value: npt.NDArray[Any], found: Diagnostics, result: dict[int, Bytes]
+) -> None:
+    dtype, shape = element_type(program, row)
+    # A .npz file keeps no name of an ml_dtypes type, only its width.
+    unnamed = value.dtype.kind == "V" and name_of(value.dtype) is None and value.dtype.itemsize == dtype.itemsize
+    if (value.dtype != dtype and not unnamed) or value.shape != shape:
+        message = f"input '{key}' is {_type(value.dtype, value.shape)}, the program takes {_type(dtype, shape)}"
+        found.add("bad-input", Severity.ERROR, message, location_label(program, row))
+        return
+    result[row] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+
+
+def _drawn(program: Program, row: int, seed: int) -> Bytes:
+    dtype, shape = element_type(program, row)
+    digest = hashlib.sha256(f"{seed}:{_name(program, row)}".encode()).digest()
+    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+    value: npt.NDArray[Any]
+    if dtype.kind == "b":
+        value = generator.integers(0, 2, shape)
+    elif dtype.kind in "iu":
+        value = generator.integers(0, 8, shape)
+    else:
+        value = 0.1 * generator.standard_normal(shape)
+    return value.astype(dtype).reshape(-1).view(np.uint8)
+
+
+def _name(program: Program, row: int) -> str:
+    return program.strings[int(program.locations.name[row])]
+
+
+def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    return f"{name_of(dtype) or dtype}[{','.join(map(str, shape))}]"
+
+
+def _names(names: list[str]) -> str:
+    listed = ", ".join(names[:12])
+    return f"its inputs are {listed}{', ...' if len(names) > 12 else ''}" if names else "it has no inputs"

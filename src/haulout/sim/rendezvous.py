@@ -1,0 +1,147 @@
+"""Which instructions of different cores meet: barriers by index on their line, exchanges by sender, receiver, tag.
+
+The k-th barrier on line e of the participants S on one core meets the k-th such barrier on every other core
+of S. If their names or their numbers differ, the cores would wait for each other in different places:
+`barrier-mismatch`. The k-th `sendrecv` with which core s sends to core r under a tag meets the k-th with
+which r receives from s under it; one without its partner waits for ever: `deadlock`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+
+from haulout.ir.enums import NONE, Engine
+from haulout.ir.program import Program
+from haulout.ir.schema import Ids
+from haulout.ir.verify import instruction_label
+from haulout.sim.trace import Trace
+from haulout.support.diagnostics import fail
+
+
+class BarrierSet(NamedTuple):
+    """Barriers that are counted together."""
+
+    engine: int
+    cores: tuple[int, ...]
+
+
+def barrier_groups(program: Program, trace: Trace) -> Ids:
+    """For each item of the trace: the first item that it meets in a barrier, on the lowest core; itself otherwise."""
+    meets = np.arange(len(trace), dtype=np.int32)
+    sequences: dict[BarrierSet, dict[int, list[tuple[int, int]]]] = {}
+    row_of = {instruction: row for row, instruction in enumerate(program.barriers.instruction.tolist())}
+    for item in np.flatnonzero(np.isin(trace.instruction, program.barriers.instruction)).tolist():
+        instruction, core = int(trace.instruction[item]), int(trace.core[item])
+        row = row_of[instruction]
+        key = BarrierSet(int(program.instructions.engine[instruction]), _participants(program, row))
+        if core not in key.cores:
+            fail(
+                "barrier-mismatch",
+                f"core {core} attends a barrier of {_listed(key.cores)}, to which it does not belong",
+                instruction_label(program, instruction),
+            )
+        lists = sequences.setdefault(key, {member: [] for member in key.cores})
+        lists[core].append((item, int(program.barriers.name[row])))
+    for key, lists in sequences.items():
+        first = lists[key.cores[0]]
+        for core in key.cores[1:]:
+            _expect_same(program, trace, key, (key.cores[0], first), (core, lists[core]))
+            meets[[item for item, _ in lists[core]]] = [item for item, _ in first]
+    return meets
+
+
+def exchanges(program: Program, trace: Trace) -> list[tuple[int, int]]:
+    """Pairs (waiting item, item whose arrival it waits for), partners by partners, in trace order."""
+    sent: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    received: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    row_of = {instruction: row for row, instruction in enumerate(program.meetings.instruction.tolist())}
+    for item in np.flatnonzero(np.isin(trace.instruction, program.meetings.instruction)).tolist():
+        row, core = row_of[int(trace.instruction[item])], int(trace.core[item])
+        to, source, tag = (
+            int(column[row]) for column in (program.meetings.to, program.meetings.source, program.meetings.tag)
+        )
+        if to != NONE:
+            sent[core, to, tag].append(item)
+        if source != NONE:
+            received[source, core, tag].append(item)
+    pairs: list[tuple[int, int]] = []
+    for key in dict.fromkeys([*sent, *received]):
+        mine, theirs = sent[key], received[key]
+        if len(mine) != len(theirs):
+            _without_partner(program, trace, key, mine, theirs)
+        for sender, receiver in zip(mine, theirs, strict=True):
+            pairs += [(sender, receiver), (receiver, sender)]
+    return pairs
+
+
+def senders(program: Program, trace: Trace) -> dict[int, int]:
+    """For each item that receives: the item whose data it receives."""
+    result = {}
+    row_of = {instruction: row for row, instruction in enumerate(program.meetings.instruction.tolist())}
+    for waiting, partner in exchanges(program, trace):
+        row = row_of[int(trace.instruction[waiting])]
+        sends_here = int(program.meetings.to[row_of[int(trace.instruction[partner])]]) == int(trace.core[waiting])
+        if sends_here and int(program.meetings.source[row]) == int(trace.core[partner]):
+            result[waiting] = partner
+    return result
+
+
+def _participants(program: Program, row: int) -> tuple[int, ...]:
+    mask = int(program.barriers.cores[row])
+    every = range(program.lnc)
+    return tuple(core for core in every if mask >> core & 1) if mask else tuple(every)
+
+
+def _expect_same(
+    program: Program,
+    trace: Trace,
+    key: BarrierSet,
+    left: tuple[int, list[tuple[int, int]]],
+    right: tuple[int, list[tuple[int, int]]],
+) -> None:
+    """Raise `barrier-mismatch` at the first index where the two cores' sequences differ."""
+    names = [[name for _, name in barriers] for _, barriers in (left, right)]
+    if names[0] == names[1]:
+        return
+    shorter = min(map(len, names))
+    at = next((k for k in range(shorter) if names[0][k] != names[1][k]), shorter)
+    said = [f"'{program.strings[each[at]]}'" if at < len(each) else "missing" for each in names]
+    labels = [
+        instruction_label(program, int(trace.instruction[barriers[at][0]]))
+        for _, barriers in (left, right)
+        if at < len(barriers)
+    ]
+    fail(
+        "barrier-mismatch",
+        f"barrier {at} of {_listed(key.cores)} on line {Engine(key.engine).text} is {said[0]} on core {left[0]}, "
+        f"{said[1]} on core {right[0]}",
+        *labels,
+        notes=[
+            f"core {core}: " + ", ".join(program.strings[name] for _, name in barriers[max(0, at - 3) : at + 4])
+            for core, barriers in (left, right)
+        ],
+    )
+
+
+def _without_partner(
+    program: Program, trace: Trace, key: tuple[int, int, int], sent: list[int], received: list[int]
+) -> None:
+    sender, receiver, tag = key
+    index = min(len(sent), len(received))
+    waiting = (sent if len(sent) > len(received) else received)[index]
+    core, absent = (sender, receiver) if len(sent) > len(received) else (receiver, sender)
+    named = f" tagged '{program.strings[tag]}'" if tag != NONE else ""
+    label = instruction_label(program, int(trace.instruction[waiting]))
+    fail(
+        "deadlock",
+        f"exchange {index} from core {sender} to core {receiver}{named} has no partner on core {absent}: "
+        f"core {core} waits for ever",
+        label,
+    )
+
+
+def _listed(cores: tuple[int, ...]) -> str:
+    return "cores " + ", ".join(map(str, cores))

@@ -1,0 +1,133 @@
+"""Orders of the events: one reference, random ones, and for each queue the one in which it is the slowest.
+
+A schedule gives every event a priority; the run takes, of the events that wait for nothing any more, always
+the one of least priority. `list` prefers logical time where the program has it, else the position in the
+core's list, core by core in turn. `slowest` (theory: P7) puts the events of one queue behind all others:
+whatever does not depend on the queue's next instruction runs before it, so every pair of events that nothing
+orders, and whose first member stands on that queue, is executed the other way round. All queues in turn
+invert every unordered pair.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from haulout.ir.enums import ENGINE_BY_TEXT, LINES, NONE, Engine
+from haulout.ir.program import Program
+from haulout.ir.schema import Ids, Ints
+from haulout.sim.deadlock import explain_deadlock
+from haulout.sim.events import EventGraph
+from haulout.sim.trace import Trace
+from haulout.support.diagnostics import bad_input
+from haulout.support.jit import njit
+
+
+@dataclass(frozen=True, slots=True)
+class ListOrder:
+    """The reference: by `seq`, else round robin through the cores' lists."""
+
+    def __str__(self) -> str:
+        return "list"
+
+
+@dataclass(frozen=True, slots=True)
+class RandomOrder:
+    """Priorities drawn from a seed."""
+
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"random:{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slowest:
+    """One queue moves only when nothing else can."""
+
+    core: int
+    engine: Engine
+
+    def __str__(self) -> str:
+        return f"slowest:{self.core}:{self.engine.text}"
+
+
+Schedule = ListOrder | RandomOrder | Slowest
+
+
+def parse_schedule(text: str) -> Schedule:
+    """`list`, `random`, `random:SEED` or `slowest:CORE:ENGINE`."""
+    match text.split(":"):
+        case ["list"]:
+            return ListOrder()
+        case ["random"]:
+            return RandomOrder()
+        case ["random", seed] if seed.isdecimal():
+            return RandomOrder(int(seed))
+        case ["slowest", core, engine] if core.isdecimal() and engine in ENGINE_BY_TEXT:
+            return Slowest(int(core), ENGINE_BY_TEXT[engine])
+    bad_input(f"unknown schedule '{text}'", help=["list, random, random:SEED or slowest:CORE:ENGINE"])
+
+
+def adversarial_schedules(program: Program, trace: Trace) -> list[Schedule]:
+    """The reference, then every queue in use as the slowest: together they invert every unordered pair."""
+    queues = np.unique(trace.core * LINES + program.instructions.engine[trace.instruction])
+    slowest = [Slowest(queue // LINES, Engine(queue % LINES)) for queue in queues.tolist()]
+    return [ListOrder(), *(schedule for schedule in slowest if schedule.engine != Engine.ALL)]
+
+
+def event_order(program: Program, trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
+    """All events in the order of the schedule. Raises `deadlock`, naming the cycle of waits, when there is none."""
+    order = _scan_order(graph.starts, graph.target, graph.waits_for, _priorities(program, trace, graph, schedule))
+    if len(order) < len(graph):
+        explain_deadlock(program, trace, graph, order)
+    return order
+
+
+def _priorities(program: Program, trace: Trace, graph: EventGraph, schedule: Schedule) -> Ints:
+    """A permutation of the events: the smaller, the sooner."""
+    if isinstance(schedule, RandomOrder):
+        generator = np.random.Generator(np.random.Philox(key=schedule.seed))
+        return generator.permutation(len(graph)).astype(np.int64)
+    core = trace.core[graph.item]
+    first = np.searchsorted(trace.core, core)
+    position = graph.item - first
+    seq = program.instructions.seq[trace.instruction[graph.item]]
+    if (seq == NONE).any():
+        seq = position
+    on_slow_queue = np.zeros(len(graph), np.bool_)
+    if isinstance(schedule, Slowest):
+        on_slow_queue = graph.queue == schedule.core * LINES + schedule.engine
+    order = np.lexsort((position, core, seq, on_slow_queue))
+    priority = np.empty(len(graph), np.int64)
+    priority[order] = np.arange(len(graph))
+    return priority
+
+
+@njit
+def _scan_order(starts: Ids, target: Ids, waits_for: Ids, priority: Ints) -> Ids:
+    """Topological order by least priority; shorter than the graph when there is a cycle."""
+    events = len(priority)
+    event_of = np.empty(events, np.int32)
+    for event in range(events):
+        event_of[priority[event]] = event
+    left = waits_for.copy()
+    ready = [np.int64(0)]
+    ready.pop()
+    for event in range(events):
+        if left[event] == 0:
+            heapq.heappush(ready, priority[event])
+    order = np.empty(events, np.int32)
+    done = 0
+    while len(ready) > 0:
+        event = event_of[heapq.heappop(ready)]
+        order[done] = event
+        done += 1
+        for edge in range(starts[event], starts[event + 1]):
+            following = target[edge]
+            left[following] -= 1
+            if left[following] == 0:
+                heapq.heappush(ready, priority[following])
+    return order[:done]
