@@ -180,7 +180,6 @@ def group_notations(cores: int) -> str:
         f"mesh['a'={half},'b'=2] {{'a'}}",
         f"mesh['a'=2,'b'={half}], device_ids=([{half},2]T(1,0)) {{'b'}}",
         f"mesh['a'=2,'b'=1,'c'={half}] {{'a','c'}}",
-        "{}",
     )
     sums = "\n".join(
         f"%sum{k} = f32[3] all-reduce(%x), channel_id={k + 1}, replica_groups={groups}, "

@@ -78,7 +78,7 @@ def as_replicas(text: str) -> str:
             continue
         across = "channel_id=" in line
         if match.group(1) in _GLOBAL_IDS:
-            across &= "use_global_device_ids=true" in line
+            across &= "use_global_device_ids=true" in line and "replica_groups={}" not in line
         if not across:
             raise ValueError(f"line {number}: {match.group(1)} is not across partitions")
     cores = partition_count(text)

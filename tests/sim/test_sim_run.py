@@ -102,6 +102,7 @@ def test_distant_addresses_need_no_more_memory_than_the_locations() -> None:
         ("20;-4x6;4", "0:24", [[5, 4, 3], [2, 1, 0]]),  # reverse
         ("0:24", "20;-4x6;4", [[5, 4, 3], [2, 1, 0]]),
         ("0:12", "0;8x3;4", [[0, 9, 1], [9, 2, 9]]),  # every other element
+        ("12;-8x2;8", "0:16", [[3, 4, 1], [2, 9, 9]]),  # wide runs at odd places
         ("4;0x3;4", "12:24", [[9, 9, 9], [1, 1, 1]]),  # broadcast
     ],
 )

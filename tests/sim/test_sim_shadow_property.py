@@ -5,7 +5,7 @@ semantics.md states it, closes it, and looks at every pair of accesses.
 """
 
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from hypothesis import given, settings
@@ -15,16 +15,39 @@ from tests.sim.sim_programs import program
 from haulout.sim import compare_schedules
 
 ENGINES = ["vector", "pool", "dma0"]
-SIZE = 8
+SIZE = 12
+
+
+@dataclass(frozen=True)
+class Place:
+    """Some bytes of a location, in order, and how the format writes them."""
+
+    location: str
+    pattern: str
+    bytes: tuple[int, ...]
+
+
+def _places() -> list[Place]:
+    """Every byte range of 1, 2 and 4 bytes, and patterns of one and two dims."""
+    found = [(f"{at}:{at + run}", range(at, at + run)) for run in (1, 2, 4) for at in range(SIZE - run + 1)]
+    for offset, run, (s1, n1), (s2, n2) in product(
+        range(SIZE), (1, 2), ((6, 2), (1, 2), (-3, 2), (1, 1)), ((2, 2), (3, 2), (-2, 2))
+    ):
+        touched = [offset + s1 * i + s2 * j + k for i in range(n1) for j in range(n2) for k in range(run)]
+        if len(set(touched)) == len(touched) and min(touched) >= 0 and max(touched) < SIZE:
+            found.append((f"{offset};{s1}x{n1},{s2}x{n2};{run}", touched))
+    return [Place(location, text, tuple(at)) for location in ("shared", "local") for text, at in found]
+
+
+PLACES = {length: [place for place in _places() if len(place.bytes) == length] for length in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True)
 class Copy:
     core: int
     engine: str
-    source: tuple[str, int]
-    target: tuple[str, int]
-    length: int
+    source: Place
+    target: Place
     waits: int
     """Bits choose among the core's earlier copies."""
 
@@ -40,13 +63,8 @@ class Exchange:
     sender: int
     receiver: int
     engines: tuple[str, str]
-    source: tuple[str, int]
-    target: tuple[str, int]
-
-
-@st.composite
-def places(draw: st.DrawFn, length: int) -> tuple[str, int]:
-    return draw(st.sampled_from(["shared", "local"])), draw(st.integers(0, SIZE - length))
+    source: Place
+    target: Place
 
 
 @st.composite
@@ -55,13 +73,14 @@ def steps(draw: st.DrawFn, cores: int) -> Copy | Barrier | Exchange:
     if kind == "barrier":
         members = draw(st.sets(st.integers(0, cores - 1), min_size=2))
         return Barrier(draw(st.sampled_from(["all", "all", *ENGINES])), tuple(sorted(members)))
+    places = st.sampled_from(PLACES[draw(st.sampled_from(sorted(PLACES)))])
+    source, target = draw(places), draw(places)
     if kind == "exchange":
         sender, receiver = draw(st.permutations(range(cores)))[:2]
         engines = draw(st.sampled_from(ENGINES)), draw(st.sampled_from(ENGINES))
-        return Exchange(sender, receiver, engines, draw(places(2)), draw(places(2)))
-    length = draw(st.sampled_from([1, 2, 4]))
+        return Exchange(sender, receiver, engines, source, target)
     core, engine = draw(st.integers(0, cores - 1)), draw(st.sampled_from(ENGINES))
-    return Copy(core, engine, draw(places(length)), draw(places(length)), length, draw(st.integers(0, 7)))
+    return Copy(core, engine, source, target, draw(st.integers(0, 7)))
 
 
 @dataclass
@@ -87,9 +106,9 @@ class Oracle:
         self.on_core[core].append((engine, node, node))
         return node
 
-    def touch(self, node: int, core: int, place: tuple[str, int], length: int, write: bool) -> None:
-        storage = place[0] if place[0] == "shared" else f"local{core}"
-        self.accesses.append((node, write, {(storage, place[1] + at) for at in range(length)}))
+    def touch(self, node: int, core: int, place: Place, write: bool) -> None:
+        storage = place.location if place.location == "shared" else f"local{core}"
+        self.accesses.append((node, write, {(storage, at) for at in place.bytes}))
 
     @property
     def is_clean(self) -> bool:
@@ -123,31 +142,27 @@ def build(cores: int, plan: list[Copy | Barrier | Exchange]) -> tuple[list[list[
                 complete = [oracle.node(set(arrive)) for _ in sides]
                 for (core, engine), first, last in zip(sides, arrive, complete, strict=True):
                     oracle.on_core[core].append((engine, first, last))
-                oracle.touch(arrive[0], sender, source, 2, write=False)
-                oracle.touch(complete[1], receiver, target, 2, write=True)
-                lines[sender].append(
-                    f"%i{number} = sendrecv @{engines[0]} ({_bytes(source, 2)}) -> () to={receiver} tag=t"
-                )
-                lines[receiver].append(
-                    f"%i{number} = sendrecv @{engines[1]} () -> ({_bytes(target, 2)}) from={sender} tag=t"
-                )
-            case Copy(core, engine, source, target, length, waits):
-                if source[0] == target[0] and source != target and abs(source[1] - target[1]) < length:
-                    continue  # partly overlapping operands are not sound
+                oracle.touch(arrive[0], sender, source, write=False)
+                oracle.touch(complete[1], receiver, target, write=True)
+                out, into = engines
+                lines[sender].append(f"%i{number} = sendrecv @{out} ({_ref(source)}) -> () to={receiver} tag=t")
+                lines[receiver].append(f"%i{number} = sendrecv @{into} () -> ({_ref(target)}) from={sender} tag=t")
+            case Copy(core, engine, source, target, waits):
+                common = set(source.bytes) & set(target.bytes) if source.location == target.location else set()
+                if common and source.pattern != target.pattern:
+                    continue  # operands that overlap in part are not sound
                 chosen = [copy for bit, copy in enumerate(copies[core][-3:]) if waits >> bit & 1]
                 node = oracle.instruction(core, engine, {node for _, node in chosen})
-                oracle.touch(node, core, source, length, write=False)
-                oracle.touch(node, core, target, length, write=True)
+                oracle.touch(node, core, source, write=False)
+                oracle.touch(node, core, target, write=True)
                 deps = f"deps=[{','.join(name for name, _ in chosen)}]" if chosen else ""
-                lines[core].append(
-                    f"%i{number} = dma_copy @{engine} ({_bytes(source, length)}) -> ({_bytes(target, length)}) {deps}"
-                )
+                lines[core].append(f"%i{number} = dma_copy @{engine} ({_ref(source)}) -> ({_ref(target)}) {deps}")
                 copies[core].append((f"i{number}", node))
     return lines, oracle
 
 
-def _bytes(place: tuple[str, int], length: int) -> str:
-    return f"%{place[0]}[{place[1]}:{place[1] + length}]"
+def _ref(place: Place) -> str:
+    return f"%{place.location}[{place.pattern}]"
 
 
 @settings(max_examples=300, deadline=None)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import ParamSpec
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from haulout.passes.manager import PassRecord
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
@@ -18,6 +21,8 @@ from haulout.support.render import RENDERERS
 
 P = ParamSpec("P")
 
+_MOMENT = 0.5
+"""Seconds without a progress bar."""
 CLEAN, FOUND, BAD_INPUT, INTERNAL = 0, 1, 2, 3
 _STATUS = {"bad-input": BAD_INPUT, "internal-error": INTERNAL}
 
@@ -75,7 +80,7 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
 
 
 def _defect(error: Exception) -> Diagnostic:
-    """A defect of ours as a diagnostic; the traceback goes to a file that the user can send."""
+    """A defect of ours as a diagnostic; the traceback goes to a file that can be sent."""
     text = f"haulout {' '.join(sys.argv[1:])}\n\n" + "".join(traceback.format_exception(error))
     with tempfile.NamedTemporaryFile("w", prefix="haulout-crash-", suffix=".txt", delete=False) as file:
         file.write(text)
@@ -99,6 +104,22 @@ def pass_progress(quiet: bool) -> Callable[[PassRecord], None] | None:
     return tell
 
 
-def existing_file(path: str) -> Path:
-    """The argument as a path; reading it gives the diagnostic when it is not there."""
-    return Path(path)
+@contextmanager
+def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on stderr that appears when the work takes more than a moment; gives `progress(done, total)`."""
+    if quiet:
+        yield None
+        return
+    began = time.monotonic()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task(label, visible=False)
+        yield lambda done, total: bar.update(
+            task, completed=done, total=total, visible=time.monotonic() - began > _MOMENT
+        )

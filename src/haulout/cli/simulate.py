@@ -1,16 +1,88 @@
-"""`haulout simulate INPUT`: run a program and write every core's outputs."""
+"""`haulout simulate INPUT`: run a program, under one schedule or under every adversarial one."""
 
 from __future__ import annotations
 
-import click
+from pathlib import Path
+from typing import Any
 
-from haulout.cli.common import format_option, guarded
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from haulout import api
+from haulout.cli.common import emit, exit_status, format_option, guarded, progress_bar, quiet_option
+from haulout.ir.values import load_values, save_values
+from haulout.sim import SimulationResult, compare_schedules
+from haulout.sim import simulate as run
+from haulout.support.diagnostics import Diagnostic
 
 
 @click.command()
 @click.argument("source", metavar="INPUT")
+@click.option("--inputs", metavar="FILE", help="Arrays by name (.npz): MODULE/LOCATION, or LOCATION for all cores.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of inputs that are not given."
+)
+@click.option(
+    "--schedule",
+    default="list",
+    show_default=True,
+    metavar="TEXT",
+    help="list, random:SEED, slowest:CORE:ENGINE, or all: every queue as the slowest in turn.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file.")
 @format_option
+@quiet_option
 @guarded
-def simulate(source: str, style: str) -> int:
-    """Run a program."""
-    raise NotImplementedError
+def simulate(
+    source: str, inputs: str | None, seed: int, schedule: str, output: str | None, style: str, quiet: bool
+) -> int:
+    """Run a program and write every core's outputs.
+
+    With --schedule all the program is run once for each in-order queue as the slowest; a read that sees another
+    writer under any of them is reported.
+    """
+    program = api.load(source)
+    values = None if inputs is None else load_values(Path(inputs))
+    findings: list[Diagnostic] = []
+    with progress_bar("simulate", quiet) as progress:
+        first = "list" if schedule == "all" else schedule
+        result = run(program, values, seed=seed, schedule=first, progress=progress)
+    findings += result.diagnostics
+    schedules = 1
+    if schedule == "all":
+        with progress_bar("schedules", quiet) as progress:
+            report = compare_schedules(program, values, seed=seed, progress=progress)
+        findings += report.diagnostics
+        schedules = len(report.schedules)
+    emit(findings, style)
+    if output is not None:
+        save_values(result.outputs, Path(output))
+    if style == "text":
+        _print(result, schedules)
+    return exit_status(findings)
+
+
+def _print(result: SimulationResult, schedules: int) -> None:
+    console = Console(highlight=False, width=None if Console().is_terminal else 100)
+    table = Table(title_justify="left", title_style="bold", title="outputs")
+    for heading in ("name", "type", "cores", "least", "mean", "largest"):
+        table.add_column(heading, justify="left" if heading in ("name", "type", "cores") else "right")
+    by_name: dict[str, list[np.ndarray[Any, Any]]] = {}
+    for qualified, value in result.outputs.items():
+        by_name.setdefault(qualified.partition("/")[2], []).append(value)
+    for name, values in by_name.items():
+        equal = all(value.tobytes() == values[0].tobytes() for value in values)
+        numbers = np.concatenate([value.astype(np.float64).ravel() for value in values])
+        cells = (
+            [f"{each:.6g}" for each in (numbers.min(), numbers.mean(), numbers.max())] if numbers.size else [""] * 3
+        )
+        same = "equal on all" if equal else "each its own"
+        table.add_row(name, f"{values[0].dtype}{list(values[0].shape)}", same, *cells)
+    console.print(table)
+    statistics = result.statistics
+    console.print(
+        f"{statistics.instructions:,} instructions, {statistics.barriers} barriers, "
+        f"{schedules} schedule{'s' if schedules > 1 else ''}"
+    )

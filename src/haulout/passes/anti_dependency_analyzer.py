@@ -32,10 +32,15 @@ class AntiDependencyAnalyzerPostSharedDram(Pass):
     fences_are_final: bool = False
     """Order 84: barriers that passes made stay."""
 
+    @property
+    def position(self) -> int | None:
+        """79, or 84 for the run over physical bytes."""
+        return 84 if self.fences_are_final else 79
+
     def run(self, program: Program, context: PassContext) -> Program:
         """Add the missing edges."""
         require_straight_line(program)
         kinds = {DependenceKind.WAR, DependenceKind.WAW}
         edges = missing_order(program, kinds, removable_fences=self.fences_are_final)
-        context.count(f"{self.name}.{84 if self.fences_are_final else 79}", edges=len(edges))
+        context.count(f"{self.name}.{self.position}", edges=len(edges))
         return add_dependences(program, edges)

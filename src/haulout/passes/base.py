@@ -51,6 +51,11 @@ class Pass:
     cross_core: ClassVar[bool] = False
     """About several cores only: skipped when there is one."""
 
+    @property
+    def position(self) -> int | None:
+        """`order`, or where this very pass stands when it runs more than once."""
+        return self.order
+
     def run_module(self, module: ModuleView) -> Status:
         """The single-module entry: changes nothing."""
         return Status.SKIPPED

@@ -72,7 +72,7 @@ class PassManager:
                 raise
             except Exception as error:
                 self._crashed(each, program, error)
-        record = PassRecord(each.name, each.order, status, time.perf_counter() - began, len(result.instructions))
+        record = PassRecord(each.name, each.position, status, time.perf_counter() - began, len(result.instructions))
         self.records.append(record)
         if self.on_pass is not None:
             self.on_pass(record)

@@ -1,8 +1,8 @@
 """Running a lowered program that still has its collectives: every core one instruction at a time, all in step.
 
-The front end's own tests need to know what a program computes before any pass has seen it. Cores are clones, so row i of
-core 0 is row i of every core; a collective sees the operands of all cores at once and is a few lines of NumPy, written from
-HLO's definition.
+The front end's own tests need to know what a program computes before any pass has seen it. Cores are clones, so row i
+of core 0 is row i of every core; a collective sees the operands of all cores at once and is a few lines of NumPy,
+written from HLO's definition.
 """
 
 from __future__ import annotations

@@ -372,25 +372,48 @@ def _propagate(
                 continue
             least = node.least[c]
             lowest = min(lowest, least)
-            if packed:  # insertion sort by least offset
-                j = waiting - 1
-                while j >= 0 and line[j, 0] > least:
-                    line[j + 1, 0], line[j + 1, 1] = line[j, 0], line[j, 1]
-                    j -= 1
-                line[j + 1, 0], line[j + 1, 1] = least, shape.size[c]
+            if packed:
+                line[waiting, 0], line[waiting, 1] = least, shape.size[c]
                 waiting += 1
+            elif least == node.floor[s]:
+                break  # nothing is lower
         if lowest > node.floor[s]:
             trail[length, 0], trail[length, 1] = 3 * s + 1, node.floor[s]
             length += 1
             node.floor[s] = lowest
         if lowest + node.rest[s] > capacity:
             return s, length
-        top = 0
-        for j in range(waiting):
-            top = max(top, line[j, 0]) + line[j, 1]
-        if top > capacity:
+        if packed and _is_overfull(capacity - lowest - node.rest[s], lowest, line, waiting):
             return s, length
     return -1, length
+
+
+@njit
+def _is_overfull(slack: int, top: int, line: I64, waiting: int) -> bool:
+    """Whether rows (least offset, size) put one after the other from `top`, in the order of least offsets, leave
+    gaps of more than `slack` between them.
+    """
+    while waiting > 0:
+        end = top
+        later = 1 << 62
+        kept = 0
+        for j in range(waiting):
+            least = line[j, 0]
+            if least <= top:
+                end += line[j, 1]
+            else:
+                later = min(later, least)
+                line[kept, 0], line[kept, 1] = least, line[j, 1]
+                kept += 1
+        waiting = kept
+        if end > top:
+            top = end
+        elif kept:
+            slack -= later - top
+            top = later
+            if slack < 0:
+                return True
+    return False
 
 
 @njit
