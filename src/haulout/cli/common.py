@@ -51,7 +51,7 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on 
 
 
 def guarded(command: Callable[P, int]) -> Callable[P, None]:
-    """Turn a command's return value into the exit status, and anything raised into a diagnostic, never a traceback."""
+    """Turn what a command returns into the exit status, and what it raises into a diagnostic, never a traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

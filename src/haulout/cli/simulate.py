@@ -15,12 +15,17 @@ from haulout.cli.common import emit, exit_status, format_option, guarded, progre
 from haulout.ir.values import load_values, save_values
 from haulout.sim import SimulationResult, compare_schedules
 from haulout.sim import simulate as run
+from haulout.sim.expect import compare_outputs, expected_outputs
 from haulout.support.diagnostics import Diagnostic
 
 
 @click.command()
 @click.argument("source", metavar="INPUT")
-@click.option("--inputs", metavar="FILE", help="Arrays by name (.npz): MODULE/LOCATION, or LOCATION for all cores.")
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    help="Arrays (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
+)
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of inputs that are not given."
 )
@@ -31,20 +36,31 @@ from haulout.support.diagnostics import Diagnostic
     metavar="TEXT",
     help="list, random:SEED, slowest:CORE:ENGINE, or all: every queue as the slowest in turn.",
 )
+@click.option(
+    "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
+)
 @click.option("-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file.")
 @format_option
 @quiet_option
 @guarded
 def simulate(
-    source: str, inputs: str | None, seed: int, schedule: str, output: str | None, style: str, quiet: bool
+    source: str,
+    inputs: str | None,
+    seed: int,
+    schedule: str,
+    expect: str | None,
+    output: str | None,
+    style: str,
+    quiet: bool,
 ) -> int:
     """Run a program and write every core's outputs.
 
     With --schedule all the program is run once for each in-order queue as the slowest; a read that sees another
-    writer under any of them is reported.
+    writer under any of them is reported. With --expect the outputs are held against those of another
+    implementation.
     """
     program = api.load(source)
-    values = None if inputs is None else load_values(Path(inputs))
+    values = None if inputs is None else _inputs(load_values(Path(inputs)))
     findings: list[Diagnostic] = []
     with progress_bar("simulate", quiet) as progress:
         first = "list" if schedule == "all" else schedule
@@ -56,12 +72,28 @@ def simulate(
             report = compare_schedules(program, values, seed=seed, progress=progress)
         findings += report.diagnostics
         schedules = len(report.schedules)
+    agreement = ""
+    if expect is not None:
+        wanted = expected_outputs(program, load_values(Path(expect)))
+        different, worst = compare_outputs(result.outputs, wanted)
+        findings += different
+        agreement = (
+            f"{len(wanted) - len(different)} of {len(wanted)} outputs as expected, largest relative error {worst:.2g}"
+        )
     emit(findings, style)
     if output is not None:
         save_values(result.outputs, Path(output))
     if style == "text":
         _print(result, schedules)
+        if agreement:
+            click.echo(agreement)
     return exit_status(findings)
+
+
+def _inputs(values: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays that are inputs: those under `in/` when the file says which ones are."""
+    marked = {name.removeprefix("in/"): value for name, value in values.items() if name.startswith("in/")}
+    return marked or values
 
 
 def _print(result: SimulationResult, schedules: int) -> None:

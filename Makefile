@@ -1,0 +1,39 @@
+# `make demo` and `make test` set up what they need in .venv and run; nothing else is assumed but Python 3.11+.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= auto
+
+.PHONY: demo test lint setup wheel clean
+
+demo: $(VENV)/.installed
+	$(BIN)/haulout compile examples/jax/decoder_train.n4.hlo -o out/
+	$(BIN)/haulout check out/program.bir
+	$(BIN)/haulout simulate out/program.bir --inputs examples/jax/decoder_train.n4.npz \
+		--expect examples/jax/decoder_train.n4.npz --schedule all -o out/outputs.npz
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheel: $(VENV)/.installed-dev
+	$(BIN)/python -m pip wheel --no-deps -w dist .
+
+setup: $(VENV)/.installed-dev
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -e .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
+	$(BIN)/python -m pip install -q -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,78 @@
+"""Outputs held against expected ones: is a run's result what JAX, or whoever else, computed?
+
+Floats agree when `max|a - b| <= tolerance * max|b|`, with a tolerance that goes with the element type; everything
+else agrees when it is equal. Not-a-number agrees with itself alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from haulout.ir.program import Program
+from haulout.support.diagnostics import Diagnostic, Severity, bad_input
+
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-2}
+"""Relative to the largest expected magnitude; the f8 types: 0.1."""
+
+Array = npt.NDArray[Any]
+
+
+def expected_outputs(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Expected arrays by `MODULE/LOCATION`, from names `out/MODULE/INDEX` or `MODULE/LOCATION`.
+
+    INDEX is the position in the source's result tuple (`Program.output_names`).
+    """
+    names = program.output_names
+    found: dict[str, Array] = {}
+    for key, value in values.items():
+        if key.startswith("in/"):
+            continue
+        module, _, last = key.removeprefix("out/").partition("/")
+        if key.startswith("out/") and last.isdecimal():
+            if int(last) >= len(names):
+                bad_input(f"{key}: the program has {len(names)} outputs")
+            last = names[int(last)]
+        found[f"{module}/{last}"] = value
+    if not found:
+        bad_input("no expected outputs: names are out/MODULE/INDEX or MODULE/LOCATION")
+    return found
+
+
+def compare_outputs(outputs: Mapping[str, Array], expected: Mapping[str, Array]) -> tuple[list[Diagnostic], float]:
+    """An `unexpected-output` for each array that disagrees, and the largest relative error among floats."""
+    findings: list[Diagnostic] = []
+    worst = 0.0
+    for name, want in expected.items():
+        got = outputs.get(name)
+        if got is None:
+            bad_input(f"expected output {name} is no output of the program", help=[f"outputs: {', '.join(outputs)}"])
+        message, error = _difference(got, want)
+        worst = max(worst, error)
+        if message:
+            findings.append(Diagnostic("unexpected-output", Severity.ERROR, f"{name}: {message}"))
+    return findings, worst
+
+
+def _difference(got: Array, want: Array) -> tuple[str, float]:
+    """Why two arrays disagree ("" when they agree), and the relative error of floats."""
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"is {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}", 0.0
+    kind = str(want.dtype)
+    if kind not in TOLERANCE and not kind.startswith("float8"):
+        wrong = int(np.count_nonzero(got != want))
+        return (f"{wrong} of {want.size} elements differ" if wrong else ""), 0.0
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)) or not np.array_equal(
+        a[~np.isfinite(a)], b[~np.isfinite(b)], equal_nan=True
+    ):
+        return "elements that are not finite differ", 0.0
+    finite = np.isfinite(b)
+    largest = float(np.abs(b[finite]).max(initial=0.0))
+    off = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
+    error = off / largest if largest else off
+    limit = TOLERANCE.get(kind, 0.1)
+    return (f"max|a-b| = {off:.3g}, max|b| = {largest:.3g}, limit {limit:g}" if error > limit else ""), error

@@ -1,0 +1,111 @@
+"""`haulout.jax`: functions traced here, partitioned in a child process, lowered, and executed against JAX."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.frontends.hlo.executor import Executor, parameter_names
+
+import haulout.jax
+from haulout.support.diagnostics import HauloutError
+
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs the extra `jax`")
+
+
+@pytest.mark.jax
+@needs_jax
+def test_a_closure_over_a_mesh() -> None:
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import PartitionSpec
+
+    shift = jnp.arange(16, dtype=jnp.float32)
+
+    def layer(parameters: dict[str, Any], x: Any) -> Any:
+        return jnp.tanh(x @ parameters["w"]) + shift, (x * x).sum()
+
+    w, x = (np.random.default_rng(1).standard_normal(shape).astype("f4") for shape in ((8, 16), (4, 8)))
+    specs = (
+        {"unused": jax.ShapeDtypeStruct((3,), jnp.float32), "w": jax.ShapeDtypeStruct((8, 16), jnp.float32)},
+        jax.ShapeDtypeStruct((4, 8), jnp.float32),
+    )
+    shardings = ({"unused": PartitionSpec(), "w": PartitionSpec(None, "m")}, PartitionSpec("d"))
+    program = haulout.jax.lower(
+        layer, *specs, mesh={"d": 2, "m": 2}, in_shardings=shardings, out_shardings=PartitionSpec()
+    )
+    assert program.lnc == 4
+    assert len(parameter_names(program)) == 3
+    inputs = [
+        [np.zeros(3, "f4"), w[:, 8 * column : 8 * column + 8], x[2 * row : 2 * row + 2]]
+        for row in range(2)
+        for column in range(2)
+    ]
+    expected = [np.tanh(x @ w) + np.asarray(shift), (x * x).sum()]
+    for values in Executor(program).run(inputs):
+        for value, wanted in zip(values, expected, strict=True):
+            assert np.max(np.abs(value - wanted)) <= 1e-5 * np.max(np.abs(wanted))
+
+
+@pytest.mark.jax
+@needs_jax
+def test_one_device_a_shard_map_and_a_donated_argument() -> None:
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import AbstractMesh, PartitionSpec
+
+    vector = jax.ShapeDtypeStruct((4,), jnp.float32)
+    assert haulout.jax.lower(lambda x: x + 1, vector).lnc == 1
+
+    mesh = AbstractMesh((2, 2), ("x", "y"))
+
+    def total(x: Any) -> Any:
+        summed = jax.shard_map(
+            lambda b: jax.lax.psum(b, "x"), mesh=mesh, in_specs=PartitionSpec("x"), out_specs=PartitionSpec()
+        )
+        return summed(x)
+
+    assert haulout.jax.lower(total, vector).lnc == 4
+    text = haulout.jax.partition(
+        lambda x: x * 2,
+        vector,
+        mesh={"x": 2},
+        in_shardings=PartitionSpec("x"),
+        out_shardings=PartitionSpec("x"),
+        donate_argnums=0,
+    )
+    assert "input_output_alias" in text.splitlines()[0]
+    assert "num_partitions=2" in text.splitlines()[0]
+
+
+@pytest.mark.jax
+@needs_jax
+def test_what_the_user_did_wrong_is_said() -> None:
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import PartitionSpec
+
+    matrix = jax.ShapeDtypeStruct((4, 3), jnp.float32)
+    with pytest.raises(HauloutError, match="JAX cannot trace <lambda>: TypeError: dot_general"):
+        haulout.jax.lower(lambda x: x @ x, matrix)
+    with pytest.raises(HauloutError, match="needs a mesh"):
+        haulout.jax.lower(lambda x: x, matrix, in_shardings=PartitionSpec("x"))
+    with pytest.raises(HauloutError, match="`sort` is not supported yet"):
+        haulout.jax.lower(lambda x: jnp.sort(x), matrix)
+
+
+def test_without_jax_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def absent(name: str, *arguments: Any, **options: Any) -> Any:
+        if name == "jax":
+            raise ImportError("No module named 'jax'")
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(HauloutError) as caught:
+        haulout.jax.lower(lambda x: x, 1.0)
+    assert caught.value.diagnostics[0].help == ("pip install 'haulout[jax]'",)
