@@ -9,7 +9,7 @@ chance; a few have one rendezvous dropped, renamed or exchanged on one core. `ve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from haulout.ir.builder import ProgramBuilder
@@ -46,6 +46,10 @@ class Shape:
     """A rendezvous is changed on one core."""
     timed: float = 0.5
     """There is a `seq`."""
+    orderly: float = 0.0
+    """The program is made to be clean: phases with one writer a location, a barrier between them, all dependences."""
+    slip: float = 0.0
+    """In an orderly program, something is forgotten: a barrier, a dependence, a phase's writer."""
 
 
 @dataclass(slots=True)
@@ -59,6 +63,8 @@ class _Location:
     address: int | None = None
     partition: int | None = None
     parts: int | None = None
+    phase: int | None = None
+    """Scratch storage of an orderly program: touched in this phase only, by its owner."""
 
 
 @dataclass(slots=True)
@@ -72,7 +78,7 @@ class _Step:
     to: int | None = None
     source: int | None = None
     tag: str | None = None
-    extra: dict[str, object] = field(default_factory=dict)
+    phase: int = 0
 
 
 def random_program(random: Random, shape: Shape | None = None) -> Program:
@@ -85,11 +91,19 @@ class _Generator:
         self.random, self.shape = random, shape
         self.cores = random.randint(*shape.cores)
         self.engines = ENGINES[: random.randint(1, shape.engines)]
-        self.chance = lambda probability: random.random() < probability
+        self.orderly = self.chance(shape.orderly)
+        self.writers: list[dict[str, int]] = []
+        self.sizes: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        self.scratch: dict[int, int | None] = {}
+        self.touched: dict[int, tuple[set[int], set[int]]] = {}
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
 
     def program(self) -> Program:
         locations = self.locations()
-        lists = self.lists()
+        lists = self.phases(locations) if self.orderly else self.lists()
         timed = self.chance(self.shape.timed)
         build = ProgramBuilder("generated", self.cores, file="generated.bir")
         if self.chance(0.1):
@@ -104,7 +118,7 @@ class _Generator:
             half = len(lists[core]) // 2
             seq, done = 0, []
             for at, step in enumerate(lists[core]):
-                seq += self.random.choice([0, 1, 1, 2])
+                seq = 2 * step.phase + (step.kind == "barrier") if self.orderly else seq + self.random.choice([0, 1, 1, 2])
                 block = blocks[min(at // max(half, 1), len(blocks) - 1)]
                 done.append(self.step(build, block, at, step, done, ids, seq if timed else None))
         return build.freeze()
@@ -117,20 +131,29 @@ class _Generator:
         for number in range(random.randint(*shape.shared)):
             owner = random.randrange(self.cores)
             kind = random.choice([Kind.INTERNAL, Kind.INTERNAL, Kind.INPUT, Kind.OUTPUT])
+            kind = Kind.INOUT if self.orderly else kind
             size = random.choice(shape.sizes)
             found.append(_Location(f"s{number}", owner, size, True, Space.DRAM_SHARED, kind))
         for core in range(self.cores):
             for number in range(random.randint(*shape.private)):
                 space = random.choice([Space.DRAM_LOCAL, Space.DRAM_LOCAL, Space.SBUF, Space.PSUM])
                 kind = random.choice([Kind.INTERNAL, Kind.INPUT]) if space is Space.DRAM_LOCAL else Kind.INTERNAL
+                kind = Kind.INOUT if self.orderly else kind
                 size = random.choice(shape.sizes)
                 found.append(_Location(f"p{number}", core, size, False, space, kind))
+        for number in range(random.randint(0, 3) if self.orderly else 0):
+            owner, phase = random.randrange(self.cores), random.randrange(3)
+            space = Space.DRAM_LOCAL
+            found.append(_Location(f"t{number}", owner, 8, False, space, Kind.INTERNAL, phase=phase))
         if self.chance(shape.allocated):
             some = self.chance(0.5)
             for each in found:
                 if some and self.chance(0.3):
                     continue
-                if each.space.is_dram:
+                if self.orderly:
+                    place = 0 if each.phase is not None else 1 + found.index(each)
+                    each.address = 64 * len(found) * each.owner + 32 * place
+                elif each.space.is_dram:
                     core = each.owner if self.chance(0.97) else random.randrange(self.cores)
                     each.address = 64 * core + 4 * random.randrange(10)
                 else:
@@ -163,7 +186,9 @@ class _Generator:
                     parts=each.parts,
                 )
             )
-        self.sizes = {row: build._rows["locations"]["size"][row] for row in ids} | getattr(self, "sizes", {})
+            self.sizes[ids[-1]] = each.size
+            self.names[ids[-1]] = each.name if each.shared else f"{each.name}@{core}"
+            self.scratch[ids[-1]] = each.phase
         return ids
 
     # -- lists ------------------------------------------------------------------------------------------------------
@@ -182,10 +207,49 @@ class _Generator:
                 lists[core].insert(at, _Step("work", engine=random.choice(self.engines)))
         return lists
 
+    def phases(self, locations: list[_Location]) -> list[list[_Step]]:
+        """Lists in phases: in each, every location has one core that may write it, or all may read it."""
+        random, shape = self.random, self.shape
+        lists: list[list[_Step]] = [[] for _ in range(self.cores)]
+        for phase in range(random.randint(1, 4)):
+            self.writers.append({})
+            for each in locations:
+                if self.chance(0.6):
+                    owner = each.owner if not each.shared else random.randrange(self.cores)
+                    self.writers[phase][each.name if each.shared else f"{each.name}@{owner}"] = owner
+            for core in range(self.cores):
+                for _ in range(random.randint(0, 3)):
+                    lists[core].append(_Step("work", engine=random.choice(self.engines), phase=phase))
+                if phase and not self.chance(shape.slip):
+                    at = next((k for k, step in enumerate(lists[core]) if step.phase == phase), len(lists[core]))
+                    lists[core].insert(at, _Step("barrier", f"b{phase}", phase=phase - 1))
+            if phase and len({sum(step.kind == "barrier" for step in steps) for steps in lists}) > 1:
+                for steps in lists:  # a barrier is forgotten on all cores or on none
+                    steps[:] = [step for step in steps if step.name != f"b{phase}"]
+        return lists
+
+    def allowed(self, row: int, core: int, phase: int, write: bool) -> bool:
+        if not self.orderly or self.chance(self.shape.slip):
+            return True
+        if self.scratch[row] is not None:
+            return self.scratch[row] == phase
+        writer = self.writers[phase].get(self.names[row])
+        return writer == core if write else writer in (None, core)
+
+    def needed(self, row: int, done: list[int]) -> list[int]:
+        """The earlier instructions of the core that this one must wait for."""
+        reads, writes = self.touched[row]
+        return [
+            other
+            for other in done
+            if (self.touched[other][1] & (reads | writes) or self.touched[other][0] & writes)
+            and not self.chance(self.shape.slip)
+        ]
+
     def rendezvous(self, number: int) -> dict[int, _Step]:
         random = self.random
         everyone = tuple(range(self.cores))
-        if self.chance(self.shape.meeting):
+        if self.cores > 1 and self.chance(self.shape.meeting):
             ring = random.sample(everyone, random.randint(2, self.cores))
             engine, tag = random.choice(self.engines), random.choice(["a", "b", None])
             if self.chance(0.4):  # one way
@@ -233,6 +297,8 @@ class _Generator:
         seq: int | None,
     ) -> int:
         deps = [row for row in done if self.chance(self.shape.dependence / max(len(done), 1) * 1.5)]
+        core = build._rows["modules"]["core"][-1]
+        row = build.count("instructions")
         name = f"i{at}"
         if step.kind == "barrier":
             reads = self.random.sample(ids, 1) if ids and self.chance(0.2) else []
@@ -240,6 +306,11 @@ class _Generator:
                 block, name, step.name, engine=step.engine, cores=step.cores, seq=seq, deps=deps, reads=reads
             )
         reads, writes = self.operands(ids)
+        reads = [each for each in reads if self.allowed(each[0], core, step.phase, False)]
+        writes = [each for each in writes if self.allowed(each[0], core, step.phase, True)]
+        self.touched[row] = ({each for each, _ in reads}, {each for each, _ in writes})
+        if self.orderly:
+            deps = self.needed(row, [each for each in done if each in self.touched])
         if step.kind == "sendrecv":
             return build.sendrecv(
                 block,

@@ -13,6 +13,7 @@ exactly by `bytesets.meet`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -190,7 +191,7 @@ def _strided_runs(regions: Regions, rows: Ints) -> list[tuple[Ids, Ints, Ints]]:
     parts = []
     by_shape = expanded[np.argsort(shape_of[expanded], kind="stable")]
     cuts = np.flatnonzero(np.append(True, np.diff(shape_of[by_shape]) != 0)[: len(by_shape)]).tolist()
-    for begin, end in zip(cuts, [*cuts[1:], len(by_shape)], strict=True):
+    for begin, end in pairwise([*cuts, len(by_shape)]):
         chosen = rows[by_shape[begin:end]]
         low, high = shapes[int(shape_of[by_shape[begin]])]
         start = storage.base[regions.location[chosen]] + program.patterns.offset[regions.pattern[chosen]]

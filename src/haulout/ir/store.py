@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from haulout.ir.attributes import AttrValue
 from haulout.ir.program import Program
 from haulout.ir.schema import TABLES
 from haulout.ir.strings import StringTable
@@ -34,18 +37,59 @@ def save_program(program: Program, path: Path) -> None:
 
 def load_program(path: Path) -> Program:
     """Read what `save_program` wrote; `bad-input` when it is anything else. The caller verifies the program."""
+    data = read_bytes(path)
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as arrays:
-            meta = json.loads(arrays["meta"].tobytes())
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            meta = json.loads(_column(arrays, "meta", np.uint8).tobytes())
+            name, lnc, attrs = meta["name"], meta["lnc"], meta["attrs"]
             if meta["version"] != VERSION:
                 bad_input(f"{path}: version {meta['version']} of the store, expected {VERSION}")
-            strings = StringTable.from_columns(arrays["strings.data"], arrays["strings.offsets"])
+            if not (isinstance(name, str) and type(lnc) is int and isinstance(attrs, dict)):
+                raise TypeError("name, lnc or attrs of the program is of another type")
+            offsets = _column(arrays, "strings.offsets", np.int64)
+            strings = StringTable.from_columns(_column(arrays, "strings.data", np.uint8), offsets)
             tables: dict[str, Any] = {}
-            for name, table in TABLES.items():
-                columns: dict[str, Any] = {column: arrays[f"{name}.{column}"] for column in table.specs()}
-                tables[name] = table.make(len(next(iter(columns.values()))), **columns)
-            return Program(
-                str(meta["name"]), int(meta["lnc"]), strings, attrs=dict(meta["attrs"]), file=str(path), **tables
-            )
-    except (KeyError, ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile, OverflowError) as error:
-        bad_input(f"{path} is not a stored program: {error}")
+            for key, table in TABLES.items():
+                specs = table.specs()
+                columns = {column: _column(arrays, f"{key}.{column}", specs[column]["dtype"]) for column in specs}
+                tables[key] = table.make(len(next(iter(columns.values()))), **columns)
+            return Program(name, lnc, strings, attrs=_sound(attrs), file=str(path), **tables)
+    except _MALFORMED as error:
+        bad_input(f"{path} is not a stored program: {error or type(error).__name__}")
+
+
+_MALFORMED = (
+    # what NumPy, zipfile, zlib and json raise on bytes that are not what they expect; a header may claim any length
+    KeyError,
+    ValueError,
+    TypeError,
+    IndexError,
+    EOFError,
+    OSError,
+    OverflowError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def _column(arrays: Any, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array of the archive, which must have one axis and the type that was stored."""
+    values: npt.NDArray[Any] = arrays[name]
+    if values.ndim != 1 or values.dtype != np.dtype(dtype):
+        raise TypeError(f"{name} is {values.dtype}{list(values.shape)}, expected a column of {np.dtype(dtype)}")
+    return values
+
+
+def _sound(attrs: dict[Any, Any]) -> dict[str, AttrValue]:
+    """The program's attributes; `ValueError` when the format could not write one."""
+    pending: list[Any] = list(attrs.values())
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list):
+            pending += value
+        elif not isinstance(value, (bool, int, float, str)):
+            raise ValueError(f"{value!r} is no attribute value")
+    return attrs

@@ -20,7 +20,7 @@ ENGINES = (Engine.PE, Engine.ACT, Engine.VECTOR, Engine.POOL, Engine.DMA0, Engin
 
 
 def large_program(instructions: int, cores: int, *, period: int = 1000, seed: int = 0) -> Program:
-    """A program of `instructions` instructions a core before lowering, `cores` cores, f32 values of 64 B to 16 KiB."""
+    """`instructions` instructions a core before lowering, on `cores` cores; f32 values of 64 B to 16 KiB."""
     rng = np.random.default_rng(seed)
     strings = StringTable()
     nc, main, entry, f32 = (strings.intern(text) for text in ("nc0", "main", "entry", "f32"))

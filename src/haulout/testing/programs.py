@@ -46,7 +46,7 @@ def random_pattern(rng: Random, size: int) -> Pattern | None:
 
 
 def random_program(rng: Random, *, cores: int | None = None, steps: int = 12, fences: float = 0.0) -> Program:
-    """Cores, engines, local and shared locations, patterns; `fences` is how likely a step is a fence of the user's."""
+    """Cores, engines, local and shared locations, patterns; `fences`: how likely a step is a fence of the user."""
     cores = rng.randint(2, 4) if cores is None else cores
     build = ProgramBuilder("random", cores)
     shared = {f"s{k}": rng.choice((8, 16, 32, 64)) for k in range(rng.randint(1, 4))}

@@ -1,5 +1,4 @@
-"""Attribute values with a type: one function a form, each with its grammar, each failing at the place of the
-value.
+"""Attribute values with a type: one function a form, with its grammar, failing at the place of the value.
 
 A value arrives as an `Excerpt`, the text between `key=` and the next comma outside brackets.
 """

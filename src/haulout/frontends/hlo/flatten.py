@@ -1,5 +1,4 @@
-"""A computation as a straight list of operations on arrays: calls inlined, tuples resolved, reshapes turned into
-views.
+"""A computation as a straight list of operations on arrays: no calls, no tuples, reshapes as views.
 
     parameter, constant, partition-id, replica-id     arrays without a producer
     tuple, get-tuple-element, opt-barrier             trees, taken apart and put together here
@@ -34,7 +33,7 @@ from haulout.frontends.hlo.values import (
 )
 from haulout.ir.dtypes import NUMPY
 
-_MOST = 5_000_000
+_MOST = 1_000_000
 """Instructions after inlining: calls of calls can multiply without end."""
 
 _SOURCES = ("constant", "partition-id", "replica-id")
@@ -55,7 +54,7 @@ class Flat:
     operations: tuple[Operation, ...]
     result: Tree
     length: int
-    """Instructions seen; every `seq` is below it."""
+    """Instructions seen; `seq` counts them from 1."""
 
 
 @dataclass(slots=True)
@@ -216,7 +215,10 @@ def _broadcast_view(instruction: Instruction, operands: tuple[Tree, ...]) -> Vie
     if list(places) != sorted(set(places)) or any(dim >= len(shape.dims) for dim in places):
         return None  # dimensions change places, or it is not valid: the operation's rule says what is wrong
     same = tuple(shape.dims[dim] for dim in places) == operand.shape.dims and shape.count == operand.shape.count
-    return View(operand.array, shape) if same and shape.dtype == operand.shape.dtype else None
+    if not same or shape.dtype != operand.shape.dtype:
+        return None
+    check_attributes(instruction, ("dimensions",))
+    return View(operand.array, shape)
 
 
 def _only(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:

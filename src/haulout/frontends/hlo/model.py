@@ -1,5 +1,4 @@
-"""What the parser makes of an HLO file: a module of computations of instructions, as written, nothing
-interpreted.
+"""What the parser makes of an HLO file: a module of computations of instructions, nothing interpreted.
 
 Names are without `%`. Attribute values stay text (`Excerpt`) and get a type where they are used
 (`attributes.py`); only constants are decoded at once, so that a file whose data were left out (`{...}`) is

@@ -1,5 +1,4 @@
-"""Byte patterns of data movement: which bytes of a row-major array a slice, a transpose, a reversal reads, in which
-order.
+"""Byte patterns of data movement: which bytes a slice, a transpose or a reversal reads, and in which order.
 
 Each of these instructions is one copy: the operand through a pattern, the result from front to back. A
 concatenation is one copy an operand, each into its part of the result.

@@ -1,7 +1,7 @@
 """Does it fit a capacity? A portfolio of branch-and-bound runs with growing budgets, over one instance.
 
-The runs differ in the bound (`packed` is stronger and slower), in noise, and in the value orders that take turns;
-four of them make a round, and a round has twice the budget of the one before.
+The runs differ in the bound (`packed` is stronger and slower), in noise, and in the value orders that take turns, or
+follow the best placement so far. What is learned about the columns, their failure weights, is kept from run to run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _RUNS = (  # packed, noise, how many orders (0: that of the best placement so fa
     (True, 0.02, 2),
     (False, 0.1, 0),
 )
+FRESH=(0,)*6
 _FIRST_LIMIT = 100
 
 
@@ -33,6 +34,7 @@ class Decider:
         self.state = state
         self.shape = shape_of(state.instance)
         self.keys: F64 = np.array([key(state.instance, name) for name in _ORDERS])
+        self.weight = np.ones(state.instance.columns)
         self.runs = 0
 
     def ask(self, capacity: int, steps: int) -> int:
@@ -52,7 +54,7 @@ class Decider:
                 self.runs,
                 _FIRST_LIMIT,
                 steps,
-                np.ones(self.state.instance.columns),
+                np.ones(self.state.instance.columns) if FRESH[self.runs%6] else self.weight,
                 offset,
                 counters,
             )

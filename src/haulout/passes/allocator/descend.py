@@ -12,8 +12,10 @@ from haulout.passes.allocator.branch_and_bound import SOLVED
 from haulout.passes.allocator.decide import Decider
 from haulout.passes.allocator.incumbent import Incumbent
 
-_STEPS_AT_FIRST = 4_000
-_TARGETS = (0.0, 0.5, 0.8, 0.92, 0.97)  # of the way from the bound to the peak
+_STEPS_AT_FIRST = 2_500
+_TARGETS = (0.0, 0.7, 0.85, 0.93, 0.97)  # of the way from the bound to the peak
+
+_NEAR = 50  # within a fiftieth of the bound, the bound itself is asked for in every turn
 
 
 def decide_goal(state: Incumbent, decider: Decider, steps: int, most: int) -> None:
@@ -35,8 +37,9 @@ def descend(state: Incumbent, decider: Decider, steps: int, most: int) -> None:
     while steps > 0 and not state.over:
         gained = False
         turn += 1
-        rarely = turn & (turn - 1) == 0  # turns 1, 2, 4, 8, ...: the bound itself
-        for target in _TARGETS if rarely else _TARGETS[1:]:
+        far = state.peak - state.bound > state.bound // _NEAR
+        rarely = turn & (turn - 1) == 0  # turns 1, 2, 4, 8, ...
+        for target in _TARGETS[1:] if far and not rarely else _TARGETS:
             capacity = min(state.bound + int((state.peak - state.bound) * target), state.peak - 1)
             gained = decider.ask(capacity, min(budget, steps)) == SOLVED
             steps -= budget

@@ -1,0 +1,38 @@
+"""Which recorder the stand-ins write to: one at a time, set while a kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from haulout.support.diagnostics import bad_input
+
+if TYPE_CHECKING:
+    from haulout.frontends.nki.recorder import Recorder
+
+_current: list[Recorder] = []
+
+
+def recorder() -> Recorder:
+    """The recorder of the core whose program runs."""
+    if not _current:
+        bad_input(
+            "an NKI instruction outside of a trace", help=["run the kernel with haulout.nki.trace or haulout check"]
+        )
+    return _current[-1]
+
+
+def is_tracing() -> bool:
+    """Whether a kernel runs."""
+    return bool(_current)
+
+
+@contextmanager
+def recording(to: Recorder) -> Iterator[None]:
+    """Send what the stand-ins record to `to`."""
+    _current.append(to)
+    try:
+        yield
+    finally:
+        _current.pop()

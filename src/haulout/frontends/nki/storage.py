@@ -1,0 +1,83 @@
+"""What a kernel allocates: one `Storage` a tensor, with its place, its kind and who has it on other cores.
+
+A storage's bytes are numbered row-major in the shape it was allocated with. On chip the first dimension is the
+partition, so the numbering is partition-major, as the program's locations are.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+
+from haulout.frontends.nki.dtypes import ELEMENT_TYPES
+from haulout.frontends.nki.values import Values
+
+
+class Buffer(enum.Enum):
+    """Where a tensor lies. `hbm` is NKI's alias of `private_hbm`."""
+
+    sbuf = "sbuf"
+    psum = "psum"
+    private_hbm = "private_hbm"
+    shared_hbm = "shared_hbm"
+    hbm = "private_hbm"
+
+    @property
+    def is_hbm(self) -> bool:
+        """Whether it is device memory."""
+        return self in (Buffer.private_hbm, Buffer.shared_hbm)
+
+    @property
+    def on_chip(self) -> bool:
+        """Whether its first dimension is the partition."""
+        return not self.is_hbm
+
+
+@dataclass(slots=True, eq=False)
+class Storage:
+    """One allocation of one core."""
+
+    number: int
+    """Position among the core's storages; what recorded operands name."""
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    buffer: Buffer
+    place: tuple[str, int]
+    """(file, line) of the allocation in the kernel."""
+    argument: bool = False
+    """Given by the caller; the same tensor on every core when it lies in HBM."""
+    constant: bool = False
+    """Filled before the kernel starts."""
+    shared_number: int | None = None
+    """k-th shared allocation of the core; None: not shared, or an argument."""
+    address: int | None = None
+    """On chip: bytes from the start of each partition; None: left to the compiler."""
+    partition: int = 0
+    size: int = 0
+    """Bytes."""
+    explicit_name: bool = False
+    written: bool = False
+    returned: bool = False
+    values: Values | None = None
+    """Contents that are known while tracing."""
+    accumulated: set[object] = field(default_factory=set)
+    """Patterns that a matrix multiplication has written; the next one on the same bytes adds to them."""
+
+    def __post_init__(self) -> None:
+        self.size = math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
+
+    @property
+    def partitions(self) -> int:
+        """Partitions that an on-chip tensor spans."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes in each partition of an on-chip tensor."""
+        return self.size // max(self.partitions, 1)
+
+    def describe(self) -> str:
+        """`x: float32[128, 512] in sbuf`."""
+        return f"{self.name}: {self.dtype}{list(self.shape)} in {self.buffer.value}"

@@ -1,0 +1,320 @@
+"""Tensors as kernels hold them: a storage with shape, strides and offset in elements, and every way to view it.
+
+    x[0:64, nl.ds(i, 8)]      slices, integers, `nl.ds`, Ellipsis; on chip dim 0 is the partition and stays
+    x.ap([[s0, n0], ...])     strides and counts given outright, with scalar or vector offsets
+    reshape, view, permute, slice, select, broadcast, ...
+
+No view copies. An index that is only known on the device makes the view *indirect*: base pattern plus k strides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from haulout.frontends.nki import session
+from haulout.frontends.nki.byte_sets import shifted_bytes, touched, view_bytes
+from haulout.frontends.nki.diagnose import kernel_place, span_at
+from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
+from haulout.frontends.nki.layout import flatten, index_view, permuted, reshaped, row_major
+from haulout.frontends.nki.registers import VirtualRegister
+from haulout.frontends.nki.storage import Buffer, Storage
+from haulout.frontends.nki.values import flat_index
+from haulout.ir.patterns import Pattern
+from haulout.support.diagnostics import Label, fail
+
+MOST_ROWS = 128
+"""Rows of a gather whose indices are known that are listed one by one."""
+
+
+class Indirect(NamedTuple):
+    """An offset that an index gives: `index * stride` elements, `0 <= index < extent`."""
+
+    index: Tensor | VirtualRegister
+    vector: bool
+    """One index a partition, in place of the partition's own stride."""
+    stride: int
+    extent: int
+
+
+class Bytes(NamedTuple):
+    """What an operand touches."""
+
+    patterns: tuple[Pattern | None, ...]
+    """None: the whole storage."""
+    maybe: bool
+    """Not all of these bytes, and it is not known which."""
+
+
+def reject(message: str, *help: str) -> Any:
+    """Stop at the kernel's line: the view does not exist."""
+    place = span_at(kernel_place(2))
+    fail("kernel-error", message, Label("here", place), help=help)
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """A view of a storage. `strides` and `offset` are in elements of `dtype`."""
+
+    storage: Storage
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+    indirect: Indirect | None = None
+
+    @classmethod
+    def of(cls, storage: Storage) -> Tensor:
+        """All of a storage."""
+        return cls(storage, storage.dtype, storage.shape, row_major(storage.shape))
+
+    # -- what kernels ask -----------------------------------------------------------------------------------------
+
+    @property
+    def buffer(self) -> Buffer:
+        """Where it lies."""
+        return self.storage.buffer
+
+    @property
+    def name(self) -> str:
+        """The name of its storage."""
+        return self.storage.name
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element."""
+        return ELEMENT_TYPES[self.dtype].bytes
+
+    def is_contiguous(self) -> bool:
+        """Whether it is row-major; on chip within each partition."""
+        first = 1 if self.buffer.on_chip else 0
+        expected = row_major(self.shape)
+        return all(
+            self.shape[axis] == 1 or self.strides[axis] == expected[axis] for axis in range(first, self.ndim)
+        )
+
+    def is_indirect(self) -> bool:
+        """Whether an index of the device decides where it lies."""
+        return self.indirect is not None
+
+    def get_pattern(self) -> list[list[int]]:
+        """`[[stride, count], ...]`."""
+        return [[stride, count] for stride, count in zip(self.strides, self.shape, strict=True)]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[at] for at in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"{self.storage.name}: {self.dtype}{list(self.shape)} in {self.buffer.value}"
+
+    # -- views ------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Tensor:
+        shape, strides, offset, dynamic = index_view(self, key if isinstance(key, tuple) else (key,))
+        indirect = self.indirect
+        if dynamic is not None:
+            if indirect is not None:
+                reject("a second index from the device on a view that has one")
+            indirect = Indirect(dynamic.index, False, dynamic.stride, dynamic.extent)
+        return Tensor(self.storage, self.dtype, shape, strides, offset, indirect)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """`x[...] = value`: a copy."""
+        session.recorder().assign(self[key], value)
+
+    def ap(
+        self,
+        pattern: Sequence[Sequence[int]],
+        offset: int | None = None,
+        scalar_offset: Any = None,
+        vector_offset: Any = None,
+        indirect_dim: int = 0,
+        dtype: Any = None,
+    ) -> Tensor:
+        """Strides and counts given outright, over the storage; offset and strides in elements of `dtype`."""
+        name = self.dtype if dtype is None else nki_name(dtype)
+        if name is None:
+            reject(f"no element type is named {dtype!r}")
+        strides = tuple(int(step) for step, _ in pattern)
+        shape = tuple(int(count) for _, count in pattern)
+        base = self.offset * self.itemsize // ELEMENT_TYPES[str(name)].bytes
+        found = Tensor(self.storage, str(name), shape, strides, base + int(offset or 0))
+        index = scalar_offset if scalar_offset is not None else vector_offset
+        if index is not None:
+            if not 0 <= indirect_dim < self.ndim:
+                reject(f"indirect_dim={indirect_dim} of a tensor of {self.ndim} dimensions")
+            step = self.strides[indirect_dim] * self.itemsize // found.itemsize
+            found.indirect = Indirect(index, scalar_offset is None, step, self.shape[indirect_dim])
+        found._check_inside()
+        return found
+
+    def _check_inside(self) -> None:
+        """Note an access pattern that leaves its storage whatever the index is."""
+        low, high = view_bytes(self.offset, self.strides, self.shape, self.itemsize).hull
+        if low < 0 or high > self.storage.size:
+            session.recorder().findings.add(
+                "out-of-bounds",
+                f"access pattern {self.get_pattern()} at offset {self.offset} touches bytes {low}:{high} of "
+                f"{self.storage.describe()}, which has {self.storage.size}",
+                subject=self.storage.name,
+            )
+
+    def reshape(self, shape: Sequence[int] | int, *more: int) -> Tensor:
+        """Another shape of the same elements in the same order."""
+        wanted = (shape, *more) if isinstance(shape, int) else tuple(shape)
+        return self._with(*reshaped(self, tuple(int(count) for count in wanted)))
+
+    def view(self, dtype: Any) -> Tensor:
+        """The same bytes as another element type; the last dimension grows or shrinks."""
+        name = nki_name(dtype)
+        if name is None:
+            reject(f"no element type is named {dtype!r}")
+        old, new = self.itemsize, ELEMENT_TYPES[str(name)].bytes
+        if not self.shape or (old != new and self.strides[-1] != 1 and self.shape[-1] != 1):
+            reject("view(dtype) of another size needs a contiguous last dimension")
+        if self.shape[-1] * old % new:
+            reject(f"{self.shape[-1]} elements of {self.dtype} are no whole number of {name}")
+        strides = tuple(stride * old // new for stride in self.strides[:-1])
+        shape = (*self.shape[:-1], self.shape[-1] * old // new)
+        return Tensor(self.storage, str(name), shape, (*strides, 1), self.offset * old // new, self.indirect)
+
+    reinterpret_cast = view
+
+    def permute(self, dims: Sequence[int]) -> Tensor:
+        """Dimensions in another order."""
+        return self._with(*permuted(self, tuple(dims)))
+
+    def broadcast(self, dim: int, size: int) -> Tensor:
+        """A dimension of size 1 repeated."""
+        if self.shape[dim] != 1:
+            reject(f"dimension {dim} has size {self.shape[dim]}; only size 1 broadcasts")
+        shape = (*self.shape[:dim], size, *self.shape[dim + 1 :])
+        return self._with(shape, (*self.strides[:dim], 0, *self.strides[dim + 1 :]))
+
+    def broadcast_to(self, shape: Sequence[int]) -> Tensor:
+        """Dimensions of size 1 repeated, new ones put in front."""
+        missing = len(shape) - self.ndim
+        old, strides = (1,) * missing + self.shape, (0,) * missing + self.strides
+        if missing < 0 or any(have not in (1, want) for have, want in zip(old, shape, strict=True)):
+            reject(f"{list(self.shape)} does not broadcast to {list(shape)}")
+        steps = tuple(0 if have == 1 else step for have, step in zip(old, strides, strict=True))
+        return self._with(tuple(shape), steps)
+
+    def expand_dim(self, dim: int) -> Tensor:
+        """A new dimension of size 1."""
+        step = self.strides[dim] * self.shape[dim] if dim < self.ndim else 1
+        shape = (*self.shape[:dim], 1, *self.shape[dim:])
+        return self._with(shape, (*self.strides[:dim], step, *self.strides[dim:]))
+
+    def squeeze_dim(self, dim: int) -> Tensor:
+        """Without a dimension of size 1."""
+        if self.shape[dim] != 1:
+            reject(f"dimension {dim} has size {self.shape[dim]}, not 1")
+        return self._with(self.shape[:dim] + self.shape[dim + 1 :], self.strides[:dim] + self.strides[dim + 1 :])
+
+    def reshape_dim(self, dim: int, shape: Sequence[int]) -> Tensor:
+        """One dimension split; one of its parts may be -1."""
+        known = math.prod(count for count in shape if count != -1)
+        parts = tuple(self.shape[dim] // known if count == -1 else int(count) for count in shape)
+        if math.prod(parts) != self.shape[dim]:
+            reject(f"dimension {dim} of size {self.shape[dim]} does not split into {list(shape)}")
+        steps = tuple(step * self.strides[dim] for step in row_major(parts))
+        return self._with(
+            (*self.shape[:dim], *parts, *self.shape[dim + 1 :]),
+            (*self.strides[:dim], *steps, *self.strides[dim + 1 :]),
+        )
+
+    def flatten_dims(self, start_dim: int, end_dim: int) -> Tensor:
+        """Contiguous dimensions merged into one."""
+        return self._with(*flatten(self, start_dim, end_dim))
+
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> Tensor:
+        """`x[:, start:end:step, :]` along one dimension."""
+        key: list[Any] = [slice(None)] * self.ndim
+        key[dim] = slice(start, end, step)
+        return self[tuple(key)]
+
+    def select(self, dim: int, index: Any) -> Tensor:
+        """One element along a dimension, which goes away."""
+        key: list[Any] = [slice(None)] * self.ndim
+        key[dim] = index
+        found = self[tuple(key)]
+        return found if found.ndim < self.ndim else found.squeeze_dim(dim) if found.ndim > 1 else found
+
+    def vector_select(self, dim: int, vector_offset: Tensor) -> Tensor:
+        """One row a partition, by an index each."""
+        shape = (vector_offset.shape[0], *self.shape[1:])
+        indirect = Indirect(vector_offset, True, self.strides[dim], self.shape[dim])
+        return replace(self, shape=shape, indirect=indirect)
+
+    def _with(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+        return Tensor(self.storage, self.dtype, shape, strides, self.offset, self.indirect)
+
+    # -- which bytes --------------------------------------------------------------------------------------------------
+
+    def bytes(self) -> Bytes:
+        """The bytes that an access through this view touches."""
+        size, item = self.storage.size, self.itemsize
+        if self.indirect is None:
+            return Bytes((_inside(view_bytes(self.offset, self.strides, self.shape, item), size),), False)
+        index, vector, stride, extent = self.indirect
+        strides = (0, *self.strides[1:]) if vector else self.strides
+        base = view_bytes(self.offset, strides, self.shape, item)
+        known = known_indices(index, self.shape[0] if vector else 1)
+        if known is None:
+            reach = shifted_bytes(base, stride * item, extent, size)
+            return Bytes((_inside(reach, size),), reach != base)
+        moves = sorted({at * stride * item for at in known})
+        places = [base.offset + move for move in moves]
+        low, high = base.hull
+        fitting = [place for place in places if place - base.offset + low >= 0 and place - base.offset + high <= size]
+        if not fitting:
+            return Bytes((), False)
+        steps = {second - first for first, second in zip(fitting, fitting[1:], strict=False)}
+        if len(steps) <= 1:
+            dims = (*base.dims, (next(iter(steps), 1), len(fitting)))
+            return Bytes((_inside(touched(fitting[0], base.run, dims), size),), False)
+        if len(fitting) > MOST_ROWS:
+            return Bytes((_inside(shifted_bytes(base, stride * item, extent, size), size),), True)
+        return Bytes(tuple(_inside(Pattern(place, base.run, base.dims), size) for place in fitting), False)
+
+    def index_operands(self) -> list[Tensor]:
+        """Tensors that are read to find where this view lies."""
+        if self.indirect is not None and isinstance(self.indirect.index, Tensor):
+            return [self.indirect.index]
+        return []
+
+
+def known_indices(index: Tensor | VirtualRegister, count: int) -> list[int] | None:
+    """The first `count` values of an index when all of them are known while tracing."""
+    if isinstance(index, VirtualRegister):
+        return None if index.value is None else [index.value]
+    if index.storage.values is None or index.indirect is not None:
+        return None
+    values = index.storage.values.read(flat_index(index.offset, index.strides, index.shape)).ravel()[:count]
+    if len(values) < count or not (values == values).all():
+        return None
+    return [int(value) for value in values.tolist()]
+
+
+def _inside(pattern: Pattern, size: int) -> Pattern | None:
+    """The pattern, None when it is all of the storage; one that leaves the storage (reported already) becomes all."""
+    low, high = pattern.hull
+    if low < 0 or high > size or (not pattern.dims and pattern.run == size):
+        return None
+    return pattern

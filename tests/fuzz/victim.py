@@ -1,0 +1,93 @@
+"""What every mutant goes through: load, compile by both policies, check, simulate when it is small.
+
+It must end in a result or in `HauloutError`, within a bound of time and memory. Anything else is a finding.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import haulout
+from haulout.ir.program import Program
+from haulout.passes.pipeline import Fences
+from haulout.support.diagnostics import HauloutError
+
+SECONDS = 30
+"""After so long a mutant counts as one that hangs; a sound one takes some milliseconds."""
+BYTES = 3 << 30
+"""Address space that a mutant may use on top of what is there; a sound one uses some megabytes."""
+SMALL_BYTES = 1 << 20
+SMALL_INSTRUCTIONS = 2000
+
+
+class HangError(Exception):
+    """A mutant took longer than any should."""
+
+
+def consume(path: Path, fences: Fences = "minimal") -> None:
+    """Everything that the library does with a file; raises what it raises."""
+    program = haulout.load(path)
+    haulout.check(program)
+    run(program)
+    result = haulout.compile(program, fences=fences)
+    run(result.program)
+
+
+def run(program: Program) -> None:
+    """Simulate a program that is small enough for it."""
+    if int(program.locations.size.sum()) <= SMALL_BYTES and len(program.instructions) <= SMALL_INSTRUCTIONS:
+        try:
+            haulout.simulate(program)
+        except HauloutError as error:
+            refuse_defects(error)
+
+
+def refuse_defects(error: HauloutError) -> None:
+    """A defect that a pass reported properly is a defect all the same."""
+    for each in error.diagnostics:
+        if each.code == "internal-error":
+            raise AssertionError(f"{each.message}\n" + "\n".join(each.notes)) from error
+
+
+def traceback_of(path: Path, fences: Fences = "minimal") -> str | None:
+    """The traceback that a file causes, None when it ends as it should."""
+    try:
+        with bounds():
+            consume(path, fences)
+    except HauloutError as error:
+        try:
+            refuse_defects(error)
+        except AssertionError as defect:
+            return str(defect)
+    except Exception:
+        return traceback.format_exc()
+    return None
+
+
+@contextmanager
+def bounds() -> Iterator[None]:
+    """Raise `HangError` or `MemoryError` in the block rather than let it take the machine along."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise HangError(f"more than {SECONDS} s")
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if sys.platform == "linux":
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limit = used + BYTES if before[1] == resource.RLIM_INFINITY else min(used + BYTES, before[1])
+        resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    handler = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        resource.setrlimit(resource.RLIMIT_AS, before)
