@@ -90,6 +90,17 @@ def test_a_report_names_reader_and_writers_with_their_lines() -> None:
     assert [label.span.line for label in diagnostic.labels if label.span] == [16, 8]
 
 
+def test_a_report_tells_given_contents_from_none() -> None:
+    text = program(f"""
+        {vector("x", attrs="kind=input")}
+        {vector("y", attrs="kind=inout")}
+        %one = dma_copy @dma0 (%x) -> (%y)
+        %two = dma_copy @dma1 (%x) -> (%y)
+    """)
+    said = [label.message for each in compare_schedules(text).diagnostics for label in each.labels]
+    assert "under `list` it still holds what it held at the start" in said
+
+
 def test_unordered_engines_of_one_core_are_a_missing_dependence() -> None:
     def one_core(deps: str) -> Program:
         return program(f"""

@@ -1,0 +1,1 @@
+"""Front ends: what turns a source into a program."""

@@ -26,6 +26,9 @@ class Array:
     dtype: str
     shape: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
     @property
     def itemsize(self) -> int:
         """Bytes an element."""
@@ -73,6 +76,20 @@ def operand_arrays(program: Program, row: int) -> tuple[list[Array], list[Array]
         array = Array(location, program.pattern(int(program.accesses.pattern[access])), dtype, extents)
         result[bool(program.accesses.write[access])].append(array)
     return result
+
+
+def require_bytes(program: Program, row: int, arrays: list[Array]) -> None:
+    """`bad-input` unless the bytes that operands name are those of their shapes."""
+    for array in arrays:
+        pattern = array.pattern
+        if pattern is not None and pattern.is_unknown:
+            continue
+        size = int(program.locations.size[array.location]) if pattern is None else pattern.nbytes
+        if size != array.nbytes:
+            bad_input(
+                f"an operand is {array}, which is {array.nbytes} bytes, but names {size} bytes",
+                instruction_label(program, row),
+            )
 
 
 def _listed(attrs: dict[str, AttrValue], key: str, index: int) -> AttrValue | None:

@@ -11,22 +11,24 @@ Whether an instruction folds depends on shapes alone, never on values, so all co
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from haulout.ir import dtypes
-from haulout.ir.arrays import Array, operand_arrays
+from haulout.ir.arrays import Array, operand_arrays, require_bytes
 from haulout.ir.edit import compact, drop_locations
 from haulout.ir.enums import NONE, Engine, Kind
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
 from haulout.ir.schema import Bools
+from haulout.ir.verify import instruction_label
 from haulout.passes.base import Pass, PassContext
 from haulout.sim.numerics import TensorType, evaluate
 from haulout.sim.numerics.evaluate import KERNELS
+from haulout.support.diagnostics import HauloutError, bad_input
 
 LIMIT = 1024
 """Bytes of a result that is worth storing; a broadcast constant is better computed."""
@@ -66,7 +68,7 @@ def _per_instruction(program: Program, flags: Bools) -> Bools:
 def _foldable(program: Program) -> Any:
     """Rows whose operands are constants and whose results are small, whole, internal and written nowhere else."""
     accesses, locations = program.accesses, program.locations
-    const = (locations.kind == Kind.CONST) & (locations.data != NONE)
+    const = (locations.kind == Kind.CONST) & (locations.data != NONE) & (locations.dtype != NONE)
     writers = np.bincount(accesses.location[accesses.write], minlength=len(locations))
     result_fits = (locations.kind == Kind.INTERNAL) & (locations.size <= LIMIT) & (writers == 1)
     result_fits &= (locations.dtype != NONE) & (locations.remote_name == NONE)
@@ -97,13 +99,19 @@ def _execute(program: Program, rows: Any) -> Program:
         opcode = program.strings[int(program.instructions.opcode[row])]
         reads, writes = operand_arrays(program, row)
         if opcode == "dma_copy":
+            _require_copy(program, row, reads, writes)
             text = base64.b64decode(program.strings[int(program.locations.data[reads[0].location])])
             whole = np.frombuffer(text, np.uint8)
             values = [whole if reads[0].pattern is None else whole[reads[0].pattern.bytes()]]
         else:
+            require_bytes(program, row, reads + writes)
             types = [TensorType(dtypes.NUMPY[out.dtype], out.shape) for out in writes]
             inputs = [_contents(program, array) for array in reads]
-            values = list(evaluate(opcode, program.instruction_attrs(row), inputs, types))
+            try:
+                values = list(evaluate(opcode, program.instruction_attrs(row), inputs, types))
+            except HauloutError as error:
+                label = instruction_label(program, row)
+                raise HauloutError(*(replace(each, labels=(label,)) for each in error.diagnostics)) from error
         for out, value in zip(writes, values, strict=True):
             data[out.location] = program.strings.intern(base64.b64encode(value.tobytes()).decode())
             kind[out.location] = int(Kind.CONST)
@@ -111,6 +119,13 @@ def _execute(program: Program, rows: Any) -> Program:
     keep[rows] = False
     locations = program.locations.replace(data=data, kind=kind)
     return compact(program.replace(locations=locations), keep)[0]
+
+
+def _require_copy(program: Program, row: int, reads: list[Array], writes: list[Array]) -> None:
+    """`bad-input` unless it copies one operand to one result of as many bytes."""
+    sizes = [program.locations.size[each.location] if each.pattern is None else each.pattern.nbytes for each in reads]
+    if len(reads) != 1 or len(writes) != 1 or sizes[0] != program.locations.size[writes[0].location]:
+        bad_input("a copy has one operand and one result of as many bytes", instruction_label(program, row))
 
 
 def _static_slices(program: Program) -> tuple[Program, int]:
@@ -121,11 +136,16 @@ def _static_slices(program: Program) -> tuple[Program, int]:
     for row in rows.tolist():
         update = int(program.instructions.opcode[row]) == wanted[1]
         reads, writes = operand_arrays(program, row)
-        source, starts = reads[0], reads[2 if update else 1 :]
+        if len(reads) < 1 + update or len(writes) != 1:
+            bad_input(f"{len(reads)} operands and {len(writes)} results", instruction_label(program, row))
+        source, starts = reads[0], reads[1 + update :]
         constant = all(program.locations.data[start.location] != NONE for start in starts)
         if not constant or any(array.pattern is not None for array in (source, writes[0])):
             continue
-        extents = list(reads[1].shape if update else writes[0].shape)
+        require_bytes(program, row, reads + writes)
+        piece = reads[1] if update else writes[0]
+        _require_box(program, row, source, piece, starts)
+        extents = list(piece.shape)
         # HLO clamps the start so that the box lies inside.
         places = [
             min(max(int(_contents(program, start).reshape(())), 0), size - extent)
@@ -138,6 +158,18 @@ def _static_slices(program: Program) -> tuple[Program, int]:
         changes.delete(row)
         count += 1
     return (changes.apply()[0], count) if count else (program, 0)
+
+
+def _require_box(program: Program, row: int, source: Array, piece: Array, starts: list[Array]) -> None:
+    """`bad-input` unless `piece` is a box of `source`, with one scalar start for each axis."""
+    fits = len(piece.shape) == len(source.shape) and piece.dtype == source.dtype
+    if not fits or any(extent > size for extent, size in zip(piece.shape, source.shape, strict=True)):
+        bad_input(f"a piece {piece} is no box of {source}", instruction_label(program, row))
+    if len(starts) != len(source.shape) or any(start.shape or start.dtype[0] not in "su" for start in starts):
+        bad_input(
+            f"{len(starts)} starts for {len(source.shape)} axes, expected one scalar integer for each",
+            instruction_label(program, row),
+        )
 
 
 def _copy(

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from haulout.analysis.straightline import require_straight_line
-from haulout.ir.arrays import operand_arrays
+from haulout.ir.arrays import operand_arrays, require_bytes
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
@@ -124,6 +124,7 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: set[str]) 
     )
     for row in rows:
         reads, writes = operand_arrays(program, row)
+        require_bytes(program, row, reads + writes)
         site.inputs.append(reads)
         site.outputs.append(writes)
         if [(a.dtype, a.shape) for a in reads + writes] != [

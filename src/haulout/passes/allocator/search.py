@@ -24,6 +24,7 @@ from haulout.support.jit import interpreted
 
 _PLAIN_PYTHON = 64  # rows up to which kernels are not compiled for construction
 _TURNS = 480  # of the squeaky wheel
+_TURNS_TO_FIT = 48  # the same when branch and bound has a capacity to fit
 _ROWS = 4_000_000  # placed by the squeaky wheel in all
 _VISITS = 40_000_000  # of rows and columns by branch and bound in all: each step costs up to one of each
 _VISITS_TO_FIT = 400_000_000  # the same when there is a capacity to fit
@@ -47,7 +48,8 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
         return
     timed = state.time_limit is not None
     exact = rows <= MOST_ROWS and not instance.has_pins
-    squeaky_wheel(state, _UNBOUNDED if timed and not exact else int(effort * min(_TURNS, _ROWS // rows)))
+    turns = min(_TURNS_TO_FIT if state.fitting and exact else _TURNS, _ROWS // rows)
+    squeaky_wheel(state, _UNBOUNDED if timed and not exact else int(effort * turns))
     if state.over or not exact:
         return
     decider = Decider(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haulout.passes.collectives.site import COPY_IN, FIRST_MEET, LAST_MEET, READ, Site
+from haulout.passes.collectives.site import FIRST_MEET, LAST_MEET, READ, Site
 
 
 def lower_all_gather(site: Site) -> None:
@@ -14,12 +14,7 @@ def lower_all_gather(site: Site) -> None:
         wanted[axis] *= size
         if tuple(wanted) != target.shape:
             site.fail(f"{size} pieces of {list(source.shape)} along {axis} are no {list(target.shape)}")
-    stages = {}
-    for group in groups:
-        for core in group:
-            for number, source in enumerate(site.inputs[core]):
-                stages[core, number] = site.stage(number, core, group, source)
-                site.copy(core, COPY_IN, f"in{number}", source.operand, (stages[core, number][core], None))
+    stages = site.stage_in(groups)
     site.meet(FIRST_MEET)
     for group in groups:
         for core in group:

@@ -5,25 +5,21 @@ One order on all cores, so that all members get the same bytes, floating point i
 
 from __future__ import annotations
 
-from haulout.passes.collectives.site import COPY_IN, FIRST_MEET, LAST_MEET, READ, Site
+from haulout.passes.collectives.site import FIRST_MEET, LAST_MEET, READ, Site
 
 
 def lower_all_reduce(site: Site) -> None:
     """`y = op(x of each member)`; several operands are reduced between the same two meetings."""
-    groups = site.groups()
-    if len(groups[0]) == 1:
-        for core in site.cores:
-            for number, (source, target) in enumerate(zip(site.inputs[core], site.outputs[core], strict=True)):
-                site.copy(core, READ, f"out{number}", source.operand, target.operand)
+    groups = site.groups(equal=False)
+    together = [group for group in groups if len(group) > 1]
+    for core in (group[0] for group in groups if len(group) == 1):
+        for number, (source, target) in enumerate(zip(site.inputs[core], site.outputs[core], strict=True)):
+            site.copy(core, READ, f"out{number}", source.operand, target.operand)
+    if not together:
         return
-    stages = {}
-    for group in groups:
-        for core in group:
-            for number, source in enumerate(site.inputs[core]):
-                stages[core, number] = site.stage(number, core, group, source)
-                site.copy(core, COPY_IN, f"in{number}", source.operand, (stages[core, number][core], None))
+    stages = site.stage_in(together)
     site.meet(FIRST_MEET)
-    for group in groups:
+    for group in together:
         for core in group:
             for number, target in enumerate(site.outputs[core]):
                 site.combine(core, f"out{number}", [(stages[peer, number][core], None) for peer in group], target)

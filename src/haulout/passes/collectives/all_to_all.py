@@ -6,7 +6,7 @@ i goes to member i, result i comes from member i.
 
 from __future__ import annotations
 
-from haulout.passes.collectives.site import COPY_IN, FIRST_MEET, LAST_MEET, READ, Site
+from haulout.passes.collectives.site import FIRST_MEET, LAST_MEET, READ, Site
 
 
 def lower_all_to_all(site: Site) -> None:
@@ -20,12 +20,7 @@ def lower_all_to_all(site: Site) -> None:
         for source in site.inputs[0]:
             if source.shape[axis] % size:
                 site.fail(f"axis {axis} of {list(source.shape)} does not split into {size} pieces")
-    stages = {}
-    for group in groups:
-        for core in group:
-            for number, source in enumerate(site.inputs[core]):
-                stages[core, number] = site.stage(number, core, group, source)
-                site.copy(core, COPY_IN, f"in{number}", source.operand, (stages[core, number][core], None))
+    stages = site.stage_in(groups)
     site.meet(FIRST_MEET)
     for group in groups:
         for own, core in enumerate(group):

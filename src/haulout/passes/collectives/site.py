@@ -28,6 +28,8 @@ PHASES = 4
 COPY_IN, FIRST_MEET, READ, LAST_MEET = range(PHASES)
 QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
 MADE_BY = "lower_local_collectives"
+Stages = dict[tuple[int, int], dict[int, int]]
+"""(owner, operand number) -> member core -> its location for the staging buffer."""
 
 
 @dataclass(slots=True)
@@ -66,8 +68,8 @@ class Site:
         """All cores."""
         return range(self.program.lnc)
 
-    def groups(self) -> list[list[int]]:
-        """The `groups` attribute: disjoint lists of cores; every core is in one."""
+    def groups(self, *, equal: bool = True) -> list[list[int]]:
+        """The `groups` attribute: disjoint lists of cores, `equal` in size; every core is in one."""
         value = self.attrs.get("groups")
         groups = value if isinstance(value, list) else []
         members = [core for group in groups if isinstance(group, list) for core in group]
@@ -76,7 +78,7 @@ class Site:
         ):
             self.fail(f"groups={value} do not have each core of {self.program.lnc} once")
         found = [[int(core) for core in group] for group in groups if isinstance(group, list)]  # type: ignore[arg-type]
-        if len({len(group) for group in found}) > 1:
+        if equal and len({len(group) for group in found}) > 1:
             self.fail(f"groups={value} differ in size")
         return found
 
@@ -106,6 +108,16 @@ class Site:
                 loc=int(self.program.instructions.loc[self.rows[core]]),
             )
         return made
+
+    def stage_in(self, groups: list[list[int]]) -> Stages:
+        """Every member of every group copies its operands to buffers that the whole group can read."""
+        stages: Stages = {}
+        for group in groups:
+            for core in group:
+                for number, source in enumerate(self.inputs[core]):
+                    stages[core, number] = self.stage(number, core, group, source)
+                    self.copy(core, COPY_IN, f"in{number}", source.operand, (stages[core, number][core], None))
+        return stages
 
     def copy(self, core: int, phase: int, label: str, source: Operand, target: Operand) -> None:
         """A DMA copy of bytes."""

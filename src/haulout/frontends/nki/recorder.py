@@ -1,0 +1,274 @@
+"""What one core did: storages and instructions, in the order in which its Python ran them.
+
+Recording is on the path of every instruction, so it keeps plain tuples and asks for the place in the source once. The
+queue of a DMA is that of the HBM tensor that it touches: between queues nothing is ordered, so no order between
+unrelated transfers is taken for granted; transfers of one tensor share a queue.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place
+from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
+from haulout.frontends.nki.layout import row_major
+from haulout.frontends.nki.shape_rules import check_rule, every_16th
+from haulout.frontends.nki.storage import Buffer, Storage
+from haulout.frontends.nki.tensor import Tensor
+from haulout.frontends.nki.value_rules import follow
+from haulout.ir.enums import Engine
+from haulout.ir.patterns import Pattern
+from haulout.support.diagnostics import Severity
+
+TENSOR_QUEUES = 12
+"""DMA queues 0 to 11 belong to HBM tensors in turn; 12 to 15 to the pipes of `sendrecv`."""
+PIPE_QUEUES = 4
+
+Operand = tuple[int, Pattern | None]
+"""(storage number, bytes of it; None: all)."""
+_ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=[^=]")
+
+
+class Record(NamedTuple):
+    """One instruction."""
+
+    opcode: str
+    engine: Engine
+    reads: tuple[Operand, ...]
+    writes: tuple[Operand, ...]
+    maybe: tuple[int, ...]
+    """Operands (reads first) of which some bytes are touched, not known which."""
+    place: tuple[str, int]
+    detail: Any = None
+    """What a barrier or a sendrecv says besides."""
+
+
+class BarrierDetail(NamedTuple):
+    """Operands of a `core_barrier`."""
+
+    data: int
+    cores: tuple[int, ...]
+    name: str | None
+
+
+class MeetingDetail(NamedTuple):
+    """Operands of a `sendrecv`."""
+
+    to: int
+    source: int
+    pipe: str
+
+
+class Recorder:
+    """Records one core. `cores` is the size of the launch grid, `core` the program id."""
+
+    def __init__(self, core: int, cores: int, findings: Findings, *, trips: int = 2, target: str = "gen3") -> None:
+        self.core, self.cores, self.findings = core, cores, findings
+        self.trips, self.target = trips, target
+        self.storages: list[Storage] = []
+        self.records: list[Record] = []
+        self.loops: list[tuple[str, int]] = []
+        """Places of loops whose count is not known."""
+        self.unknown: dict[str, tuple[str, int]] = {}
+        """Instructions that have no row, and where they were first met."""
+        self._names: dict[str, int] = {}
+        self._shared = 0
+        self._queues: dict[int, Engine] = {}
+        self._identities: dict[tuple[int, str], Tensor] = {}
+
+    # -- allocations --------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        buffer: Buffer,
+        *,
+        name: str | None = None,
+        address: tuple[int, int] | None = None,
+        argument: bool = False,
+        constant: bool = False,
+        place: tuple[str, int] | None = None,
+    ) -> Tensor:
+        """A new tensor; without a name it has that of the variable it is assigned to."""
+        if place is None:
+            place = kernel_place(2)
+        shared = None
+        if buffer is Buffer.shared_hbm and not argument and not constant:
+            shared, self._shared = self._shared, self._shared + 1
+        storage = Storage(
+            len(self.storages),
+            self._unique(name or _variable(place) or buffer.value),
+            tuple(shape),
+            dtype,
+            buffer,
+            place,
+            argument,
+            constant,
+            shared,
+            explicit_name=bool(name),
+        )
+        if address is not None and buffer.on_chip:
+            storage.partition, storage.address = address
+        self.storages.append(storage)
+        return Tensor(storage, dtype, storage.shape, row_major(storage.shape))
+
+    def _unique(self, name: str) -> str:
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        return name if count == 0 else f"{name}.{count + 1}"
+
+    def identity(self, size: int, dtype: str) -> Tensor:
+        """`nl.shared_identity_matrix`: one of each size and type."""
+        found = self._identities.get((size, dtype))
+        if found is None:
+            found = self.allocate((size, size), dtype, Buffer.sbuf, name=f"identity_{size}", constant=True)
+            self._identities[size, dtype] = found
+        return found
+
+    # -- instructions -------------------------------------------------------------------------------------------------
+
+    def instruction(self, row: Instruction, given: dict[str, Any]) -> None:
+        """Record one instruction of the table; `given` are its arguments by parameter."""
+        frame = kernel_frame(2)
+        place = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+        writes: list[Tensor] = []
+        reads: list[Tensor] = []
+        for parameter, value in given.items():
+            if isinstance(value, Tensor):
+                if parameter in row.writes:
+                    writes.append(value)
+                elif parameter in row.accumulates:
+                    reads.append(value)
+                    writes.append(value)
+                else:
+                    reads.append(value)
+            elif isinstance(value, list | tuple):
+                reads += _tensors(value)
+        if row.rule and writes:
+            check_rule(row, given, self.findings, place)
+            if row.rule == "every-16th-partition":
+                writes, reads = [every_16th(each) for each in writes], [every_16th(each) for each in reads]
+        if row.engine is Engine.PE and row.name != "nc_transpose":
+            reads += self._accumulating(given, writes)
+        elif given.get("dst_rmw_op") is not None:
+            reads += writes
+        self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place)
+        follow(row.name, given, self.trips)
+
+    def touch_all(self, name: str, tensors: list[Tensor]) -> None:
+        """An instruction that the table does not have: it may read and write all its tensors."""
+        place = kernel_place(2)
+        self.unknown.setdefault(name, place)
+        self.add(f"nki.{name}", Engine.POOL, tensors, tensors, place)
+
+    def add(
+        self,
+        opcode: str,
+        engine: Engine,
+        reads: Sequence[Tensor],
+        writes: Sequence[Tensor],
+        place: tuple[str, int],
+        detail: Any = None,
+    ) -> None:
+        """Append a record; operands that the table does not name (indices) are added to the reads."""
+        indices = [index for each in (*reads, *writes) if each.indirect is not None for index in each.index_operands()]
+        read_bytes: dict[Operand, bool] = {}
+        write_bytes: dict[Operand, bool] = {}
+        for found, tensors in ((read_bytes, (*reads, *indices)), (write_bytes, writes)):
+            for tensor in tensors:
+                patterns, maybe = tensor.bytes()
+                number = tensor.storage.number
+                for pattern in patterns:
+                    found[number, pattern] = found.get((number, pattern), True) and maybe
+        for tensor in writes:
+            tensor.storage.written = True
+        flags = (*read_bytes.values(), *write_bytes.values())
+        maybe_at = tuple(at for at, flag in enumerate(flags) if flag) if True in flags else ()
+        self.records.append(Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail))
+
+    def assign(self, target: Tensor, value: Any) -> None:
+        """`target[...] = value`."""
+        reads = [value] if isinstance(value, Tensor) else []
+        self.add("nki.assign", self.queue_of([target, *reads]) or Engine.VECTOR, reads, [target], kernel_place(2))
+
+    def barrier(self, data: Tensor, cores: tuple[int, ...], engine: Engine, name: str | None, place: tuple[str, int]) -> None:
+        """`core_barrier`."""
+        detail = BarrierDetail(data.storage.number, cores, name)
+        self.records.append(Record("core_barrier", engine, ((data.storage.number, None),), (), (), place, detail))
+
+    def sendrecv(self, src: Tensor, dst: Tensor, detail: MeetingDetail, engine: Engine, place: tuple[str, int]) -> None:
+        """`sendrecv`."""
+        self.add("sendrecv", engine, [src], [dst], place, detail)
+
+    # -- choices ------------------------------------------------------------------------------------------------------
+
+    def _engine(self, row: Instruction, given: dict[str, Any], writes: list[Tensor], reads: list[Tensor]) -> Engine:
+        if row.engine is DMA:
+            return self.queue_of([*writes, *reads]) or Engine.DMA0
+        chosen = given.get("engine")
+        return row.engine if chosen is None else ENGINE_NAMES.get(getattr(chosen, "name", ""), row.engine)
+
+    def queue_of(self, tensors: Sequence[Tensor]) -> Engine | None:
+        """The DMA queue of the first HBM tensor among the operands; None when all are on chip."""
+        for tensor in tensors:
+            if tensor.storage.buffer.is_hbm:
+                number = tensor.storage.number
+                if number not in self._queues:
+                    self._queues[number] = Engine(Engine.DMA0 + len(self._queues) % TENSOR_QUEUES)
+                return self._queues[number]
+        return None
+
+    def _accumulating(self, given: dict[str, Any], writes: list[Tensor]) -> list[Tensor]:
+        """Destinations of a matrix multiplication that are added to: by its flag, or when one wrote them before."""
+        flag = given.get("accumulate")
+        found = []
+        for tensor in writes:
+            key = (tensor.offset, tensor.shape, tensor.strides)
+            before = key in tensor.storage.accumulated
+            tensor.storage.accumulated.add(key)
+            if flag or (flag is None and before):
+                found.append(tensor)
+        return found
+
+    # -- notes --------------------------------------------------------------------------------------------------------
+
+    def note_loop(self, place: tuple[str, int]) -> None:
+        """A loop whose count only the device knows: what was assumed is said once a place."""
+        if place not in self.loops:
+            self.loops.append(place)
+        self.findings.add(
+            "assumed-loop-count",
+            f"how often this loop runs is known on the device only: its body is taken {self.trips} times in a row",
+            severity=Severity.NOTE,
+            place=place,
+            help=["`trips` of haulout.nki.trace chooses another number"],
+        )
+
+    def note_register(self, place: tuple[str, int]) -> None:
+        """A register used as a number though its value is not known."""
+        self.findings.add(
+            "assumed-register",
+            "the value of this register is known on the device only: 0 is taken",
+            severity=Severity.WARNING,
+            place=place,
+        )
+
+
+def _tensors(values: Sequence[Any]) -> list[Tensor]:
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += _tensors(value)
+    return found
+
+
+def _variable(place: tuple[str, int]) -> str | None:
+    """The variable that the statement at a place assigns to."""
+    found = _ASSIGNED.match(linecache.getline(*place)) if place[0] else None
+    return found.group(1) if found else None

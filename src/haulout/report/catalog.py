@@ -1,0 +1,123 @@
+"""Every diagnostic code: what it means, why it matters, what to do. Codes are stable; the docs are made from it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """One code."""
+
+    what: str
+    why: str
+    fix: str
+
+
+CATALOG: dict[str, Entry] = {
+    "bad-input": Entry(
+        "The input is not what it should be, or holds something that is not supported.",
+        "Nothing is guessed and nothing is dropped: what is not understood stops the run, with its place.",
+        "Correct the input at the place shown. For a construct that is not supported, rewrite the program without it.",
+    ),
+    "internal-error": Entry(
+        "haulout itself failed.",
+        "It is a defect of haulout, not of the program.",
+        "Report it with the reproducer or crash file that the message names.",
+    ),
+    "out-of-memory": Entry(
+        "The machine has too little memory for this program.",
+        "The tables or the simulated DRAM do not fit.",
+        "Use a larger machine, or a smaller program.",
+    ),
+    "cross-core-race": Entry(
+        "Two cores touch the same bytes, one of them writes, and nothing orders the two accesses.",
+        "On some schedule of the hardware the reader sees stale or half-written data.",
+        "Put a `core_barrier` on engine `all` behind the first access and before the second, on every core; or let the "
+        "compiler place it: with a `seq` on every instruction, `haulout compile` adds the fewest fences that suffice.",
+    ),
+    "possible-race": Entry(
+        "A race that rests on an access whose bytes are not known statically (`?`).",
+        "Such an access is taken to meet every byte of its location; it may or may not in truth.",
+        "Order it as if it did, or give the access its exact bytes.",
+    ),
+    "missing-dependence": Entry(
+        "Two instructions of one core, on different engines, touch the same bytes and nothing orders them.",
+        "Engines of a core run ahead of each other; only dependences and barriers order them.",
+        "Add the first to the `deps` of the second, or put both on one engine.",
+    ),
+    "barrier-mismatch": Entry(
+        "Two cores do not meet the same barriers in the same sequence with equal names and participants.",
+        "The cores hang, or meet at different places and every order that was planned is off.",
+        "Make the sequences equal: the message shows both at the first difference.",
+    ),
+    "deadlock": Entry(
+        "Instructions wait for each other in a cycle, or for a partner that never comes.",
+        "The program never ends.",
+        "Break the cycle that the message shows.",
+    ),
+    "uninitialized-read": Entry(
+        "Bytes are read that nothing has written before.",
+        "The value is whatever the memory held.",
+        "Write the location first, or declare it `kind=input`.",
+    ),
+    "output-not-written": Entry(
+        "Bytes of an output are never written.",
+        "The caller gets whatever the memory held.",
+        "Write all of it, or make the output smaller.",
+    ),
+    "out-of-bounds": Entry(
+        "An access touches bytes outside its location.",
+        "It reads or overwrites a neighbour.",
+        "Correct the pattern or the location's size.",
+    ),
+    "overlapping-storage": Entry(
+        "Two locations that are needed at the same time share bytes, or partitions of two cores overlap.",
+        "One overwrites the other.",
+        "Move one of them; the allocator never does this, so look for an address that was set by hand.",
+    ),
+    "misaligned-storage": Entry(
+        "An address is no multiple of the location's alignment.",
+        "The hardware rejects or splits the access.",
+        "Choose an address that is a multiple of `align`.",
+    ),
+    "unresolved-remote": Entry(
+        "A view's RemoteLocalTarget does not exist, or has no address.",
+        "The core would read from nowhere.",
+        "Name a location that the owner core has in the function of the same name.",
+    ),
+    "view-mismatch": Entry(
+        "A view does not have its owner's address, bank and base partition.",
+        "Cores disagree where the tensor lies.",
+        "Run `sync_shared_allocations` after the last change of an address.",
+    ),
+    "over-capacity": Entry(
+        "The placement needs more bytes than there are.",
+        "The program does not fit.",
+        "Raise the capacity, shorten lifetimes, or split the tensors that the message names.",
+    ),
+    "unfaithful-order": Entry(
+        "Conflicting accesses of two cores are ordered, but against the order of the source (`seq`).",
+        "Every schedule agrees, on a result that is not the source's.",
+        "Move the barrier so that the smaller `seq` comes first.",
+    ),
+    "benign-duplicate-write": Entry(
+        "Two cores write the same bytes without order, and nobody reads what only one of them wrote.",
+        "It is harmless when both write the same values.",
+        "Nothing, or let one core write.",
+    ),
+    "unexpected-output": Entry(
+        "An output of a simulated run is not what was expected.",
+        "The program computes something else than the reference.",
+        "Compare the inputs first; then look for the first value that differs.",
+    ),
+    "kept-fences": Entry(
+        "The program has no common `seq`, so its barriers were left as they are.",
+        "Without a common time nobody can say which of two unordered accesses should come first.",
+        "Give every instruction a `seq` to let the compiler place fences.",
+    ),
+    "added-rendezvous": Entry(
+        "The policy `bracket` found conflicts between cores without a rendezvous and added fences for them.",
+        "Two fences around a block do not order what is inside it.",
+        "Nothing; the fences are correct.",
+    ),
+}
