@@ -59,13 +59,15 @@ def _touched(model: Model, order: Order, regions: Regions) -> sweep.Touched:
     queues = len(model.queue_core)
     zero = _fills_zero(model)[model.instruction] & model.write
     # A stream is a queue, or the part of it that fills with zeros: each part is in order too.
-    stream = model.queue[model.instruction] + queues * zero
-    used, dense = np.unique(stream, return_inverse=True)
+    stream = model.queue[model.instruction] + np.int32(queues) * zero
+    used = np.flatnonzero(np.bincount(stream, minlength=2 * queues))
+    dense = np.zeros(2 * queues, np.int32)
+    dense[used] = np.arange(len(used))
     return sweep.Touched(
         region=regions.of_access,
         write=model.write,
         owner=model.owners()[model.location],
-        stream=dense.astype(np.int32),
+        stream=dense[stream],
         stream_queue=(used % max(queues, 1)).astype(np.int32),
         stream_fill=used >= queues,
         unknown=regions.unknown,

@@ -19,7 +19,7 @@ import numpy as np
 from haulout.ir import dtypes
 from haulout.ir.arrays import Array, operand_arrays, require_bytes
 from haulout.ir.edit import compact, drop_locations
-from haulout.ir.enums import NONE, Engine, Kind
+from haulout.ir.enums import NONE, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
@@ -51,7 +51,9 @@ class FoldConstants(Pass):
             folded += len(rows)
         program, static = _static_slices(program)
         used = np.zeros(len(program.locations), bool)
-        used[program.accesses.location] = True
+        used[program.owner[program.accesses.location]] = True
+        used[program.owner[program.locations.remote_name != NONE]] = True
+        used[program.blocks.cond[program.blocks.cond != NONE]] = True
         dead = (program.locations.kind == Kind.CONST) & ~used
         context.count(self.name, folded=folded, static_slices=static, dead_constants=int(dead.sum()))
         return drop_locations(program, ~dead) if dead.any() else program
@@ -66,15 +68,18 @@ def _per_instruction(program: Program, flags: Bools) -> Bools:
 
 
 def _foldable(program: Program) -> Any:
-    """Rows whose operands are constants and whose results are small, whole, internal and written nowhere else."""
+    """Rows whose operands are constants that nothing writes, and whose results are small, whole, local, internal, not
+    placed yet and written nowhere else."""
     accesses, locations = program.accesses, program.locations
-    const = (locations.kind == Kind.CONST) & (locations.data != NONE) & (locations.dtype != NONE)
-    writers = np.bincount(accesses.location[accesses.write], minlength=len(locations))
-    result_fits = (locations.kind == Kind.INTERNAL) & (locations.size <= LIMIT) & (writers == 1)
-    result_fits &= (locations.dtype != NONE) & (locations.remote_name == NONE)
+    # Views write what their owners hold.
+    writers = np.bincount(program.owner[accesses.location[accesses.write]], minlength=len(locations))
+    const = (locations.kind == Kind.CONST) & (locations.data != NONE) & (locations.dtype != NONE) & (writers == 0)
+    result_fits = (locations.kind == Kind.INTERNAL) & (locations.space == Space.DRAM_LOCAL) & (writers == 1)
+    result_fits &= (locations.size <= LIMIT) & (locations.dtype != NONE) & (locations.address == NONE)
+    known_bytes = np.append(program.patterns.run != NONE, True)[accesses.pattern]
     at = accesses.location
-    good = np.where(accesses.write, result_fits[at] & (accesses.pattern == NONE), const[at])
-    known = np.array([text in KERNELS or text == "dma_copy" for text in program.strings])
+    good = np.where(accesses.write, result_fits[at] & (accesses.pattern == NONE), const[at] & known_bytes)
+    known = np.array([text in KERNELS for text in program.strings])
     some_write = np.zeros(len(program.instructions), bool)
     some_write[accesses.instruction[accesses.write]] = True
     reads_const = np.zeros(len(program.instructions), bool)

@@ -37,6 +37,7 @@ class Decider:
         self.keys: F64 = np.array([key(state.instance, name) for name in _ORDERS])
         self.weight = np.ones(state.instance.columns)
         self.runs = 0
+        self.spent = 0  # steps in all runs
 
     def ask(self, capacity: int, steps: int) -> int:
         """SOLVED (offered to the state), INFEASIBLE (the bound is raised) or GAVE_UP after so many steps."""
@@ -62,6 +63,7 @@ class Decider:
         )
         for name, times in zip(("nodes", "failures", "restarts"), counters.tolist(), strict=True):
             self.state.count(name, times)
+        self.spent += int(counters[:2].sum())
         if answer == 1:
             self.state.offer(offset, int((offset + self.state.instance.size).max()), "branch and bound")
         elif answer == 0:

@@ -3,7 +3,7 @@
 With a goal to fit (a capacity), that alone is asked for, with growing budgets. Otherwise the capacities asked for
 lie between the bound and the best peak: the bound first, because many problems reach it, then closer and closer to
 the peak, because a small gain is the easier one. A success starts over below the new peak; a refusal raises the
-bound; a round without success doubles the budget.
+bound; a round without success raises the budget by half.
 """
 
 from __future__ import annotations
@@ -22,28 +22,26 @@ def decide_goal(state: Incumbent, decider: Decider, steps: int, most: int) -> No
     """Try to reach `state.goal`, by at most `steps` steps in all and `most` in a run."""
     budget = min(most, max(_STEPS_AT_FIRST, 3 * len(state.instance)))
     turn = 0
-    while steps > 0 and not state.over:
-        decider.ask(state.goal, min(budget, steps))
-        steps -= budget
+    while decider.spent < steps and not state.over:
+        decider.ask(state.goal, min(budget, steps - decider.spent))
         turn += 1
         if turn % 4 == 0:
-            budget = min(2 * budget, most)
+            budget = min(budget + budget // 2, most)
 
 
 def descend(state: Incumbent, decider: Decider, steps: int, most: int) -> None:
     """Lower the peak and raise the bound until they meet, by at most `steps` steps in all and `most` in a run."""
     budget = min(most, max(_STEPS_AT_FIRST, 3 * len(state.instance)))
     turn = 0
-    while steps > 0 and not state.over:
+    while decider.spent < steps and not state.over:
         gained = False
         turn += 1
         far = state.peak - state.bound > state.bound // _NEAR
-        rarely = turn & (turn - 1) == 0  # turns 1, 2, 4, 8, ...
+        rarely = turn <= 4 or turn & (turn - 1) == 0  # turns 1, 2, 3, 4, 8, 16, ...
         for target in _TARGETS[1:] if far and not rarely else _TARGETS:
             capacity = min(state.bound + int((state.peak - state.bound) * target), state.peak - 1)
-            gained = decider.ask(capacity, min(budget, steps)) == SOLVED
-            steps -= budget
-            if gained or steps <= 0 or state.over:
+            gained = decider.ask(capacity, min(budget, steps - decider.spent)) == SOLVED
+            if gained or decider.spent >= steps or state.over:
                 break
         if not gained:
-            budget = min(2 * budget, most)
+            budget = min(budget + budget // 2, most)
