@@ -1,4 +1,4 @@
-"""`lit tests/filecheck` runs the same files as pytest does; `haulout` and `filecheck` are found beside this Python."""
+"""`lit tests/filecheck` runs what pytest runs; `haulout` and `filecheck` are found beside this Python."""
 
 import os
 import sys

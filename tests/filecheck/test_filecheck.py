@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.filecheck.run_line import failure_of, run_lines
 
 FOLDER = Path(__file__).parent

@@ -16,6 +16,8 @@ from types import FrameType
 
 import haulout
 from haulout.ir.program import Program
+from haulout.ir.text import parse_bir, print_bir
+from haulout.ir.verify import check_sound
 from haulout.passes.pipeline import Fences
 from haulout.support.diagnostics import HauloutError
 
@@ -34,10 +36,22 @@ class HangError(Exception):
 def consume(path: Path, fences: Fences = "minimal") -> None:
     """Everything that the library does with a file; raises what it raises."""
     program = haulout.load(path)
+    require_readable(program)
     haulout.check(program)
     run(program)
     result = haulout.compile(program, fences=fences)
+    require_readable(result.program)
     run(result.program)
+
+
+def require_readable(program: Program) -> None:
+    """What is printed must read back, to a sound program of the same text."""
+    text = print_bir(program)
+    try:
+        again = check_sound(parse_bir(text))
+    except HauloutError as error:
+        raise AssertionError(f"printed, but not read back: {error}") from error
+    assert print_bir(again) == text
 
 
 def run(program: Program) -> None:

@@ -95,10 +95,12 @@ class _Order(NamedTuple):
 
 
 def _groups(program: Program) -> Ids:
-    """Number of (function that looks, owner location) for each location: two names of one thing share it."""
-    owner = program.owner
-    key = program.locations.function.astype(np.int64) * (len(owner) + 1) + owner
-    group: Ids = np.unique(key, return_inverse=True)[1].astype(np.int32)
+    """Number of (function that looks, owner location) for each location: two views of one thing share it."""
+    group: Ids = np.arange(len(program.locations), dtype=np.int32)
+    views = np.flatnonzero(program.locations.remote_name != NONE)
+    key = program.locations.function[views].astype(np.int64) * (len(group) + 1) + program.owner[views]
+    _, first, same = np.unique(key, return_index=True, return_inverse=True)
+    group[views] = views[first[same]]
     return group
 
 

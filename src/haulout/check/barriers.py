@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from haulout.check.columns import occurrence
 from haulout.check.model import Model
 from haulout.ir.attributes import format_name, format_value
 from haulout.ir.enums import NONE, Engine
-from haulout.ir.schema import Bytes, Column, Ids, Ints, Masks
+from haulout.ir.schema import Bytes, Ids, Ints, Masks
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 _AROUND = 2
@@ -70,17 +71,6 @@ def find_barriers(model: Model) -> Barriers:
         line=line.astype(np.int32),
         index=occurrence(line * np.int64(model.cores) + core).astype(np.int32),
     )
-
-
-def occurrence(key: Column) -> Ints:
-    """For each row, how many earlier rows have its key."""
-    order = np.argsort(key, kind="stable")
-    sorted_key = key[order]
-    first = np.flatnonzero(np.append(True, sorted_key[1:] != sorted_key[:-1])[: len(key)])
-    lengths = np.diff(np.append(first, len(key)))
-    count = np.empty(len(key), np.int64)
-    count[order] = np.arange(len(key)) - np.repeat(first, lengths)
-    return count
 
 
 def check_barriers(model: Model, barriers: Barriers) -> list[Diagnostic]:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.check.columns import stretched
 from haulout.ir.patterns import Pattern
 from haulout.ir.schema import Ints
 
@@ -76,7 +77,8 @@ def runs(region: ByteSet) -> tuple[Ints, Ints]:
     starts = np.array([region.offset], np.int64)
     for stride, count in region.dims:
         starts = (starts[:, None] + stride * np.arange(count, dtype=np.int64)).ravel()
-    return merged(np.sort(starts), np.sort(starts) + region.run)
+    starts.sort()
+    return merged(starts, starts + region.run)
 
 
 def merged(low: Ints, high: Ints) -> tuple[Ints, Ints]:
@@ -97,7 +99,7 @@ def common(first: tuple[Ints, Ints], second: tuple[Ints, Ints]) -> tuple[Ints, I
     end = np.searchsorted(low2, high, "left")
     count = np.maximum(end - begin, 0)
     left = np.repeat(np.arange(len(low)), count)
-    right = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count) + np.repeat(begin, count)
+    right = stretched(begin, count)
     return np.maximum(low[left], low2[right]), np.minimum(high[left], high2[right])
 
 

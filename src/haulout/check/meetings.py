@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.check.barriers import occurrence
+from haulout.check.columns import occurrence
 from haulout.check.model import Model
 from haulout.ir.attributes import format_value
 from haulout.ir.enums import NONE

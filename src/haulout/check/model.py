@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from haulout.check.columns import sorted_by
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import LINES, NONE, Engine
 from haulout.ir.program import Program
@@ -197,12 +198,12 @@ def _model(program: Program, functions: list[int]) -> Model:
     barriers = np.zeros(len(program.instructions), bool)
     barriers[program.barriers.instruction] = True
     access = np.flatnonzero((kept != NONE) & ~barriers[program.accesses.instruction]).astype(np.int32)
-    access = _sorted_by(access, kept[access])
+    access = sorted_by(access, kept[access])
     instruction = kept[access]
     # Dependences, sorted by the instruction that waits. Nothing carries in a chain: no iteration came before.
     waits = local[program.dependences.instruction]
     edges = np.flatnonzero((waits != NONE) & ~program.dependences.carried)
-    edges = _sorted_by(edges.astype(np.int32), waits[edges])
+    edges = sorted_by(edges.astype(np.int32), waits[edges])
     each = np.arange(len(rows) + 1)
     return Model(
         program=program,
@@ -225,10 +226,3 @@ def _model(program: Program, functions: list[int]) -> Model:
         locations=np.flatnonzero(np.isin(program.locations.function, functions)).astype(np.int32),
         queue_core=np.nonzero(used)[0].astype(np.int32),
     )
-
-
-def _sorted_by(rows: Ids, key: Ids) -> Ids:
-    """The rows in the order of their keys, stably; nothing is moved when they stand so already."""
-    if len(key) == 0 or bool(np.all(key[1:] >= key[:-1])):
-        return rows
-    return rows[np.argsort(key, kind="stable")]

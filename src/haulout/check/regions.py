@@ -19,6 +19,7 @@ import numpy as np
 
 from haulout.check import bytesets
 from haulout.check.bytesets import ByteSet
+from haulout.check.columns import distinct, stretched
 from haulout.check.model import Model
 from haulout.check.storage_map import StorageMap
 from haulout.ir.enums import NONE
@@ -138,13 +139,13 @@ def _distinct(model: Model, keep: Bools | None) -> tuple[Ids, Ids, Ids]:
     if keep is not None:
         partial = partial[keep[partial]]
     key = model.location[partial].astype(np.int64) * len(patterns) + model.pattern[partial]
-    distinct, inverse = np.unique(key, return_inverse=True)
+    keys, inverse = np.unique(key, return_inverse=True)
     of_access[partial] = (wholes + inverse).astype(np.int32)
     if keep is not None:
         of_access[~keep] = NONE
     by = max(len(patterns), 1)
-    location = np.concatenate([model.locations, (distinct // by).astype(np.int32)])
-    pattern = np.concatenate([np.full(wholes, NONE, np.int32), (distinct % by).astype(np.int32)])
+    location = np.concatenate([model.locations, (keys // by).astype(np.int32)])
+    pattern = np.concatenate([np.full(wholes, NONE, np.int32), (keys % by).astype(np.int32)])
     return of_access, location, pattern
 
 
@@ -206,14 +207,14 @@ _TOO_MANY = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 def _shapes(program: Program, patterns: Ids) -> tuple[Ids, list[tuple[Ints, Ints]]]:
     """Group strided patterns by run and dims, whatever their offset; the runs of each group from offset 0."""
     table, dims = program.patterns, program.dims
-    distinct, inverse = np.unique(patterns, return_inverse=True)
-    rank = table.dim_end[distinct] - table.dim_begin[distinct]
-    shape_of = np.zeros(len(distinct), np.int32)
+    used, inverse = np.unique(patterns, return_inverse=True)
+    rank = table.dim_end[used] - table.dim_begin[used]
+    shape_of = np.zeros(len(used), np.int32)
     shapes: list[tuple[Ints, Ints]] = []
     for each in np.unique(rank).tolist():
         members = np.flatnonzero(rank == each)
-        at = table.dim_begin[distinct[members]][:, None] + np.arange(each)
-        key = np.column_stack([table.run[distinct[members]], dims.stride[at], dims.count[at]])
+        at = table.dim_begin[used[members]][:, None] + np.arange(each)
+        key = np.column_stack([table.run[used[members]], dims.stride[at], dims.count[at]])
         keys, which = np.unique(key, axis=0, return_inverse=True)
         shape_of[members] = len(shapes) + which.ravel()
         for row in keys.tolist():
@@ -235,7 +236,7 @@ def _runs_of(regions: Regions, region: int) -> tuple[Ints, Ints]:
         low, high = bytesets.runs(bytesets.byte_set(found))
     base, row, pitch = (int(column[location]) for column in (storage.base, storage.row, storage.pitch))
     first, count = low // row, (high - 1) // row - low // row + 1
-    part = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+    part = stretched(first, count)
     begin = np.maximum(np.repeat(low, count), part * row) - part * row
     end = np.minimum(np.repeat(high, count), (part + 1) * row) - part * row
     return bytesets.merged(base + part * pitch + begin, base + part * pitch + end)
@@ -246,7 +247,7 @@ def _runs_of(regions: Regions, region: int) -> tuple[Ints, Ints]:
 
 def _cut(regions: Regions, region: Ids, low: Ints, high: Ints) -> None:
     """Segments between all ends of runs; ranges of atoms for every region."""
-    cuts = np.unique(np.concatenate([low, high]))
+    cuts = distinct(np.concatenate([low, high]))
     segment = np.arange(max(len(cuts) - 1, 0))  # of each atom: its first segment
     first, last = (np.searchsorted(cuts, ends).astype(np.int32) for ends in (low, high))
     count = np.bincount(region, minlength=len(regions.location))
@@ -296,8 +297,8 @@ def _merge(region: Ids, first: Ids, last: Ids, covered: Bools, touched: Bools) -
     # Regions over merged segments: list the segments, then the distinct atoms, then the ranges of those.
     rows = np.flatnonzero(touched[region])
     length = (last - first)[rows].astype(np.int64)
-    segment = np.repeat(first[rows] - np.cumsum(length) + length, length) + np.arange(int(length.sum()))
-    pair = np.unique(np.repeat(region[rows], length).astype(np.int64) * (segments + 1) + dense[segment])
+    segment = stretched(first[rows], length)
+    pair = distinct(np.repeat(region[rows], length).astype(np.int64) * (segments + 1) + dense[segment])
     begins = np.append(True, np.diff(pair) != 1)[: len(pair)]
     ends = np.append(begins[1:], True)[: len(pair)]
     others = np.flatnonzero(~touched[region])
@@ -331,7 +332,7 @@ def _find_meets(regions: Regions, used: Bools) -> None:
     begin = np.searchsorted(reach, low[alone], "right")
     count = np.maximum(np.searchsorted(low[by_low], high[alone], "left") - begin, 0)
     left = np.repeat(alone, count)
-    right = by_low[np.repeat(begin - np.cumsum(count) + count, count) + np.arange(int(count.sum()))]
+    right = by_low[stretched(begin, count)]
     kept = high[right] > low[left]
     left, right = left[kept], right[kept]
     # Hulls decide where both are one run in linear storage (or `?` of it).
@@ -346,7 +347,7 @@ def _find_meets(regions: Regions, used: Bools) -> None:
     ]
     left, right = left[wanted], right[wanted]
     size = len(regions.location)
-    pair = np.unique(np.concatenate([left * size + right, right * size + left]))
+    pair = distinct(np.concatenate([left * size + right, right * size + left]))
     members = np.unique(pair // size)
     regions.slot[members] = np.arange(len(members), dtype=np.int32)
     regions.meet_starts = np.searchsorted(pair // size, np.arange(size + 1)).astype(np.int64)

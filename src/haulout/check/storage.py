@@ -115,16 +115,16 @@ def check_placements(model: Model) -> list[Diagnostic]:
 
 def check_lifetimes(model: Model, order: Order, regions: Regions, events: Ids) -> list[Diagnostic]:
     """`overlapping-storage`: two owners that share bytes while both live."""
-    program, rows = model.program, model.program.locations.take(model.locations)
+    program, mine, rows = model.program, model.locations, model.program.locations
     owners = model.owners()
-    placed = (rows.address != NONE) & (owners[model.locations] == model.locations) & (rows.size > 0)
+    placed = (rows.address[mine] != NONE) & (owners[mine] == mine) & (rows.size[mine] > 0)
     if not placed.any():
         return []
     number = np.full(len(program.locations), NONE, np.int32)
-    number[model.locations] = np.arange(len(model.locations), dtype=np.int32)
+    number[mine] = np.arange(len(mine), dtype=np.int32)
     of_access = number[owners[model.location]]
-    sequence, forever = _sequence(of_access, events, placed, rows.kind != Kind.INTERNAL)
-    lifetimes = sweep.scan_lifetimes(of_access, model.queue[model.instruction], len(rows), len(model.queue_core))
+    sequence, forever = _sequence(of_access, events, placed, rows.kind[mine] != Kind.INTERNAL)
+    lifetimes = sweep.scan_lifetimes(of_access, model.queue[model.instruction], len(mine), len(model.queue_core))
     atoms = max(len(regions.first_key), 1)
     pairs = sweep.scan_holders(
         order,

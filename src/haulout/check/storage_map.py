@@ -47,7 +47,7 @@ def logical_map(model: Model) -> StorageMap:
     wanted = np.zeros(len(size), np.int64)
     # A view should be as large as its owner; where it is not, its storage is as large as the larger.
     np.maximum.at(wanted, owners[model.locations], size[model.locations])
-    _reserve(base, np.unique(owners[model.locations]), wanted, 0)
+    _reserve(base, wanted, 0)
     return StorageMap(base[owners], np.maximum(size, 1), np.zeros(len(size), np.int64))
 
 
@@ -81,13 +81,14 @@ def physical_map(model: Model) -> StorageMap:
     free = here & ~placed
     wanted = np.zeros(len(rows), np.int64)
     np.maximum.at(wanted, owners[free], rows.size[free])
-    _reserve(base, np.unique(owners[free]), wanted, end)
+    _reserve(base, wanted, end)
     base[free] = base[owners[free]]
     return StorageMap(base, row, pitch)
 
 
-def _reserve(base: Ints, owners: Ints, wanted: Ints, end: int) -> None:
-    """Place owners behind each other from key `end` on."""
+def _reserve(base: Ints, wanted: Ints, end: int) -> None:
+    """Place owners that want bytes behind each other from key `end` on."""
+    owners = np.flatnonzero(wanted)
     sizes = wanted[owners]
     _highest(np.array([float(end) + float(sizes.sum(dtype=float))]))
     base[owners] = end + np.cumsum(sizes) - sizes

@@ -81,7 +81,7 @@ def _all_set(levels: Ints) -> Ints:
 @njit
 def _start_of(bits: Ints, levels: Ints, atom: int) -> int:
     """The nearest set bit at or before `atom`; bit 0 is always set."""
-    level, at = 0, atom
+    level, at = 0, int(atom)
     word = bits[at >> 5] & ((2 << (at & 31)) - 1)
     while word == 0:
         level += 1
@@ -109,7 +109,7 @@ def _start_of(bits: Ints, levels: Ints, atom: int) -> int:
 
 @njit
 def _set_bit(bits: Ints, levels: Ints, atom: int) -> None:
-    at = atom
+    at = int(atom)
     for level in range(len(levels) - 1):
         word = levels[level] + (at >> 5)
         old = bits[word]
@@ -121,7 +121,7 @@ def _set_bit(bits: Ints, levels: Ints, atom: int) -> None:
 
 @njit
 def _clear_bit(bits: Ints, levels: Ints, atom: int) -> None:
-    at = atom
+    at = int(atom)
     for level in range(len(levels) - 1):
         word = levels[level] + (at >> 5)
         bits[word] &= ~(1 << (at & 31))

@@ -52,19 +52,19 @@ def check_written(model: Model, events: Ids, excused: Bools) -> list[Diagnostic]
     number = np.full(len(program.locations), NONE, np.int32)
     number[model.locations] = np.arange(len(model.locations), dtype=np.int32)
     owner = number[model.owners()[model.location]]
-    rows = program.locations.take(model.locations)
+    kind, size = program.locations.kind[model.locations], program.locations.size[model.locations]
     is_owner = model.owners()[model.locations] == model.locations
-    judged = is_owner & ((rows.kind == Kind.INTERNAL) | (rows.kind == Kind.OUTPUT)) & (rows.size > 0)
-    state = _scan_first(events, owner, model.write, _whole(model), len(rows))
+    judged = is_owner & ((kind == Kind.INTERNAL) | (kind == Kind.OUTPUT)) & (size > 0)
+    state = _scan_first(events, owner, model.write, _whole(model), len(kind))
     missing = _missing(model, events, owner, judged & (state == _PARTLY))
-    unwritten = judged & (rows.kind == Kind.OUTPUT) & (state == _UNTOUCHED)
+    unwritten = judged & (kind == Kind.OUTPUT) & (state == _UNTOUCHED)
     missing.left[unwritten] = 0
 
     found = []
     reads = np.flatnonzero(judged & ~excused[model.locations] & (missing.access != NONE).any(axis=0))
     for place in reads[:_MOST].tolist():
         found.append(_uninitialized(model, missing, place))
-    outputs = np.flatnonzero(judged & (rows.kind == Kind.OUTPUT) & (missing.left != NONE))
+    outputs = np.flatnonzero(judged & (kind == Kind.OUTPUT) & (missing.left != NONE))
     for place in outputs[:_MOST].tolist():
         found.append(_not_written(model, missing, place))
     return found
@@ -77,10 +77,12 @@ def _whole(model: Model) -> Bools:
     """Accesses that certainly touch every byte of their owner."""
     program, patterns = model.program, model.program.patterns
     size = program.locations.size
-    plain = np.append((patterns.offset == 0) & (patterns.dim_begin == patterns.dim_end), False)[model.pattern]
-    run = np.append(patterns.run, NONE)[model.pattern]
-    covers = (model.pattern == NONE) | (plain & (run == size[model.location]))
-    return covers & (size[model.location] >= size[model.owners()[model.location]])
+    plain = (patterns.offset == 0) & (patterns.dim_begin == patterns.dim_end)
+    partial = np.flatnonzero(model.pattern != NONE)
+    covers = (size >= size[model.owners()])[model.location]
+    each, of = model.pattern[partial], model.location[partial]
+    covers[partial] &= plain[each] & (patterns.run[each] == size[of])
+    return covers
 
 
 @njit

@@ -265,10 +265,19 @@ def _check_operands(program: Program, found: Diagnostics) -> None:
 def _self_conflicts(program: Program) -> Iterator[tuple[int, Pattern, Pattern]]:
     """Instructions that read and write one location through patterns that meet in some bytes but not in all."""
     accesses = program.accesses
-    key = accesses.instruction.astype(np.int64) * len(program.locations) + program.owner[accesses.location]
-    order = np.argsort(key, kind="stable")
+    instruction, owner = accesses.instruction, program.owner[accesses.location]
+    # Operands are few: compare each with its neighbours 1, 2, ... further on before anything is sorted.
+    mixed = np.zeros(len(program.instructions), bool)
+    for step in range(1, int(np.diff(program.access_starts).max(initial=0))):
+        hit = (instruction[step:] == instruction[:-step]) & (owner[step:] == owner[:-step])
+        hit &= accesses.write[step:] != accesses.write[:-step]
+        mixed[instruction[step:][hit]] = True
+    picked = np.flatnonzero(mixed[instruction])
+    key = instruction[picked].astype(np.int64) * len(program.locations) + owner[picked]
+    by_key = np.argsort(key, kind="stable")
+    order, key = picked[by_key], key[by_key]
     # group by (instruction, owner location): those that read and write through more than one pattern
-    starts = np.flatnonzero(np.append(True, np.diff(key[order]) != 0)) if len(order) else order
+    starts = np.flatnonzero(np.append(True, np.diff(key) != 0)) if len(order) else order
     if not len(starts):
         return
     writes = np.add.reduceat(accesses.write[order].astype(np.int64), starts)

@@ -23,7 +23,7 @@ from haulout.ir.enums import NONE, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
-from haulout.ir.schema import Bools
+from haulout.ir.schema import Bools, Ints
 from haulout.ir.verify import instruction_label
 from haulout.passes.base import Pass, PassContext
 from haulout.sim.numerics import TensorType, evaluate
@@ -71,9 +71,8 @@ def _foldable(program: Program) -> Any:
     """Rows whose operands are constants that nothing writes, and whose results are small, whole, local, internal, not
     placed yet and written nowhere else."""
     accesses, locations = program.accesses, program.locations
-    # Views write what their owners hold.
-    writers = np.bincount(program.owner[accesses.location[accesses.write]], minlength=len(locations))
-    const = (locations.kind == Kind.CONST) & (locations.data != NONE) & (locations.dtype != NONE) & (writers == 0)
+    const = _constants(program) & (locations.dtype != NONE)
+    writers = _writers(program)
     result_fits = (locations.kind == Kind.INTERNAL) & (locations.space == Space.DRAM_LOCAL) & (writers == 1)
     result_fits &= (locations.size <= LIMIT) & (locations.dtype != NONE) & (locations.address == NONE)
     known_bytes = np.append(program.patterns.run != NONE, True)[accesses.pattern]
@@ -86,6 +85,20 @@ def _foldable(program: Program) -> Any:
     reads_const[accesses.instruction[~accesses.write]] = True
     candidate = _per_instruction(program, good) & known[program.instructions.opcode] & some_write & reads_const
     return np.flatnonzero(candidate)
+
+
+def _writers(program: Program) -> Ints:
+    """Writes to each location, under its own name or through views."""
+    accesses = program.accesses
+    counts: Ints = np.bincount(program.owner[accesses.location[accesses.write]], minlength=len(program.locations))
+    return counts
+
+
+def _constants(program: Program) -> Bools:
+    """Locations whose contents are known and stay."""
+    locations = program.locations
+    known: Bools = (locations.kind == Kind.CONST) & (locations.data != NONE) & (_writers(program) == 0)
+    return known
 
 
 def _contents(program: Program, array: Array) -> np.ndarray[Any, Any]:
@@ -137,14 +150,17 @@ def _static_slices(program: Program) -> tuple[Program, int]:
     """dynamic_slice and dynamic_update_slice at constant offsets, as copies with exact patterns."""
     wanted = [program.strings.find(name) for name in ("dynamic_slice", "dynamic_update_slice")]
     rows = np.flatnonzero(np.isin(program.instructions.opcode, [each for each in wanted if each != NONE]))
-    changes, count = Changes(program), 0
+    changes, count, known = Changes(program), 0, _constants(program)
+    taken = set(program.instructions.name.tolist())
     for row in rows.tolist():
         update = int(program.instructions.opcode[row]) == wanted[1]
         reads, writes = operand_arrays(program, row)
         if len(reads) < 1 + update or len(writes) != 1:
             bad_input(f"{len(reads)} operands and {len(writes)} results", instruction_label(program, row))
         source, starts = reads[0], reads[1 + update :]
-        constant = all(program.locations.data[start.location] != NONE for start in starts)
+        constant = all(
+            known[start.location] and (start.pattern is None or start.pattern.run != NONE) for start in starts
+        )
         if not constant or any(array.pattern is not None for array in (source, writes[0])):
             continue
         require_bytes(program, row, reads + writes)
@@ -157,9 +173,16 @@ def _static_slices(program: Program) -> tuple[Program, int]:
             for start, size, extent in zip(starts, source.shape, extents, strict=True)
         ]
         box = source.box(places, extents)
-        _copy(changes, row, "", (source.location, None if update else box), writes[0].operand)
-        if update:
-            _copy(changes, row, ".update", reads[1].operand, (writes[0].location, box))
+        name = program.instruction_name(row)
+        if not update:
+            _copy(changes, row, name, (source.location, box), writes[0].operand)
+        elif source.location == writes[0].location:
+            _copy(changes, row, name, piece.operand, (source.location, box))
+        else:
+            _copy(changes, row, name, source.operand, writes[0].operand)
+            _copy(
+                changes, row, _free_name(program, f"{name}.update", taken), piece.operand, (writes[0].location, box)
+            )
         changes.delete(row)
         count += 1
     return (changes.apply()[0], count) if count else (program, 0)
@@ -177,11 +200,19 @@ def _require_box(program: Program, row: int, source: Array, piece: Array, starts
         )
 
 
+def _free_name(program: Program, name: str, taken: set[int]) -> str:
+    """The name, or one with a number where an instruction has it."""
+    free, count = name, 0
+    while program.strings.find(free) in taken - {NONE}:
+        count += 1
+        free = f"{name}{count}"
+    return free
+
+
 def _copy(
-    changes: Changes, row: int, suffix: str, source: tuple[int, Pattern | None], target: tuple[int, Pattern | None]
+    changes: Changes, row: int, name: str, source: tuple[int, Pattern | None], target: tuple[int, Pattern | None]
 ) -> None:
     """A copy on the instruction's own engine, at its own time."""
     rows = changes.program.instructions
-    name = changes.program.instruction_name(row) + suffix
     engine = Engine(int(rows.engine[row]))
     changes.instruction(row, name, "dma_copy", engine, [source], [target], seq=int(rows.seq[row]))

@@ -58,8 +58,7 @@ class LowerLocalCollectives(Pass):
             return program
         program = _make_room(program, [rows[0] for rows in sites])
         changes = Changes(program)
-        names = np.concatenate([program.locations.name, program.instructions.name])
-        taken = {program.strings[name] for name in np.unique(names[names != NONE]).tolist()}
+        taken = _Names(program)
         for rows in sites:
             site = _site(program, changes, rows, taken)
             LOWERINGS[program.strings[int(program.instructions.opcode[rows[0]])]](site)
@@ -111,7 +110,7 @@ def _make_room(program: Program, rows: list[int]) -> Program:
     return program.replace(instructions=instructions.replace(seq=seq))
 
 
-def _site(program: Program, changes: Changes, rows: list[int], taken: set[str]) -> Site:
+def _site(program: Program, changes: Changes, rows: list[int], taken: _Names) -> Site:
     name = program.instruction_name(rows[0])
     operands = int(np.diff(program.access_starts[rows[0] : rows[0] + 2])[0])
     site = Site(
@@ -138,7 +137,22 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: set[str]) 
     return site
 
 
-def _free_stem(name: str, operands: int, lnc: int, taken: set[str]) -> str:
+class _Names:
+    """Which strings name a location or an instruction. Strings that programs no longer use stay in the table."""
+
+    def __init__(self, program: Program) -> None:
+        self.strings = program.strings
+        self.used = np.zeros(len(program.strings) + 1, bool)
+        self.used[program.locations.name] = True
+        self.used[program.instructions.name] = True
+
+    def has(self, text: str) -> bool:
+        """Whether the program has this name."""
+        at = self.strings.find(text)
+        return at != NONE and at < len(self.used) - 1 and bool(self.used[at])
+
+
+def _free_stem(name: str, operands: int, lnc: int, taken: _Names) -> str:
     """The collective's name, or one with a number where a name that the lowering makes is taken already."""
     numbers, cores = range(operands), range(lnc)
     suffixes = ["meet0", "meet1"]
@@ -147,7 +161,7 @@ def _free_stem(name: str, operands: int, lnc: int, taken: set[str]) -> str:
         f"{kind}{n}{mark}{c}" for kind, mark in (("out", "."), ("stage", ".nc")) for n in numbers for c in cores
     ]
     stem, count = name, 0
-    while any(f"{stem}.{suffix}" in taken for suffix in suffixes):
+    while any(taken.has(f"{stem}.{suffix}") for suffix in suffixes):
         count += 1
         stem = f"{name}.lowered{count}"
     return stem

@@ -166,6 +166,17 @@ def test_capacity_need_not_be_a_whole_granule() -> None:
     assert not solve(Problem.of([0], [1], [100], 64), capacity=99).fits
 
 
+def test_capacity_between_two_units() -> None:
+    """Sizes are multiples of 512; the best peak is found although the first one found is just above the capacity."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        lower = rng.integers(0, 12, 9)
+        problem = Problem.of(lower, lower + rng.integers(1, 6, 9), 512 * rng.integers(1, 9, 9))
+        best = solve(problem).peak
+        assert solve(problem, capacity=best + 500).peak == best
+        assert solve(problem, capacity=best - 1).status is Status.INFEASIBLE
+
+
 def test_progress_improves_and_ends_at_the_result() -> None:
     seen: list[Progress] = []
     solution = solve(perfect_problem(60, seed=1), progress=seen.append)

@@ -75,7 +75,7 @@ class Recorder:
         self.unknown: dict[str, tuple[str, int]] = {}
         """Instructions that have no row, and where they were first met."""
         self._names: dict[str, int] = {}
-        self._shared = 0
+        self._shared_list: list[Storage] = []
         self._queues: dict[int, Engine] = {}
         self._identities: dict[tuple[int, str], Tensor] = {}
 
@@ -98,7 +98,7 @@ class Recorder:
             place = kernel_place(2)
         shared = None
         if buffer is Buffer.shared_hbm and not argument and not constant:
-            shared, self._shared = self._shared, self._shared + 1
+            shared = len(self._shared_list)
         storage = Storage(
             len(self.storages),
             self._unique(name or _variable(place) or buffer.value),
@@ -114,12 +114,18 @@ class Recorder:
         if address is not None and buffer.on_chip:
             storage.partition, storage.address = address
         self.storages.append(storage)
+        if shared is not None:
+            self._shared_list.append(storage)
         return Tensor(storage, dtype, storage.shape, row_major(storage.shape))
 
     def _unique(self, name: str) -> str:
         count = self._names.get(name, 0)
         self._names[name] = count + 1
         return name if count == 0 else f"{name}.{count + 1}"
+
+    def shared_storages(self) -> list[Storage]:
+        """The shared allocations in order."""
+        return self._shared_list
 
     def identity(self, size: int, dtype: str) -> Tensor:
         """`nl.shared_identity_matrix`: one of each size and type."""
@@ -157,13 +163,14 @@ class Recorder:
         elif given.get("dst_rmw_op") is not None:
             reads += writes
         self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place)
-        follow(row.name, given, self.trips)
+        follow(row.name, given, writes)
 
     def touch_all(self, name: str, tensors: list[Tensor]) -> None:
         """An instruction that the table does not have: it may read and write all its tensors."""
         place = kernel_place(2)
         self.unknown.setdefault(name, place)
         self.add(f"nki.{name}", Engine.POOL, tensors, tensors, place)
+        follow(name, {}, tensors)
 
     def add(
         self,
@@ -194,6 +201,7 @@ class Recorder:
         """`target[...] = value`."""
         reads = [value] if isinstance(value, Tensor) else []
         self.add("nki.assign", self.queue_of([target, *reads]) or Engine.VECTOR, reads, [target], kernel_place(2))
+        follow("assign", {}, [target])
 
     def barrier(self, data: Tensor, cores: tuple[int, ...], engine: Engine, name: str | None, place: tuple[str, int]) -> None:
         """`core_barrier`."""
@@ -203,6 +211,7 @@ class Recorder:
     def sendrecv(self, src: Tensor, dst: Tensor, detail: MeetingDetail, engine: Engine, place: tuple[str, int]) -> None:
         """`sendrecv`."""
         self.add("sendrecv", engine, [src], [dst], place, detail)
+        follow("sendrecv", {}, [dst])
 
     # -- choices ------------------------------------------------------------------------------------------------------
 

@@ -5,23 +5,28 @@ An instruction that is not listed here leaves its destination unknown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.registers import VirtualRegister
+from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.values import MOST_ELEMENTS, Array, Values, compute, flat_index
-from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 
 _FILLED = 64
 """`memset` of so many elements of an integer tensor is followed; indices are small, activations are not."""
 
 
-def follow(name: str, given: dict[str, Any], trips: int) -> None:
-    """Update what is known of the destination of an instruction."""
+def follow(name: str, given: dict[str, Any], writes: Sequence[Tensor]) -> None:
+    """Update what is known of the destination of an instruction; `writes` are all tensors that it writes."""
     dst = given.get("dst")
-    if not isinstance(dst, Tensor):
+    for tensor in writes:
+        if tensor is not dst:
+            tensor.storage.values = None
+    if not isinstance(dst, Tensor) or dst.buffer is Buffer.shared_hbm:
         return
     found = _result(name, given, dst)
     if found is None and dst.storage.values is None:

@@ -24,7 +24,6 @@ _RUNS = (  # packed, noise, how many orders (0: that of the best placement so fa
     (True, 0.02, 2, True),
     (False, 0.1, 0, True),
 )
-_SEED = 900  # any number; how soon a hard instance is solved varies with it
 _FIRST_LIMIT = 100
 
 
@@ -53,7 +52,7 @@ class Decider:
                 keys,
                 packed,
                 noise,
-                _SEED + self.runs,
+                self.runs,
                 _FIRST_LIMIT,
                 steps,
                 self.weight if learned else np.ones(len(self.weight)),

@@ -72,11 +72,14 @@ def solve(
         bad_input(f"effort is {effort}, not between 0 and 1,000,000")
     _check_pins(problem)
     instance = canonical(problem)
-    goal = instance.bound if capacity is None else -(-capacity // instance.unit)
-    state = Incumbent(instance, goal, instance.bound, capacity is not None, time_limit, progress)
+    state = Incumbent(instance, instance.bound, instance.bound, capacity is not None, time_limit, progress)
     interrupted = False
     try:
-        run(state, effort)
+        for goal in [instance.bound] if capacity is None else _goals(problem, instance.unit, capacity):
+            state.goal = goal
+            run(state, effort)
+            if capacity is None or state.offset is None or _end(problem, state) <= capacity:
+                break
     except KeyboardInterrupt:
         interrupted = True
         if state.offset is None:
@@ -86,21 +89,43 @@ def solve(
     return _finish(problem, state, capacity, interrupted)
 
 
-def _finish(problem: Problem, state: Incumbent, capacity: int | None, interrupted: bool) -> Solution:
-    """From units to bytes; status; the validator has the last word."""
+def _goals(problem: Problem, unit: int, capacity: int) -> list[int]:
+    """Peaks in units that may fit the capacity.
+
+    A peak counts reserved bytes, a capacity only those in use: with a capacity that is not whole units, a peak just
+    above it may still fit. That one is tried first, and then the one that fits in any case.
+    """
+    return sorted({(capacity + _slack(problem)) // unit, capacity // unit}, reverse=True)
+
+
+def _slack(problem: Problem) -> int:
+    """The most bytes that a buffer reserves and does not use."""
+    return int((problem.reserved - problem.size)[problem.occupies].max(initial=0))
+
+
+def _offsets(problem: Problem, state: Incumbent) -> I64:
+    """Offsets in bytes; buffers that take nothing are at their pin or at 0."""
     assert state.offset is not None
     offset = state.instance.offsets(state.offset, len(problem))
     free = ~problem.occupies & (problem.pinned >= 0)
     offset[free] = problem.pinned[free]
-    taken = problem.occupies
-    end = int((offset + problem.size)[taken].max(initial=0))
-    slack = int((problem.reserved - problem.size)[taken].max(initial=0))
+    return offset
+
+
+def _end(problem: Problem, state: Incumbent) -> int:
+    """Where the highest buffer in use ends."""
+    return int((_offsets(problem, state) + problem.size)[problem.occupies].max(initial=0))
+
+
+def _finish(problem: Problem, state: Incumbent, capacity: int | None, interrupted: bool) -> Solution:
+    """From units to bytes; status; the validator has the last word."""
+    offset, end = _offsets(problem, state), _end(problem, state)
     lower_bound = state.bound * state.instance.unit
     if capacity is not None and end > capacity:
-        status = Status.INFEASIBLE if lower_bound - slack > capacity else Status.UNSOLVED
+        status = Status.INFEASIBLE if lower_bound - _slack(problem) > capacity else Status.UNSOLVED
     else:
         status = Status.OPTIMAL if state.peak <= state.bound else Status.FEASIBLE
-    wrong = violations(problem, offset, capacity if end <= (capacity or 0) else None)
+    wrong = violations(problem, offset, capacity if status in (Status.OPTIMAL, Status.FEASIBLE) else None)
     assert not wrong, f"the planner made a wrong placement: {wrong[0]}"
     return Solution(
         offset=offset,

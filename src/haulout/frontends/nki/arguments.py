@@ -1,0 +1,127 @@
+"""Arguments of a kernel from the command line or a TOML file.
+
+    x=bf16[4,1,1024]        a tensor in HBM that the caller fills
+    out=sbuf:f32[128,64]    a tensor in SBUF
+    idx=@idx.npy            an array: a tensor whose contents are known
+    k=4  eps=1e-5  causal=true  bias=none  mode=NormType.RMS_NORM  name="text"
+
+Element types go by NKI's names or the program's. A dotted name is looked up in the kernel's module, and stands for itself
+when it is not there. In TOML, numbers, booleans and lists are written as TOML writes them, all else as strings.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from haulout.frontends.nki.dtypes import nki_name
+from haulout.frontends.nki.storage import Buffer
+from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.files import read_text
+
+_TENSOR = re.compile(r"(?:(sbuf|psum|hbm|shared_hbm|private_hbm):)?([A-Za-z_]\w*)\[([\d\s,]*)\]\Z")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+_WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor argument: NKI's element type, shape, where it lies, and its contents when they are known."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    buffer: Buffer = Buffer.shared_hbm
+    values: npt.NDArray[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DottedName:
+    """A name to look up in the kernel's module."""
+
+    text: str
+
+
+def tensor_spec(array: Any) -> TensorSpec | None:
+    """The spec of anything with a shape and a dtype (NumPy, JAX, torch); integers of NumPy keep their contents."""
+    if isinstance(array, TensorSpec):
+        return array
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        return None
+    dtype = nki_name(array.dtype) or nki_name(str(array.dtype).rpartition(".")[2])
+    if dtype is None:
+        bad_input(f"no element type of NKI is {array.dtype}")
+    known = array if isinstance(array, np.ndarray) and array.dtype.kind in "iub" else None
+    return TensorSpec(dtype, tuple(int(count) for count in array.shape), values=known)
+
+
+def parse_arguments(items: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` items in order; `bad-input` for what is neither."""
+    found: dict[str, Any] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals or not name.strip().isidentifier():
+            bad_input(f"argument {item!r}: expected NAME=VALUE", help=["x=bf16[4,1,1024] or k=4 or idx=@idx.npy"])
+        found[name.strip()] = parse_value(text.strip(), f"argument {name.strip()}")
+    return found
+
+
+def parse_value(text: str, what: str = "value", folder: Path | None = None) -> Any:
+    """One value; `folder` is where relative `@` paths start."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1:
+        return text[1:-1]
+    if text.startswith("@"):
+        return _array((folder or Path()) / text[1:], what)
+    if found := _TENSOR.match(text):
+        dtype = nki_name(found.group(2))
+        if dtype is None:
+            bad_input(f"{what}: no element type is named {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."])
+        shape = tuple(int(part) for part in found.group(3).split(",") if part.strip())
+        if 0 in shape:
+            bad_input(f"{what}: {text} has no elements")
+        return TensorSpec(dtype, shape, Buffer[found.group(1) or "shared_hbm"])
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return DottedName(text) if _DOTTED.match(text) else text
+
+
+def _array(path: Path, what: str) -> TensorSpec:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        bad_input(f"{what}: cannot read {path}: {error}")
+    spec = tensor_spec(array)
+    assert spec is not None
+    return spec
+
+
+def load_arguments(path: str | Path) -> dict[str, Any]:
+    """Arguments from a TOML file."""
+    path = Path(path)
+    try:
+        table = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        bad_input(f"{path}: {error}", Label("here", Span(str(path))))
+    return {name: _toml_value(value, name, path.parent) for name, value in table.items()}
+
+
+def _toml_value(value: Any, what: str, folder: Path) -> Any:
+    match value:
+        case str():
+            return parse_value(value, f"argument {what}", folder)
+        case list():
+            return [_toml_value(each, what, folder) for each in value]
+        case Mapping():
+            return {key: _toml_value(each, f"{what}.{key}", folder) for key, each in value.items()}
+    return value

@@ -1,0 +1,92 @@
+"""Kernels in files: `kernels.py::fused_mlp`, imported with the stand-ins in place and traced.
+
+A file inside a package (folders with `__init__.py`) is imported under its package name, so that relative imports work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from haulout.frontends.nki.emit import BarrierScope, Emitted, emit
+from haulout.frontends.nki.stand_ins.install import installed
+from haulout.frontends.nki.trace import Trace, _raised, trace_kernel
+from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, bad_input
+
+
+@contextmanager
+def kernel_in_file(path: str | Path, name: str) -> Iterator[Callable[..., Any]]:
+    """The function of a file, which may be called while the context lasts."""
+    with installed():
+        module = _imported(Path(path))
+        function: Any = module
+        for part in name.split("."):
+            function = getattr(function, part, None)
+        if not callable(function):
+            kernels = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+            bad_input(f"{path} has no function {name!r}", help=[f"functions: {', '.join(kernels)}"])
+        yield function
+
+
+def _imported(path: Path) -> ModuleType:
+    """The module of a file; `kernel-error` with the lines when it cannot be imported."""
+    if not path.is_file():
+        bad_input(f"cannot read {path}: no such file")
+    path = path.resolve()
+    root, parts = path.parent, [path.stem]
+    while (root / "__init__.py").exists():
+        parts.insert(0, root.name)
+        root = root.parent
+    added = str(root)
+    sys.path.insert(0, added)
+    try:
+        if len(parts) > 1:
+            return importlib.import_module(".".join(parts))
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            bad_input(f"{path} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        return module
+    except HauloutError:
+        raise
+    except SyntaxError as error:
+        bad_input(f"{error.filename}:{error.lineno}: {error.msg}")
+    except Exception as error:
+        raised = _raised(error, 0)
+        message = f"{path.name} cannot be imported: {type(error).__name__}: {error}"
+        raise HauloutError(Diagnostic("bad-input", Severity.ERROR, message, raised.labels, raised.notes)) from None
+    finally:
+        if added in sys.path:
+            sys.path.remove(added)
+
+
+def trace_file(
+    path: str | Path, name: str, arguments: Mapping[str, Any] | Sequence[Any], *, cores: int = 2, **options: Any
+) -> Trace:
+    """Trace the kernel `name` of a file; see `trace_kernel`."""
+    with kernel_in_file(path, name) as function:
+        return trace_kernel(function, arguments, cores=cores, **options)
+
+
+def load_kernel(
+    path: str | Path,
+    name: str,
+    arguments: Mapping[str, Any] | Sequence[Any],
+    *,
+    lnc: int = 2,
+    barrier_scope: BarrierScope = "data",
+    **options: Any,
+) -> Emitted:
+    """The program of a kernel in a file, with what tracing found. Raises `HauloutError` when it did not come to its end."""
+    trace = trace_file(path, name, arguments, cores=lnc, **options)
+    if trace.failed:
+        raise HauloutError(*trace.findings.items)
+    return emit(trace, barrier_scope=barrier_scope)

@@ -1,0 +1,178 @@
+"""`nki.isa`: every instruction binds its arguments by the table of `instructions.py` and is recorded."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from haulout.frontends.nki import session
+from haulout.frontends.nki.diagnose import kernel_place
+from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
+from haulout.frontends.nki.recorder import PIPE_QUEUES, TENSOR_QUEUES, MeetingDetail
+from haulout.frontends.nki.registers import VirtualRegister
+from haulout.frontends.nki.stand_ins import enums
+from haulout.frontends.nki.storage import Buffer
+from haulout.frontends.nki.tensor import Tensor, known_indices
+from haulout.ir.enums import Engine
+
+_ENGINES = {"vector": Engine.VECTOR, "scalar": Engine.ACT, "tensor": Engine.PE, "sync": Engine.SYNC}
+
+
+def _recorded(row: Instruction) -> Callable[..., None]:
+    """The stand-in of one instruction."""
+    parameters, known, needed = row.parameters, frozenset(row.parameters), row.parameters[: row.needed]
+
+    def call(*args: Any, **kwargs: Any) -> None:
+        recorder = session.recorder()
+        given = dict(zip(parameters, args, strict=False))
+        given.update(kwargs)
+        if len(args) > len(parameters) or not known.issuperset(kwargs):
+            _unknown_arguments(row, args, kwargs)
+        for parameter in needed:
+            if parameter not in given:
+                recorder.findings.add(
+                    "kernel-error", f"nisa.{row.name} needs `{parameter}`", subject=parameter, help=[_signature(row)]
+                )
+        recorder.instruction(row, given)
+
+    call.__name__ = call.__qualname__ = row.name
+    return call
+
+
+def _signature(row: Instruction) -> str:
+    return f"nisa.{row.name}({', '.join(row.parameters)})"
+
+
+def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    findings = session.recorder().findings
+    if len(args) > len(row.parameters):
+        findings.add("kernel-error", f"nisa.{row.name} takes {len(row.parameters)} arguments, {len(args)} are given")
+    for keyword in kwargs:
+        if keyword not in row.parameters:
+            message = f"nisa.{row.name} has no parameter `{keyword}`"
+            findings.add("kernel-error", message, subject=keyword, help=[_signature(row)])
+
+
+def core_barrier(data: Tensor, cores: Any = (0, 1), engine: Any = None, name: str | None = None) -> None:
+    """A rendezvous of cores on one engine; `data` is what it orders."""
+    recorder, place = session.recorder(), kernel_place(2)
+    line = _ENGINES.get(getattr(engine, "name", ""), Engine.POOL)
+    recorder.barrier(data, tuple(int(core) for core in cores), line, name, place)
+
+
+def sendrecv(
+    src: Tensor,
+    dst: Tensor,
+    send_to_rank: int,
+    recv_from_rank: int,
+    pipe_id: Any = 0,
+    dma_engine: Any = enums.dma_engine.dma,
+    name: str | None = None,
+) -> None:
+    """An exchange with other cores."""
+    recorder, place = session.recorder(), kernel_place(2)
+    for role, tensor in (("src", src), ("dst", dst)):
+        if tensor.buffer is not Buffer.sbuf:
+            message = f"nisa.sendrecv: {role} {tensor!r} is not in SBUF"
+            recorder.findings.add("kernel-error", message, subject=role)
+    if src.size != dst.size or src.dtype != dst.dtype:
+        recorder.findings.add("kernel-error", f"nisa.sendrecv: src is {src!r}, dst {dst!r}", subject="shape")
+    for rank in (send_to_rank, recv_from_rank):
+        if not 0 <= int(rank) < recorder.cores:
+            message = f"nisa.sendrecv: rank {int(rank)} with {recorder.cores} cores"
+            recorder.findings.add("kernel-error", message, subject="rank")
+            return
+    # Pipes have queues of their own: exchanges on different pipes do not wait for each other.
+    line = Engine(Engine.DMA0 + TENSOR_QUEUES + (hash_of(pipe_id) % PIPE_QUEUES))
+    if getattr(dma_engine, "name", "dma") == "gpsimd_dma":
+        line = Engine.POOL
+    detail = MeetingDetail(int(send_to_rank), int(recv_from_rank), str(pipe_id))
+    recorder.sendrecv(src, dst, detail, line, place)
+
+
+def hash_of(pipe: Any) -> int:
+    """A number for a pipe that is the same on every core and in every run."""
+    return pipe if isinstance(pipe, int) else sum(str(pipe).encode())
+
+
+def register_alloc(x: Any = None) -> VirtualRegister:
+    """A register, with a value, or that of a tensor."""
+    register = VirtualRegister(None)
+    if isinstance(x, Tensor):
+        register_load(register, x)
+    elif x is not None:
+        register.value = int(x)
+    return register
+
+
+def register_load(dst: VirtualRegister, src: Tensor) -> None:
+    """A register takes the value of a tensor of one element."""
+    recorder = session.recorder()
+    recorder.add("nki.register_load", Engine.SYNC, [src], [], kernel_place(2))
+    known = known_indices(src, 1)
+    dst.value = known[0] if known else None
+
+
+def register_move(dst: VirtualRegister, src: Any) -> None:
+    """A register takes a constant or the value of another."""
+    dst.value = src.value if isinstance(src, VirtualRegister) else int(src)
+
+
+def register_store(dst: Tensor, src: Any) -> None:
+    """A tensor of one element takes the value of a register."""
+    session.recorder().add("nki.register_store", Engine.SYNC, [], [dst], kernel_place(2))
+
+
+def get_nc_version() -> enums.nc_version:
+    """The generation that is traced for."""
+    return enums.nc_version[session.recorder().target] if session.is_tracing() else enums.nc_version.gen3
+
+
+def make_module(name: str) -> types.ModuleType:
+    """The module under one of its import names."""
+    module = types.ModuleType(name, __doc__)
+    for row in INSTRUCTIONS.values():
+        setattr(module, row.name, _recorded(row))
+    for function in (
+        core_barrier,
+        sendrecv,
+        register_alloc,
+        register_load,
+        register_move,
+        register_store,
+        get_nc_version,
+    ):
+        setattr(module, function.__name__, function)
+    for kind in (
+        enums.engine,
+        enums.reduce_cmd,
+        enums.dge_mode,
+        enums.oob_mode,
+        enums.matmul_perf_mode,
+        enums.nc_version,
+        enums.dma_engine,
+    ):
+        setattr(module, kind.__name__, kind)
+    for member in enums.engine:
+        setattr(module, f"{member.name}_engine", member)
+    module.VirtualRegister = VirtualRegister  # type: ignore[attr-defined]
+    module.NkiValidationError = type("NkiValidationError", (Exception,), {})  # type: ignore[attr-defined]
+    module.__getattr__ = _unknown_name  # type: ignore[method-assign]
+    return module
+
+
+def _unknown_name(name: str) -> Any:
+    """An instruction that the table does not have."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+
+    def call(*args: Any, **kwargs: Any) -> None:
+        tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, list | tuple):
+                tensors += [each for each in value if isinstance(each, Tensor)]
+        session.recorder().touch_all(name, tensors)
+
+    call.__name__ = name
+    return call

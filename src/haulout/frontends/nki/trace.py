@@ -1,0 +1,202 @@
+"""Running a kernel's Python once a core: the recordings, or what stopped it.
+
+    arguments      specs become tensors of each core; a tensor in HBM is one tensor for all cores
+    run            program 0, 1, ...; whatever the kernel raises is a finding at the kernel's line
+    return value   the tensors that the caller will read
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from haulout.frontends.nki import session
+from haulout.frontends.nki.arguments import DottedName, TensorSpec, tensor_spec
+from haulout.frontends.nki.diagnose import _OWN_FOLDERS, Findings, shown_path, span_at
+from haulout.frontends.nki.recorder import Recorder
+from haulout.frontends.nki.tensor import Tensor
+from haulout.frontends.nki.values import MOST_ELEMENTS, Values
+from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input
+
+_FRAMES = 5
+"""Frames of the kernel that a finding shows."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """What every core recorded. `failed`: a core did not come to its end, so nothing can be said about order."""
+
+    name: str
+    place: tuple[str, int]
+    recorders: list[Recorder]
+    findings: Findings = field(default_factory=Findings)
+    failed: bool = False
+    output: str = ""
+    """What the kernel printed."""
+
+    @property
+    def cores(self) -> int:
+        """Size of the launch grid."""
+        return len(self.recorders)
+
+    @property
+    def instructions(self) -> int:
+        """Of all cores."""
+        return sum(len(each.records) for each in self.recorders)
+
+
+def trace_kernel(
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any] | Sequence[Any],
+    *,
+    cores: int = 2,
+    trips: int = 2,
+    target: str = "gen3",
+) -> Trace:
+    """Record a kernel on `cores` cores. The stand-ins must be what the function's module imported.
+
+    `arguments` by name or in order: specs, arrays, and anything else as it is. `trips` is how often the body of a loop
+    is taken whose count only the device knows; `target` the generation (`gen2`, `gen3`, `gen4`).
+    """
+    inner = getattr(function, "function", function)
+    code = getattr(inspect.unwrap(inner), "__code__", None)
+    place = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
+    named = _bound(inner, arguments)
+    findings = Findings()
+    result = Trace(getattr(function, "__name__", "kernel"), place, [], findings)
+    printed = io.StringIO()
+    for core in range(cores):
+        recorder = Recorder(core, cores, findings, trips=trips, target=target)
+        result.recorders.append(recorder)
+        values = {name: _prepared(recorder, name, value, place, inner) for name, value in named.items()}
+        try:
+            with session.recording(recorder), contextlib.redirect_stdout(printed):
+                for tensor in _tensors_in(inner(**values)):
+                    tensor.storage.returned = True
+        except HauloutError as error:
+            findings.items += error.diagnostics
+            result.failed = True
+        except Exception as error:
+            findings.items.append(_raised(error, core))
+            result.failed = True
+        if result.failed:
+            break
+    result.output = printed.getvalue()
+    for recorder in result.recorders[:1]:
+        for name, where in recorder.unknown.items():
+            findings.add(
+                "unknown-instruction",
+                f"nisa.{name} is not known: it is taken to read and write all its tensors",
+                severity=Severity.WARNING,
+                place=where,
+                subject=name,
+            )
+    return result
+
+
+def _bound(function: Callable[..., Any], arguments: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Arguments by parameter; `bad-input` where they do not fit the signature."""
+    suffix = ".must_alias_input"
+    try:
+        signature = inspect.signature(function)
+        if isinstance(arguments, Mapping):
+            bound = signature.bind(**{name.removesuffix(suffix): value for name, value in arguments.items()})
+        else:
+            bound = signature.bind(*arguments)
+    except TypeError as error:
+        name = getattr(function, "__name__", "kernel")
+        parameters = [str(each) for each in inspect.signature(function).parameters.values()]
+        bad_input(f"{name}: {error}", help=[f"{name}({', '.join(parameters)})"])
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        match signature.parameters[name].kind:
+            case inspect.Parameter.VAR_KEYWORD:
+                named |= value
+            case inspect.Parameter.VAR_POSITIONAL:
+                bad_input(f"*{name}: give arguments by name")
+            case _:
+                named[name] = value
+    return named
+
+
+def _prepared(recorder: Recorder, name: str, value: Any, place: tuple[str, int], function: Callable[..., Any]) -> Any:
+    """What the kernel gets for an argument: tensors for specs and arrays, inside lists and dicts too."""
+    if isinstance(value, DottedName):
+        return _looked_up(value, getattr(inspect.unwrap(function), "__globals__", {}))
+    if isinstance(value, list | tuple) and any(_is_structured(each) for each in value):
+        return type(value)(_prepared(recorder, f"{name}_{at}", each, place, function) for at, each in enumerate(value))
+    if isinstance(value, dict) and any(_is_structured(each) for each in value.values()):
+        return {key: _prepared(recorder, f"{name}_{key}", each, place, function) for key, each in value.items()}
+    spec = tensor_spec(value)
+    return value if spec is None else _argument(recorder, name, spec, place)
+
+
+def _is_structured(value: Any) -> bool:
+    return isinstance(value, DottedName | list | tuple | dict) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+
+
+def _argument(recorder: Recorder, name: str, spec: TensorSpec, place: tuple[str, int]) -> Tensor:
+    tensor = recorder.allocate(spec.shape, spec.dtype, spec.buffer, name=name, argument=True, place=place)
+    if spec.values is not None and 0 < spec.values.size <= MOST_ELEMENTS:
+        tensor.storage.values = Values(spec.values.size)
+        tensor.storage.values.data[:] = spec.values.ravel()
+    return tensor
+
+
+def _looked_up(name: DottedName, names: Mapping[str, Any]) -> Any:
+    first, *rest = name.text.split(".")
+    if first not in names:
+        if rest:
+            bad_input(f"{name.text}: the kernel's module has no name {first!r}")
+        return name.text
+    found = names[first]
+    for part in rest:
+        if not hasattr(found, part):
+            bad_input(f"{name.text}: {first} has no {part!r}")
+        found = getattr(found, part)
+    return found
+
+
+def _tensors_in(value: Any) -> list[Tensor]:
+    """Tensors of a return value, through lists, tuples, dicts and plain objects."""
+    match value:
+        case Tensor():
+            return [value]
+        case list() | tuple():
+            return [tensor for each in value for tensor in _tensors_in(each)]
+        case dict():
+            return [tensor for each in value.values() for tensor in _tensors_in(each)]
+    base = getattr(value, "base_tensor", None)
+    return [base] if isinstance(base, Tensor) else []
+
+
+def _raised(error: Exception, core: int) -> Diagnostic:
+    """What the kernel raised, with the kernel's frames, the innermost first."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_OWN_FOLDERS) and not frame.filename.startswith("<frozen")
+    ]
+    labels = [Label("raised here", span_at((frame.filename, frame.lineno or 0))) for frame in frames[-1:]]
+    labels += [
+        Label(f"called by {frame.name}", span_at((frame.filename, frame.lineno or 0)))
+        for frame in reversed(frames[-_FRAMES:-1])
+    ]
+    text = str(error).strip() or type(error).__name__
+    own = traceback.extract_tb(error.__traceback__)[-1]
+    notes = []
+    if own.filename.startswith(_OWN_FOLDERS):
+        notes.append(f"raised in {shown_path(own.filename)}:{own.lineno}, which stands in for NKI")
+    return Diagnostic(
+        "kernel-error",
+        Severity.ERROR,
+        f"the kernel stopped on core {core}: {type(error).__name__}: {text}",
+        tuple(labels),
+        tuple(notes),
+    )
+
