@@ -118,7 +118,11 @@ class _Generator:
             half = len(lists[core]) // 2
             seq, done = 0, []
             for at, step in enumerate(lists[core]):
-                seq = 2 * step.phase + (step.kind == "barrier") if self.orderly else seq + self.random.choice([0, 1, 1, 2])
+                seq = (
+                    2 * step.phase + (step.kind == "barrier")
+                    if self.orderly
+                    else seq + self.random.choice([0, 1, 1, 2])
+                )
                 block = blocks[min(at // max(half, 1), len(blocks) - 1)]
                 done.append(self.step(build, block, at, step, done, ids, seq if timed else None))
         return build.freeze()
@@ -326,14 +330,10 @@ class _Generator:
             )
         if writes and self.chance(0.15):
             attrs = {"value": self.random.choice([0, 0, 1])}
-            return build.instruction(
-                block, name, "memset", step.engine, [], writes, seq=seq, deps=deps, attrs=attrs
-            )
+            return build.instruction(block, name, "memset", step.engine, [], writes, seq=seq, deps=deps, attrs=attrs)
         return build.instruction(block, name, "dma_copy", step.engine, reads, writes, seq=seq, deps=deps)
 
-    def operands(
-        self, ids: list[int]
-    ) -> tuple[list[tuple[int, Pattern | None]], list[tuple[int, Pattern | None]]]:
+    def operands(self, ids: list[int]) -> tuple[list[tuple[int, Pattern | None]], list[tuple[int, Pattern | None]]]:
         random = self.random
         chosen = random.sample(ids, min(len(ids), random.randint(0, 3)))
         operands = [(row, self.pattern(self.sizes[row])) for row in chosen]

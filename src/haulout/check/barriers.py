@@ -186,9 +186,7 @@ def _show_mismatch(
     if at + 1 < min(map(len, sequences)) and _inverted(barriers, sequences, at):
         notes.append("the order is inverted: each core has the other's next barrier there")
     help_text = "give both cores the same barriers in the same order, with equal names and participants"
-    return Diagnostic(
-        "barrier-mismatch", Severity.ERROR, message, tuple(labels), tuple(notes), (help_text,)
-    )
+    return Diagnostic("barrier-mismatch", Severity.ERROR, message, tuple(labels), tuple(notes), (help_text,))
 
 
 def _window(at: int, sequences: Sequence[Ids]) -> range:

@@ -127,9 +127,7 @@ def _meet(
         inner_extent2 = extent2 - stride * (count2 - 1)
         low = max(-((distance + inner_extent2 - 1) // stride), 1 - count)
         high = min((inner_extent - 1 - distance) // stride, count2 - 1)
-        return any(
-            _meet(distance + stride * shift, run, inner, run2, inner2) for shift in range(low, high + 1)
-        )
+        return any(_meet(distance + stride * shift, run, inner, run2, inner2) for shift in range(low, high + 1))
     # Slices of the first whose hull overlaps the hull of the second.
     low = max((distance - inner_extent) // stride + 1, 0)
     high = min((distance + extent2 - 1) // stride, count - 1)

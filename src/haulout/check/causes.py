@@ -105,7 +105,9 @@ def find_cause(lines: Lines, producer: int, consumer: int) -> Cause:
         if gated < at:
             other = model.name(lines.instruction(line, second, at))
             fixes[0] += f", and deps=[{other[1:]}] to {j_name} on core {second}"
-        text = f"{title} stands between them but does not wait for @{_engine(model, i)}: {i_name} may still be in flight"
+        text = (
+            f"{title} stands between them but does not wait for @{_engine(model, i)}: {i_name} may still be in flight"
+        )
         if gated < at:
             text += f"; nor does it hold back @{_engine(model, j)}, where {j_name} runs"
         return Cause("flight", text, (*fixes, f"or put {place}"))

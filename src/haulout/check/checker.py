@@ -16,6 +16,8 @@ left out, and the finding that says so is an error.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from haulout.check import sweep
@@ -35,9 +37,12 @@ from haulout.check.uninitialized import check_written
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
 from haulout.support.diagnostics import Diagnostic, HauloutError
+from haulout.support.jit import interpreted
 
 MOST_FINDINGS = 50
 """Findings that are listed for one program."""
+SMALL = 20_000
+"""Instructions and operands up to which plain Python is done before compiled kernels are loaded."""
 
 
 def check_program(program: Program, *, source: Program | None = None) -> list[Diagnostic]:
@@ -54,8 +59,10 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
         if isinstance(model, Diagnostic):
             found.append(model)
             continue
+        small = len(model.rows) + len(model.access) <= SMALL and not sweep.scan_conflicts.is_ready
         try:
-            found += check_function(model, source)
+            with interpreted() if small else nullcontext():
+                found += check_function(model, source)
         except HauloutError as error:
             found += error.diagnostics
     found.sort(key=lambda finding: -finding.severity)
@@ -119,5 +126,3 @@ def _shortened(found: list[Diagnostic]) -> list[Diagnostic]:
         *found[: MOST_FINDINGS - 1],
         Diagnostic(last.code, last.severity, last.message, last.labels, notes, last.help),
     ]
-
-

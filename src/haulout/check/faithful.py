@@ -130,9 +130,7 @@ def _match(model: Model, other: Model) -> Ids:
 
     def names(each: Model) -> list[tuple[int, str | None]]:
         ids = each.program.instructions.name[each.rows].tolist()
-        return [
-            (core, each.program.strings.get(name)) for core, name in zip(each.core.tolist(), ids, strict=True)
-        ]
+        return [(core, each.program.strings.get(name)) for core, name in zip(each.core.tolist(), ids, strict=True)]
 
     place = {key: at for at, key in enumerate(names(other)) if key[1] is not None}
     return np.array([place.get(key, NONE) for key in names(model)], np.int32)

@@ -82,9 +82,7 @@ def events(model: Model, graph: Graph) -> Ids:
     return _scan_events(graph.order, entered, left, split, model.access_starts, model.write)
 
 
-def _lines(
-    model: Model, graph: Graph, barriers: Barriers, meetings: Meetings
-) -> tuple[Ids, Ids, int]:
+def _lines(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings) -> tuple[Ids, Ids, int]:
     """Line and place on it of every node (-1: on none), and how many lines there are."""
     line, index = np.full(graph.nodes, -1, np.int32), np.full(graph.nodes, -1, np.int32)
     node = graph.enter[barriers.instruction]
@@ -165,9 +163,7 @@ def _scan_bands(
 
 
 @njit
-def _scan_events(
-    order: Ids, entered: Ids, left: Ids, split: Bools, access_starts: Ints, write: Bools
-) -> Ids:
+def _scan_events(order: Ids, entered: Ids, left: Ids, split: Bools, access_starts: Ints, write: Bools) -> Ids:
     """Accesses node by node; a split instruction reads at its first node and writes at its second."""
     events = np.empty(len(write), np.int32)
     count = 0

@@ -288,7 +288,7 @@ def _merge(region: Ids, first: Ids, last: Ids, covered: Bools, touched: Bools) -
     np.bitwise_xor.at(edge, first, number)
     np.bitwise_xor.at(edge, last, number)
     cover = np.bitwise_xor.accumulate(edge)[:segments]
-    inside = np.flatnonzero(covered)
+    inside = np.flatnonzero(covered | (cover == 0))  # gaps that nobody covers are one atom too
     _, representative, which = np.unique(cover[inside], return_index=True, return_inverse=True)
     atom = np.arange(segments)
     atom[inside] = inside[representative[which]]
@@ -342,8 +342,7 @@ def _find_meets(regions: Regions, used: Bools) -> None:
     exact = np.flatnonzero(~(single[left] & single[right]))
     wanted = np.ones(len(left), bool)
     wanted[exact] = [
-        regions.meet(first, second)
-        for first, second in zip(left[exact].tolist(), right[exact].tolist(), strict=True)
+        regions.meet(first, second) for first, second in zip(left[exact].tolist(), right[exact].tolist(), strict=True)
     ]
     left, right = left[wanted], right[wanted]
     size = len(regions.location)

@@ -129,9 +129,13 @@ class Reporter:
                 f"or put both on one engine: {consumer} runs on @{self._engine(second)}, {producer} on @{self._engine(first)}",
             )
         if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE):
-            notes.append("the bytes of a `?` access are not known statically: it is taken to meet all of its location")
+            notes.append(
+                "the bytes of a `?` access are not known statically: it is taken to meet all of its location"
+            )
         if kind == sweep.RACE and self._time(first) == self._time(second) != NONE:
-            notes.append(f"both have seq={self._time(first)}: the source gives them no order, so no fence can be derived")
+            notes.append(
+                f"both have seq={self._time(first)}: the source gives them no order, so no fence can be derived"
+            )
         return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), helps)
 
     def _sentence(self, kind: int, first: int, second: int) -> str:
@@ -142,9 +146,7 @@ class Reporter:
         if kind == sweep.UNFAITHFUL:
             here, there = self._time(first), self._time(second)
             when = f"seq {here} and {there}" if NONE not in (here, there) else "list order"
-            return (
-                f"{other} {does} {target} after {one} {did} it; the source has them the other way round ({when})"
-            )
+            return f"{other} {does} {target} after {one} {did} it; the source has them the other way round ({when})"
         if kind == sweep.DUPLICATE:
             return f"{one} and {other} both fill {target} with zeros, in no order"
         possibly = "may touch" if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE) else does

@@ -33,9 +33,7 @@ def check_views(model: Model) -> list[Diagnostic]:
     for view in views[owner[views] == NONE][:_MOST].tolist():
         target = f"%{program.strings[int(rows.remote_name[view])]} of core {rows.remote_core[view]}"
         message = f"view {model.location_name(view)} of core {program.location_core[view]}: its target {target} does not exist"
-        found.append(
-            Diagnostic("unresolved-remote", Severity.ERROR, message, (location_label(program, view),))
-        )
+        found.append(Diagnostic("unresolved-remote", Severity.ERROR, message, (location_label(program, view),)))
     views = views[owner[views] != NONE]
     owners = owner[views]
     differs = rows.address[views] != rows.address[owners]

@@ -277,8 +277,7 @@ def scan_conflicts(
 def _free_cells(cells: Column, begin: int, free: Ints) -> None:
     """Put the cells from `begin` on before the free ones."""
     rows = len(cells)
-    for row in range(begin, rows):
-        cells[row, 3] = row + 1
+    cells[begin:rows, 3] = np.arange(begin + 1, rows + 1)
     cells[rows - 1, 3] = free[0] if free[1] > 0 else -1
     free[0] = begin
     free[1] += rows - begin
@@ -306,9 +305,7 @@ def _take_cell(cells: Column, free: Ints, stream: int, following: int) -> int:
 
 
 @njit
-def _split(
-    bits: Ints, levels: Ints, end: Ids, head: Ids, cells: Column, free: Ints, atom: int
-) -> None:
+def _split(bits: Ints, levels: Ints, end: Ids, head: Ids, cells: Column, free: Ints, atom: int) -> None:
     """Make an interval begin at `atom`, with the history of the one that it is cut from."""
     start = _start_of(bits, levels, atom)
     if start == atom:

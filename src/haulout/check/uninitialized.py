@@ -282,5 +282,3 @@ def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:
     severity = Severity.WARNING if possible else Severity.ERROR
     labels = (location_label(model.program, location),)
     return Diagnostic("output-not-written", severity, message, labels, notes)
-
-

@@ -11,13 +11,16 @@ from haulout import api
 from haulout.cli.common import emit, exit_status, format_option, guarded, pass_progress, quiet_option
 from haulout.ir.text import print_bir
 from haulout.passes.pipeline import Fences
+from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, summary_lines
 from haulout.support.files import write_text
 
 
 @click.command()
 @click.argument("source", metavar="INPUT")
-@click.option("-o", "--output", default="out", show_default=True, help="Folder for program.bir and report.json.")
+@click.option(
+    "-o", "--output", default="out", show_default=True, help="Folder for program.bir, report.json and memory.html."
+)
 @click.option(
     "--fences",
     type=click.Choice(["bracket", "minimal"]),
@@ -37,7 +40,7 @@ def compile(
 
     INPUT is a .bir file, a .npz store, or the .hlo text of a JAX/XLA module after SPMD partitioning. Collectives
     become copies through shared DRAM, every shared tensor gets one lifetime and one address, fences are placed, and
-    the independent checker proves the result. Writes program.bir and report.json.
+    the independent checker proves the result. Writes program.bir, report.json and memory.html.
     """
     folder = Path(output)
     result = api.compile(
@@ -45,6 +48,7 @@ def compile(
     )
     write_text(folder / "program.bir", print_bir(result.program))
     write_text(folder / "report.json", result.report.to_json())
+    write_text(folder / "memory.html", memory_map(result.program.name, program_panels(result.program)))
     emit(result.diagnostics, style)
     if style == "text":
         console = Console(highlight=False, width=None if Console().is_terminal else 100)

@@ -7,7 +7,9 @@ import click
 from haulout import __version__
 from haulout.cli.check import check
 from haulout.cli.compile import compile
+from haulout.cli.map import map
 from haulout.cli.opt import opt
+from haulout.cli.plan import plan
 from haulout.cli.simulate import simulate
 
 
@@ -23,4 +25,6 @@ def main() -> None:
 main.add_command(compile)
 main.add_command(check)
 main.add_command(simulate)
+main.add_command(plan)
+main.add_command(map)
 main.add_command(opt)

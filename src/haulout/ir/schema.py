@@ -165,7 +165,7 @@ class Instructions(Table):
     parent = "block"
     name: Ids = ids("unique in its function; null: anonymous, printed by its position", "strings", null=True)
     block: Ids = ids("the block it stands in", "blocks")
-    opcode: Ids = ids("what it does (`opcodes.py`)", "strings")
+    opcode: Ids = ids("what it does (`docs/opcodes.md`)", "strings")
     engine: Bytes = column(np.uint8, "the line it runs on (`Engine`)")
     seq: Ints = column(np.int64, "logical time: the position of the source operation", null=True)
     attrs: Ids = ids("what the opcode needs to be executed, as text", "strings", null=True)

@@ -17,8 +17,9 @@ from haulout.passes.base import Pass, PassContext
 class LocalizeSharedMemory(Pass):
     """Moves internal shared locations to the one core that touches them and drops their views.
 
-    Before: sound. After: every internal shared location left is touched by two cores or by none; operands name the
-    same bytes as before. A location that nobody touches stays with its owner, as local.
+    Before: sound. After: an internal shared location that is left is touched by two cores, or has an address already,
+    or has two names on the one core that touches it; operands name the same bytes as before. A location that nobody
+    touches stays with its owner, as local.
     """
 
     name: ClassVar[str] = "localize_shared_memory"

@@ -17,7 +17,7 @@ CATALOG: dict[str, Entry] = {
     "bad-input": Entry(
         "The input is not what it should be, or holds something that is not supported.",
         "Nothing is guessed and nothing is dropped: what is not understood stops the run, with its place.",
-        "Correct the input at the place shown. For a construct that is not supported, rewrite the program without it.",
+        "Correct the input at the place shown; rewrite the program without a construct that is not supported.",
     ),
     "internal-error": Entry(
         "haulout itself failed.",
@@ -32,8 +32,8 @@ CATALOG: dict[str, Entry] = {
     "cross-core-race": Entry(
         "Two cores touch the same bytes, one of them writes, and nothing orders the two accesses.",
         "On some schedule of the hardware the reader sees stale or half-written data.",
-        "Put a `core_barrier` on engine `all` behind the first access and before the second, on every core; or let the "
-        "compiler place it: with a `seq` on every instruction, `haulout compile` adds the fewest fences that suffice.",
+        "Put a `core_barrier` on engine `all` behind the first access and before the second, on every core; or let "
+        "the compiler place it: with a `seq` on every instruction, `haulout compile` adds the fewest that suffice.",
     ),
     "possible-race": Entry(
         "A race that rests on an access whose bytes are not known statically (`?`).",
@@ -96,14 +96,14 @@ CATALOG: dict[str, Entry] = {
         "Raise the capacity, shorten lifetimes, or split the tensors that the message names.",
     ),
     "unfaithful-order": Entry(
-        "Conflicting accesses of two cores are ordered, but against the order of the source (`seq`).",
+        "Conflicting accesses are ordered, but against the order of the source: `seq`, inside a core the list.",
         "Every schedule agrees, on a result that is not the source's.",
-        "Move the barrier so that the smaller `seq` comes first.",
+        "Move the barrier or the dependence so that what comes first in the source comes first here.",
     ),
     "benign-duplicate-write": Entry(
-        "Two cores write the same bytes without order, and nobody reads what only one of them wrote.",
-        "It is harmless when both write the same values.",
-        "Nothing, or let one core write.",
+        "Two instructions fill the same bytes with zeros, and nothing orders the two.",
+        "It is harmless: whichever comes last, the bytes are zero. Other unordered writes are races.",
+        "Nothing, or let one of them write.",
     ),
     "unexpected-output": Entry(
         "An output of a simulated run is not what was expected.",
@@ -119,5 +119,30 @@ CATALOG: dict[str, Entry] = {
         "The policy `bracket` found conflicts between cores without a rendezvous and added fences for them.",
         "Two fences around a block do not order what is inside it.",
         "Nothing; the fences are correct.",
+    ),
+    "misaligned": Entry(
+        "The planner's validator: an offset is negative, or no multiple of its buffer's alignment.",
+        "The placement cannot be used.",
+        "Choose a multiple of the alignment; the planner's own placements always are.",
+    ),
+    "moved-pin": Entry(
+        "The planner's validator: a pinned buffer is not at the offset that it is pinned to.",
+        "Something else relies on that place.",
+        "Leave it at its offset, or unpin it.",
+    ),
+    "kernel-error": Entry(
+        "A kernel passes something that its operation does not take: a wrong argument, element type or shape.",
+        "The kernel would not compile, or would compute something else than it says.",
+        "Correct the kernel at the line shown.",
+    ),
+    "assumed-loop-count": Entry(
+        "How often a loop of a kernel runs is known on the device only: its body is taken a few times in a row.",
+        "What is proved holds for that many iterations.",
+        "Nothing, or choose another number with `trips`.",
+    ),
+    "assumed-register": Entry(
+        "The value of a register is known on the device only, and the kernel uses it as a number: 0 is taken.",
+        "What is proved holds for that value.",
+        "Nothing, or compute the number from the kernel's arguments.",
     ),
 }

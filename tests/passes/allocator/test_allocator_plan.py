@@ -149,8 +149,18 @@ def test_over_capacity_names_need_bound_moment_buffers_and_hole() -> None:
     assert diagnostic.message == "cannot fit: the best placement needs 384 bytes, the capacity is 320"
     assert [label.message for label in diagnostic.labels] == ["buffer 2: 256 bytes", "buffer 3: 128 bytes"]
     assert "every placement needs at least 384 bytes" in diagnostic.notes
-    assert "at time 5, 2 buffers of 384 bytes are live" in diagnostic.notes
+    assert "at time 5, 2 buffers of 384 bytes are live; the 2 largest of them do not fit together" in diagnostic.notes
     assert any("largest hole" in note for note in diagnostic.notes)
+
+
+def test_over_capacity_by_a_hard_packing() -> None:
+    """Nothing at one moment exceeds the capacity, and still it is proved that nothing fits."""
+    columns = ([0, 0, 1, 2, 2, 3], [2, 1, 4, 3, 5, 5], [2, 3, 2, 3, 2, 3])
+    best = solve(Problem.of(*columns))
+    for capacity in range(5, best.peak):
+        with pytest.raises(HauloutError, match="cannot fit"):
+            plan(*columns, alignment=1, capacity=capacity)
+    assert plan(*columns, alignment=1, capacity=best.peak).status in (Status.OPTIMAL, Status.FEASIBLE)
 
 
 def test_solve_keeps_the_placement_that_does_not_fit() -> None:

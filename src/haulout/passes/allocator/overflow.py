@@ -29,6 +29,8 @@ def over_capacity(problem: Problem, solution: Solution) -> Diagnostic:
     proved = "cannot fit" if solution.status is Status.INFEASIBLE else "no placement found that fits"
     size = problem.reserved
     biggest = live[np.lexsort((live, -size[live]))]
+    too_many = np.flatnonzero(np.cumsum(size[biggest]) > solution.capacity)
+    crowd = f"; the {too_many[0] + 1} largest of them do not fit together" if len(too_many) else ""
     shown = [Label(f"buffer {b}: {size[b]} bytes") for b in biggest[:_SHOWN].tolist()]
     if len(live) > _SHOWN:
         shown.append(Label(f"and {len(live) - _SHOWN} smaller buffers"))
@@ -39,7 +41,7 @@ def over_capacity(problem: Problem, solution: Solution) -> Diagnostic:
         tuple(shown),
         (
             f"every placement needs at least {solution.lower_bound} bytes",
-            f"at time {moment}, {len(live)} buffers of {int(size[live].sum())} bytes are live",
+            f"at time {moment}, {len(live)} buffers of {int(size[live].sum())} bytes are live{crowd}",
             f"the largest hole at that time is {hole} bytes",
         ),
         (f"shorten or shrink a buffer that is live at time {moment}",),

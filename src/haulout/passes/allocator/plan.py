@@ -72,11 +72,12 @@ def solve(
         bad_input(f"effort is {effort}, not between 0 and 1,000,000")
     _check_pins(problem)
     instance = canonical(problem)
-    state = Incumbent(instance, instance.bound, instance.bound, capacity is not None, time_limit, progress)
+    state = Incumbent(instance, instance.bound, instance.bound, time_limit=time_limit, progress=progress)
     interrupted = False
     try:
         for goal in [instance.bound] if capacity is None else _goals(problem, instance.unit, capacity):
-            state.goal = goal
+            state.fitting = capacity is not None and goal >= state.bound  # else: tell how much is needed
+            state.goal = max(goal, state.bound)
             run(state, effort)
             if capacity is None or state.offset is None or _end(problem, state) <= capacity:
                 break

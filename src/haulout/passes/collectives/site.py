@@ -27,6 +27,7 @@ PHASES = 4
 """Values of `seq` that a lowered collective takes."""
 COPY_IN, FIRST_MEET, READ, LAST_MEET = range(PHASES)
 QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
+REDUCTIONS = ("add", "multiply", "maximum", "minimum", "and", "or")
 MADE_BY = "lower_local_collectives"
 Stages = dict[tuple[int, int], dict[int, int]]
 """(owner, operand number) -> member core -> its location for the staging buffer."""
@@ -147,8 +148,8 @@ class Site:
     def combine(self, core: int, label: str, parts: list[Operand], target: Array) -> None:
         """Reduce equal arrays, in the order given, which is the same on all cores."""
         op = self.attrs.get("op")
-        if not isinstance(op, str):
-            self.fail(f"op={op} is no reduction")
+        if not isinstance(op, str) or op not in REDUCTIONS:
+            self.fail(f"op={op} is no reduction: expected {', '.join(REDUCTIONS)}")
         shape: list[AttrValue] = list(target.shape)
         self.changes.instruction(
             self.rows[core],

@@ -37,7 +37,7 @@ def make_modules() -> dict[str, types.ModuleType]:
             f"{root}.isa": isa_module,
             f"{root}.isa.constants": isa_module,
             f"{root}.collectives": collectives.make_module(f"{root}.collectives"),
-            f"{root}.typing": _plain(f"{root}.typing", tensor=Tensor),
+            f"{root}.typing": _plain(f"{root}.typing", tensor=Tensor, mutable_tensor=Tensor),
             f"{root}.isa.neuron_isa": isa_module,
         }
     modules["neuronxcc"] = _plain("neuronxcc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -60,7 +61,20 @@ def broadcast_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[in
     return tuple(max(a, b) for a, b in zip(one, other, strict=True))
 
 
-class NKIObject:
+class _Lenient(type):
+    """NKI lets a dataclass be made without all of its fields; those left out are None."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        fields = [each for each in getattr(cls, "__dataclass_fields__", {}).values() if each.init]
+        code = getattr(cls.__init__, "__code__", None)
+        if fields and code is not None and code.co_filename == "<string>":
+            for each in fields[len(args) :]:
+                if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
+                    kwargs.setdefault(each.name, None)
+        return super().__call__(*args, **kwargs)
+
+
+class NKIObject(metaclass=_Lenient):
     """Base of kernels' own objects. A subclass without `__init__` takes its annotated fields as arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,0 +1,52 @@
+"""`haulout map INPUT`: a memory map as one offline HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from haulout import api
+from haulout.cli.common import guarded
+from haulout.passes.allocator.csvio import read_csv
+from haulout.report.memory_map import Panel, memory_map, program_panels
+from haulout.support.diagnostics import bad_input
+from haulout.support.files import write_text
+
+
+@click.command()
+@click.argument("source", metavar="INPUT")
+@click.option("-o", "--output", default="memory.html", show_default=True, metavar="FILE", help="The page.")
+@guarded
+def map(source: str, output: str) -> int:
+    """Draw time against offset: a compiled .bir program, or a CSV file with offsets as `haulout plan` writes it."""
+    if Path(source).suffix == ".csv":
+        page = memory_map(Path(source).stem, [_csv_panel(source)], time_unit="moment")
+    else:
+        program = api.load(source)
+        panels = program_panels(program)
+        if not panels:
+            bad_input(f"{source} has no placed locations", help=["run haulout compile first"])
+        page = memory_map(program.name, panels)
+    write_text(Path(output), page)
+    click.echo(output)
+    return 0
+
+
+def _csv_panel(source: str) -> Panel:
+    table = read_csv(source)
+    if table.offset is None or bool(np.any(table.offset < 0)):
+        bad_input(f"{source} does not give every buffer an offset", help=["haulout plan writes such a file"])
+    rows = table.problem
+    return Panel(
+        Path(source).stem,
+        table.ids,
+        rows.lower,
+        rows.upper,
+        rows.owner,
+        table.offset,
+        rows.size,
+        np.zeros(len(table.ids), np.int64),
+        ("buffer",),
+    )

@@ -1,0 +1,226 @@
+"""Generate the reference pages from the code: tables, passes, diagnostics, commands.
+
+    python tools/make_docs.py            # write docs/reference/*.md
+    python tools/make_docs.py --check    # exit 1, and say which, when a page is not what the code gives
+
+A page is a function from the code to text; `PAGES` lists them. What a page says stands in the code (docstrings, column
+declarations, the catalog of codes, click's help), so that it is corrected there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import click
+
+from haulout.cli.main import main as haulout_command
+from haulout.ir.schema import TABLES, Table
+from haulout.passes.base import Pass
+from haulout.passes.pipeline import REGISTRY, standard_pipeline
+from haulout.report.catalog import CATALOG
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+HELP_WIDTH = 100
+NOTE = "<!-- Made by tools/make_docs.py; change the code and run it again. -->"
+
+DESIGN_NOTES = {
+    "fold_constants": "constants.md",
+    "build_fdeps": "dependences.md",
+    "anti_dependency_analyzer_post_shared_dram": "dependences.md",
+    "lower_local_collectives": "collectives.md",
+    "extend_shared_lifetimes": "fences.md",
+    "coloring_allocator_dram_shared": "lifetimes-and-allocation.md",
+}
+"""Pass -> the note of docs/design that tells how it works."""
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+
+def tables_page() -> str:
+    """Every table of a program, column by column."""
+    parts = [
+        "# Tables",
+        "A program is these tables (`haulout.ir.schema`); [design/tables.md](../design/tables.md) tells how they are "
+        "meant to be used. A row number is an id; null is -1; ranges are half-open. `strings` is the table of texts, "
+        "each stored once.",
+        grid(("table", "what a row is"), [(f"[`{name}`](#{name})", first_line(t)) for name, t in TABLES.items()]),
+    ]
+    for name, table in TABLES.items():
+        parts += [f"## {name}", inspect.cleandoc(table.__doc__ or "")]
+        if table.parent is not None:
+            parts.append(f"Rows are sorted by `{table.parent}`.")
+        parts.append(grid(("column", "dtype", "points into", "meaning"), _columns(table)))
+    return page(parts)
+
+
+def _columns(table: type[Table]) -> list[tuple[str, str, str, str]]:
+    rows = []
+    for name, spec in table.specs().items():
+        target = spec["to"]
+        link = "" if target is None else f"[`{target}`](#{target})" if target in TABLES else f"`{target}`"
+        meaning = spec["doc"] + ("; may be null" if spec["null"] and "null:" not in spec["doc"] else "")
+        rows.append((f"`{name}`", str(spec["dtype"]), link, meaning))
+    return rows
+
+
+def passes_page() -> str:
+    """Every pass with its contract and options, and the standard pipeline."""
+    steps = [(str(each.position or ""), f"[`{each.name}`](#{each.name})", options_text(each)) for each in pipeline()]
+    parts = [
+        "# Passes",
+        "`haulout opt INPUT --passes 'NAME{OPTION=VALUE},NAME,...'` runs passes by name. The contract says what holds "
+        "before and after. `haulout compile` runs this pipeline, then the checker:",
+        grid(("order", "pass", "options"), steps),
+    ]
+    for name, kind in REGISTRY.items():
+        parts += [f"## {name}", " ".join(_facts(kind)), inspect.cleandoc(kind.__doc__ or "")]
+        rows = [(f"`{n}`", f"`{kind}`", f"`{default}`", doc) for n, kind, default, doc in _options(kind)]
+        if rows:
+            parts.append(grid(("option", "type", "default", "meaning"), rows))
+    return page(parts)
+
+
+def pipeline() -> list[Pass]:
+    """What `haulout compile` runs."""
+    return standard_pipeline()
+
+
+def options_text(each: Pass) -> str:
+    """The options of a pass that differ from its defaults, as `opt` takes them."""
+    given = {item.name: getattr(each, item.name) for item in fields(each)}
+    changed = {item.name: given[item.name] for item in fields(each) if given[item.name] != item.default}
+    return " ".join(f"`{name}={str(value).lower()}`" for name, value in changed.items())
+
+
+def _facts(kind: type[Pass]) -> list[str]:
+    facts = [f"Order {kind.order}." if kind.order is not None else "No order of its own."]
+    if kind.cross_core:
+        facts.append("Skipped when there is one core.")
+    if kind.name in DESIGN_NOTES:
+        facts.append(f"Design: [{DESIGN_NOTES[kind.name]}](../design/{DESIGN_NOTES[kind.name]}).")
+    return facts
+
+
+def _options(kind: type[Pass]) -> list[tuple[str, str, str, str]]:
+    """Name, type, default and meaning of each option; the meaning is the docstring below the field."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    meaning: dict[str, str] = {}
+    for before, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and (text := _text(after)):
+            meaning[before.target.id] = " ".join(text.split())
+    return [(f.name, str(f.type).replace("|", "\\|"), str(f.default), meaning.get(f.name, "")) for f in fields(kind)]
+
+
+def _text(statement: ast.stmt) -> str | None:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        value = statement.value.value
+        return value if isinstance(value, str) else None
+    return None
+
+
+def diagnostics_page() -> str:
+    """Every code: what, why, what to do."""
+    codes = sorted(CATALOG)
+    parts = [
+        "# Diagnostics",
+        "Codes are stable. Severity stands with each finding: notes do not change the exit status, errors and "
+        "warnings do.",
+        grid(("code", "what it says"), [(f"[`{code}`](#{code})", CATALOG[code].what) for code in codes]),
+    ]
+    for code in codes:
+        entry = CATALOG[code]
+        parts += [f"## {code}", entry.what, f"**Why it matters.** {entry.why}", f"**What to do.** {entry.fix}"]
+    return page(parts)
+
+
+def cli_page() -> str:
+    """The help of every command, as `--help` prints it at a fixed width."""
+    parts = ["# Commands", "`python -m pip install .` installs the command `haulout`."]
+    parts += ["## haulout", fenced(_help(haulout_command, "haulout", None))]
+    parent = click.Context(haulout_command, info_name="haulout", **haulout_command.context_settings)
+    for name in sorted(haulout_command.commands):
+        parts += [f"## haulout {name}", fenced(_help(haulout_command.commands[name], name, parent))]
+    return page(parts)
+
+
+def _help(command: click.Command, name: str, parent: click.Context | None) -> str:
+    sizes = {"terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH}
+    with click.Context(command, parent, info_name=name, **sizes, **command.context_settings) as context:
+        lines = command.get_help(context).splitlines()
+    return "\n".join(line.rstrip() for line in lines)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "tables.md": tables_page,
+    "passes.md": passes_page,
+    "diagnostics.md": diagnostics_page,
+    "cli.md": cli_page,
+}
+"""File of docs/reference -> its text."""
+
+
+# -- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def page(parts: Iterable[str]) -> str:
+    """Paragraphs, headings and grids with blank lines between, behind the note that the page is generated."""
+    return "\n\n".join([NOTE, *parts]) + "\n"
+
+
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def fenced(text: str) -> str:
+    """Text as it is."""
+    return f"```text\n{text}\n```"
+
+
+def first_line(documented: object) -> str:
+    """The first line of a docstring."""
+    return inspect.cleandoc(documented.__doc__ or "").splitlines()[0]
+
+
+# -- command ----------------------------------------------------------------------------------------------------------
+
+
+def outdated(folder: Path = REFERENCE) -> list[str]:
+    """The pages in `folder` that are missing or not what the code gives."""
+    found = []
+    for name, make in PAGES.items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != make():
+            found.append(name)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the pages, or check them; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a page is out of date")
+    parser.add_argument("--folder", type=Path, default=REFERENCE, help="where the pages are")
+    options = parser.parse_args(arguments)
+    if options.check:
+        wrong = outdated(options.folder)
+        for name in wrong:
+            print(f"{name} is out of date: run python tools/make_docs.py")
+        return 1 if wrong else 0
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        (options.folder / name).write_text(make(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
