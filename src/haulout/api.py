@@ -46,6 +46,7 @@ def load(path: str | Path, *, lnc: int | None = None) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.ir.verify import check_sound
+    from haulout.ir.writable import require_writable
     from haulout.support.files import read_text
 
     path = Path(path)
@@ -63,6 +64,8 @@ def load(path: str | Path, *, lnc: int | None = None) -> Program:
                 f"{path}: no reader for {path.suffix or 'a file without a suffix'}", help=[f"one of {SUFFIXES}"]
             )
     check_sound(program)
+    if path.suffix == ".npz":
+        require_writable(program)
     if lnc is not None and lnc != program.lnc:
         if program.lnc != 1:
             bad_input(f"{path} is partitioned for {program.lnc} cores, not {lnc}")

@@ -1,9 +1,10 @@
 """Random small straight-line programs, valid by construction, with everything that the checker has to understand.
 
-A schedule of rendezvous (barriers of all or some cores on `all` or one engine, point-to-point meetings) is drawn first
-and scattered over the lists of its participants in that order; between them stand instructions with random operands
-and dependences on earlier ones. So most programs have no mismatch and no deadlock, and whether they race is left to
-chance; a few have one rendezvous dropped, renamed or exchanged on one core. `verify` finds nothing wrong with any.
+A schedule of rendezvous (barriers of all or some cores on `all` or one engine, point-to-point meetings) is drawn
+first and scattered over the lists of its participants in that order; between them stand instructions with random
+operands and dependences on earlier ones. So most programs have no mismatch and no deadlock, and whether they race
+is left to chance; a few have one rendezvous dropped, renamed or exchanged on one core. `verify` finds nothing wrong
+with any.
 """
 
 from __future__ import annotations
@@ -288,7 +289,7 @@ class _Generator:
                 step = lists[core].pop(at)
                 lists[core].insert(self.random.randint(0, len(lists[core])), step)
 
-    # -- one instruction ----------------------------------------------------------------------------------------------
+    # -- one instruction ---------------------------------------------------------------------------------------------
 
     def step(
         self,

@@ -1,7 +1,7 @@
 """The same verdicts by brute force: the transitive closure of the fused graph, and sets of single bytes.
 
-Written from semantics.md over row views, for programs of a few dozen instructions. It shares no code with the checker.
-A pair of accesses is judged byte by byte and path by path; nothing is clever.
+Written from semantics.md over row views, for programs of a few dozen instructions. It shares no code with the
+checker. A pair of accesses is judged byte by byte and path by path; nothing is clever.
 """
 
 from __future__ import annotations

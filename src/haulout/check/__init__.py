@@ -1,4 +1,5 @@
-"""The independent checker: recomputes order, barriers and addresses from the program alone and proves it, or says why not.
+"""The independent checker: recomputes order, barriers and addresses from the program alone and proves it, or says
+why.
 
 It imports nothing of the analyses and passes that make programs, so that a mistake there is not made twice.
 """

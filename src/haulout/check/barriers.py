@@ -1,8 +1,9 @@
 """Who meets whom at which barrier: every pair of cores must attend its common barriers in one sequence.
 
-Barriers are matched by index, line by line (`all` is a line of its own): the k-th barrier that two cores both attend
-on an engine is one rendezvous for both. Its name and its participants must be equal on both sides; otherwise each core
-waits at another place than the other believes, and the message shows both sequences around the first difference.
+Barriers are matched by index, line by line (`all` is a line of its own): the k-th barrier that two cores both
+attend on an engine is one rendezvous for both. Its name and its participants must be equal on both sides; otherwise
+each core waits at another place than the other believes, and the message shows both sequences around the first
+difference.
 
 A barrier is then known by (engine, participants, how many of those came before on this core). All barriers of one
 engine and one set of participants are in one order, the same on every participant: such a *line* is what the bands of
@@ -60,7 +61,7 @@ def find_barriers(model: Model) -> Barriers:
     cores = np.where(table.cores[rows] == 0, everyone, table.cores[rows])
     engine, core = model.engine[instruction], model.core[instruction]
     _, participants = np.unique(cores, return_inverse=True)
-    lines, line = np.unique(engine.astype(np.int64) * (len(rows) + 1) + participants, return_inverse=True)
+    _, line = np.unique(engine.astype(np.int64) * (len(rows) + 1) + participants, return_inverse=True)
     return Barriers(
         instruction=instruction,
         core=core,

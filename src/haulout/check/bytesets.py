@@ -5,10 +5,10 @@ strides are positive, the dims are sorted with the largest stride first, every s
 without gaps are folded into it) and no dim is a continuation of the next. A transpose reads all bytes of its operand:
 as a set that is one run.
 
-Two ways to meet them exactly. `runs` lists the maximal runs: right when there are few. `meet` descends dim by dim: at
-each step the set with the larger stride is cut into its slices, and only slices whose hulls overlap are followed; when
-both have the same stride only the few shifts by which their slices can meet are followed, not every slice. So the even
-and the odd rows of a huge tensor are told apart in two steps.
+Two ways to meet them exactly. `runs` lists the maximal runs: right when there are few. `meet` descends dim by dim:
+at each step the set with the larger stride is cut into its slices, and only slices whose hulls overlap are
+followed; when both have the same stride only the few shifts by which their slices can meet are followed, not every
+slice. So the even and the odd rows of a huge tensor are told apart in two steps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Why two accesses of different cores are not ordered, and what would order them.
 
 Some barrier between the two, by list order, is what a reader of the program sees. Of the three causes, the first is
-that there is none. The second: there is one, but it does not wait for the producer's engine, so the producer may still
-be in flight when it opens; what is missing is the edge from the producer to the barrier. The third: it waits, but it
-does not hold back the consumer's engine; what is missing is the edge from the barrier to the consumer.
+that there is none. The second: there is one, but it does not wait for the producer's engine, so the producer may
+still be in flight when it opens; what is missing is the edge from the producer to the barrier. The third: it waits,
+but it does not hold back the consumer's engine; what is missing is the edge from the barrier to the consumer.
 """
 
 from __future__ import annotations

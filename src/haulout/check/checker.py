@@ -1,13 +1,14 @@
 """The recipe: everything that is proved about a program, from the program alone.
 
-    model          one function on all cores as columns; what is not understood is said, not skipped
-    barriers       every two cores attend their common barriers in one sequence         barrier-mismatch
-    fused graph    one node a rendezvous; a topological order of it, or the cycle       deadlock
-    order          clocks inside a core, bands between cores
-    conflicts      every conflicting pair is ordered, as the source orders it           cross-core-race, possible-race,
-                                                                    missing-dependence, unfaithful-order
-    values         what is read was written, what is output is whole                    uninitialized-read, output-not-written
-    storage        views, alignment, partitions, capacity, lifetimes                    view-mismatch, overlapping-storage, ...
+    model        one function on all cores as columns; what is not understood is said, not skipped
+    barriers     every two cores attend their common barriers in one sequence: barrier-mismatch
+    fused graph  one node a rendezvous; a topological order of it, or the cycle: deadlock
+    order        clocks inside a core, bands between cores
+    conflicts    every conflicting pair is ordered, and as the source orders it: cross-core-race, possible-race,
+                 missing-dependence, unfaithful-order, benign-duplicate-write
+    values       what is read was written, what is output is whole: uninitialized-read, output-not-written
+    storage      views, alignment, partitions, capacity, lifetimes: unresolved-remote, view-mismatch,
+                 misaligned-storage, over-capacity, overlapping-storage
 
 Order is asked of the fused graph only, bytes of patterns and addresses only. Nothing here is shared with the passes
 that made the program. Without agreeing barriers and a schedule there is no order to judge by: then what needs one is

@@ -10,7 +10,8 @@ from haulout.ir.schema import Column, Ints
 def distinct(values: Column) -> Column:
     """The different values, ascending. (`numpy.unique` hashes, which is several times slower on millions of keys.)"""
     ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    kept: Column = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return kept
 
 
 def occurrence(key: Column) -> Ints:

@@ -1,4 +1,5 @@
-"""Every pair of accesses that touch a common byte, one of them a write, must be ordered: between cores and inside one.
+"""Every pair of accesses that touch a common byte, one of them a write, must be ordered: between cores and inside
+one.
 
 The bytes are those of the storage itself: after allocation two tensors that share an address conflict, before it two
 accesses through the same owner. The sweep (`sweep.py`) finds the pairs; this file gives it its columns.
@@ -45,10 +46,10 @@ def find_conflicts(model: Model, order: Order, regions: Regions, events: Ids) ->
         return sweep.scan_conflicts(order, touched, events, levels, atoms, slots, forget, most)
 
     pairs = swept(True, MOST_PAIRS)
-    if pairs.count.any() and len(events) <= THOROUGH:
+    if pairs.total.any() and len(events) <= THOROUGH:
         pairs = swept(False, MOST_PAIRS)
     found = []
-    for kind, total in enumerate(pairs.count.tolist()):
+    for kind, total in enumerate(pairs.total.tolist()):
         kept = min(total, MOST_PAIRS)
         if total:
             found.append(Conflicts(kind, pairs.first[kind, :kept], pairs.second[kind, :kept], total))

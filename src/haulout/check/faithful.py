@@ -6,8 +6,8 @@ every read sees exactly the writes that it sees in the source. Storage that two 
 here: `storage.py` proves that one is dead before the other begins.
 
 A program without `seq` is its own source. When it was made from another one, that one's happens-before counts: a
-schedule of it stands in for `seq`, and a pair that disagrees with the schedule is reported only when the source itself
-orders it the other way.
+schedule of it stands in for `seq`, and a pair that disagrees with the schedule is reported only when the source
+itself orders it the other way.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def source_order(model: Model, source: Program | None) -> SourceOrder:
 
 
 def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
-    """`unfaithful-order` where `seq` falls along a core's list, or orders instructions otherwise than the source's."""
+    """`unfaithful-order` where `seq` falls along a core's list, or rises otherwise than the source's."""
     seq = model.program.instructions.seq[model.rows]
     found = []
     same = model.core[1:] == model.core[:-1]

@@ -1,8 +1,9 @@
 """The fused graph: the instructions of all cores, with one node for each rendezvous.
 
-A node is an instruction, named by its number; the participants of one rendezvous share the node of the first of them.
-A `sendrecv` has two: it arrives at its own, it completes at an extra one behind all instructions. So every instruction
-is entered at one node and left at one. Its reads happen where it is entered, its writes where it is left.
+A node is an instruction, named by its number; the participants of one rendezvous share the node of the first of
+them. A `sendrecv` has two: it arrives at its own, it completes at an extra one behind all instructions. So every
+instruction is entered at one node and left at one. Its reads happen where it is entered, its writes where it is
+left.
 
 Edges, from "complete" to "may start": engine order, dependences, everything before a barrier on `all` to it and from
 it to everything after it, arrivals to completions. A topological order of the graph is a schedule; where there is
@@ -136,7 +137,7 @@ def _scan_topological(starts: Ints, successors: Ids) -> Ids:
     return order[:done].copy()
 
 
-# -- deadlock -----------------------------------------------------------------------------------------------------------
+# -- deadlock --------------------------------------------------------------------------------------------------------
 
 
 def check_acyclic(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings) -> list[Diagnostic]:

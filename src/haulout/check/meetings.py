@@ -1,8 +1,8 @@
 """Who meets whom in `sendrecv`: the k-th send of (sender, receiver, tag) meets the k-th receive of the same three.
 
-A `sendrecv` is two events, *arrive* and *complete*. It completes when its own arrival, that of the core it sends to and
-that of the core it receives from are over. The pairs found here become the edges arrive -> complete between cores.
-One without a partner waits for ever.
+A `sendrecv` is two events, *arrive* and *complete*. It completes when its own arrival, that of the core it sends to
+and that of the core it receives from are over. The pairs found here become the edges arrive -> complete between
+cores. One without a partner waits for ever.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def check_meetings(model: Model, meetings: Meetings) -> list[Diagnostic]:
         peer = int(table.to[row] if sends else table.source[row])
         does, partner = ("sends to", f"from={core}") if sends else ("receives from", f"to={core}")
         message = (
-            f"{model.name(instruction)} on core {core} {does} core {peer} ({tag}) and waits for ever: core {peer} has no "
-            f"sendrecv {partner} left to meet it"
+            f"{model.name(instruction)} on core {core} {does} core {peer} ({tag}) and waits for ever: core {peer} "
+            f"has no sendrecv {partner} left to meet it"
         )
         labels: tuple[Label, ...] = (model.label(instruction),)
         found.append(Diagnostic("deadlock", Severity.ERROR, message, labels))

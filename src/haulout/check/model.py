@@ -67,7 +67,8 @@ class Model:
     @property
     def is_fence(self) -> Bools:
         """Which instructions stand on engine `all`."""
-        return self.engine == Engine.ALL
+        fence: Bools = self.engine == Engine.ALL
+        return fence
 
     def name(self, instruction: int) -> str:
         """`%name`, as the format writes it."""
@@ -88,7 +89,7 @@ class Model:
 
 
 def models(program: Program) -> list[Model | Diagnostic]:
-    """One model for each function name, in the order of core 0; a diagnostic for a function that is not understood."""
+    """One model for each function name, in core 0's order; a diagnostic for a function that is not understood."""
     functions = program.functions
     found: list[Model | Diagnostic] = []
     for first in np.flatnonzero(functions.module == 0).tolist():
@@ -97,7 +98,7 @@ def models(program: Program) -> list[Model | Diagnostic]:
     return found
 
 
-# -- control flow -----------------------------------------------------------------------------------------------------
+# -- control flow ----------------------------------------------------------------------------------------------------
 
 
 def _unsupported(program: Program, functions: list[int]) -> Diagnostic | None:
@@ -179,7 +180,7 @@ def _positions(program: Program, functions: list[int]) -> Ids:
     return local
 
 
-# -- columns ----------------------------------------------------------------------------------------------------------
+# -- columns ---------------------------------------------------------------------------------------------------------
 
 
 def _model(program: Program, functions: list[int]) -> Model:

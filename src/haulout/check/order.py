@@ -4,12 +4,12 @@ Inside a core the list is a topological order, and an instruction's *clock* says
 on it that must be complete before this one starts (its own included): engine order, dependences and barriers, joined
 in one scan. `a` comes before `b` by these when `clock[b, engine of a] >= a`.
 
-Every path that leaves a core runs through a rendezvous, so through a node of some *line*: the barriers of one engine
-and one set of participants, or the arrivals of the `sendrecv`s of one queue. Nodes of a line are in one order. `up` of
-a node is, for each line, the last node of it that reaches this one (-1: none), `down` the first that is reachable from
-it (`NEVER`: none); together they are its *band*. `a` comes before `b` through another core when `down[a] <= up[b]` on
-some line: the path goes down to the line and up from it. That is exact for any set of lines, because the bands are
-computed on the fused graph of all cores, not core by core.
+Every path that leaves a core runs through a rendezvous, so through a node of some *line*: the barriers of one
+engine and one set of participants, or the arrivals of the `sendrecv`s of one queue. Nodes of a line are in one
+order. `up` of a node is, for each line, the last node of it that reaches this one (-1: none), `down` the first that
+is reachable from it (`NEVER`: none); together they are its *band*. `a` comes before `b` through another core when
+`down[a] <= up[b]` on some line: the path goes down to the line and up from it. That is exact for any set of lines,
+because the bands are computed on the fused graph of all cores, not core by core.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The distinct sets of bytes that accesses touch, cut into atoms.
 
-A *region* is a location with a pattern; accesses through equal patterns share one. All ends of all runs of all regions
-cut the line of storage keys into segments; no region begins or ends inside one. Where strided regions lie, segments
-that the same regions cover are one *atom*: the even rows of a tensor are one atom, not a thousand. So a region is a few
-ranges of atoms, two regions meet exactly when they share an atom, and whoever walks atoms never looks at bytes again.
+A *region* is a location with a pattern; accesses through equal patterns share one. All ends of all runs of all
+regions cut the line of storage keys into segments; no region begins or ends inside one. Where strided regions lie,
+segments that the same regions cover are one *atom*: the even rows of a tensor are one atom, not a thousand. So a
+region is a few ranges of atoms, two regions meet exactly when they share an atom, and whoever walks atoms never
+looks at bytes again.
 
 Two sorts of regions stand *apart* and have no atoms: `?`, whose bytes are not known, and strided ones of so many runs
 that cutting them costs more than comparing them. For those, the regions that they meet are listed, each pair decided
@@ -88,7 +89,8 @@ def find_regions(
 ) -> Regions:
     """The regions of a model's accesses, and all its whole locations.
 
-    `keep` masks the accesses, `wholes` the locations (of `model.locations`) that are of interest; others get no atoms.
+    `keep` masks the accesses, `wholes` the locations (of `model.locations`) that are of interest; others get no
+    atoms.
     """
     program = model.program
     of_access, location, pattern = _distinct(model, keep)
@@ -318,7 +320,7 @@ def _mixed(values: Column) -> Column:
         return x ^ (x >> np.uint64(31))
 
 
-# -- regions that stand apart -----------------------------------------------------------------------------------------
+# -- regions that stand apart ----------------------------------------------------------------------------------------
 
 
 def _find_meets(regions: Regions, used: Bools) -> None:

@@ -126,7 +126,8 @@ class Reporter:
             producer, consumer = self._name(first), self._name(second)
             helps = (
                 f"add {producer[1:]} to the deps of {consumer} (or of anything before it on its engine)",
-                f"or put both on one engine: {consumer} runs on @{self._engine(second)}, {producer} on @{self._engine(first)}",
+                f"or put both on one engine: {consumer} runs on @{self._engine(second)}, "
+                f"{producer} on @{self._engine(first)}",
             )
         if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE):
             notes.append(

@@ -1,9 +1,9 @@
 """Where things lie: views on their owners, aligned, each core in its own partition, and nothing on what still lives.
 
-Two owners may share bytes only when one is dead before the other begins: every access of the one happens before every
-access of the other. That is asked of the fused order alone, not of any notion of lifetime that an allocator has. Inputs,
-outputs, inouts and consts live in the whole function, also when nobody touches them; an internal location that nobody
-touches does not live at all.
+Two owners may share bytes only when one is dead before the other begins: every access of the one happens before
+every access of the other. That is asked of the fused order alone, not of any notion of lifetime that an allocator
+has. Inputs, outputs, inouts and consts live in the whole function, also when nobody touches them; an internal
+location that nobody touches does not live at all.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from haulout.check import sweep
+from haulout.check.lifetimes import Lifetimes, scan_lifetimes
 from haulout.check.model import Model
 from haulout.check.order import Order
 from haulout.check.regions import Regions
@@ -32,7 +33,8 @@ def check_views(model: Model) -> list[Diagnostic]:
     found = []
     for view in views[owner[views] == NONE][:_MOST].tolist():
         target = f"%{program.strings[int(rows.remote_name[view])]} of core {rows.remote_core[view]}"
-        message = f"view {model.location_name(view)} of core {program.location_core[view]}: its target {target} does not exist"
+        name = f"view {model.location_name(view)} of core {program.location_core[view]}"
+        message = f"{name}: its target {target} does not exist"
         found.append(Diagnostic("unresolved-remote", Severity.ERROR, message, (location_label(program, view),)))
     views = views[owner[views] != NONE]
     owners = owner[views]
@@ -122,7 +124,7 @@ def check_lifetimes(model: Model, order: Order, regions: Regions, events: Ids) -
     number[mine] = np.arange(len(mine), dtype=np.int32)
     of_access = number[owners[model.location]]
     sequence, forever = _sequence(of_access, events, placed, rows.kind[mine] != Kind.INTERNAL)
-    lifetimes = sweep.scan_lifetimes(of_access, model.queue[model.instruction], len(mine), len(model.queue_core))
+    lifetimes = scan_lifetimes(of_access, model.queue[model.instruction], len(mine), len(model.queue_core))
     atoms = max(len(regions.first_key), 1)
     pairs = sweep.scan_holders(
         order,
@@ -136,8 +138,8 @@ def check_lifetimes(model: Model, order: Order, regions: Regions, events: Ids) -
         atoms,
         _MOST_PAIRS,
     )
-    total = int(pairs.count[0])
-    found = []
+    total = int(pairs.total[0])
+    found: list[Diagnostic] = []
     for first, second in zip(pairs.first[0, :total].tolist(), pairs.second[0, :total].tolist(), strict=False):
         if len(found) == _MOST:
             break
@@ -161,7 +163,7 @@ def _sequence(of_access: Ids, events: Ids, placed: Bools, forever: Bools) -> tup
 
 
 def _overlap(
-    model: Model, regions: Regions, lifetimes: sweep.Lifetimes, forever: Bools, first: int, second: int
+    model: Model, regions: Regions, lifetimes: Lifetimes, forever: Bools, first: int, second: int
 ) -> Diagnostic:
     program = model.program
     here, there = int(model.locations[first]), int(model.locations[second])

@@ -1,12 +1,12 @@
 """Where bytes lie: every location gets a place on one number line of storage keys.
 
-Two maps. In the *physical* one an allocated location lies where its own row says, a view too: the one DRAM first, then
-each core's SBUF and PSUM, then every owner that has no address, in storage of its own. A view without an address lies
-where its owner does. Bytes with equal keys are the same storage. In the *logical* one every owner has storage of its
-own, whatever its address: there two keys are equal when they are the same byte of the same tensor.
+Two maps. In the *physical* one an allocated location lies where its own row says, a view too: the one DRAM first,
+then each core's SBUF and PSUM, then every owner that has no address, in storage of its own. A view without an
+address lies where its owner does. Bytes with equal keys are the same storage. In the *logical* one every owner has
+storage of its own, whatever its address: there two keys are equal when they are the same byte of the same tensor.
 
-SBUF and PSUM are a grid. Partition p of a core's grid starts `pitch * p` keys after its first, so a location that spans
-several partitions is a rectangle: `row` bytes of it lie in each.
+SBUF and PSUM are a grid. Partition p of a core's grid starts `pitch * p` keys after its first, so a location that
+spans several partitions is a rectangle: `row` bytes of it lie in each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _MOST = 1 << 62
 
 @dataclass(slots=True)
 class StorageMap:
-    """By location of the program (rows of other functions mean nothing): key = base + pitch * (x // row) + x % row."""
+    """By location of the program (rows of other functions mean nothing).
+
+    Byte x of a location has the key `base + pitch * (x // row) + x % row`.
+    """
 
     base: Ints
     row: Ints
@@ -37,7 +40,8 @@ class StorageMap:
     @property
     def is_grid(self) -> Bools:
         """Which locations are rectangles."""
-        return self.pitch != 0
+        grid: Bools = self.pitch != 0
+        return grid
 
 
 def logical_map(model: Model) -> StorageMap:

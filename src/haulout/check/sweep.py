@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.check.lifetimes import Lifetimes
 from haulout.check.order import Order
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.support.jit import njit
@@ -53,18 +54,19 @@ class Touched(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs found: `count` of each kind, the first of them in columns [kind, number]."""
+    """Pairs found: the `total` of each kind, the first of them in columns [kind, number]."""
 
-    count: Ints
+    total: Ints
     first: Column
     second: Column
 
 
-# -- the interval map -------------------------------------------------------------------------------------------------
+# -- the interval map ------------------------------------------------------------------------------------------------
 
 
 def bitmap_levels(atoms: int) -> Ints:
-    """Where each level of a bitmap of 32-bit words begins, and its end; a level has one bit a word of the one below."""
+    """Where each level of a bitmap of 32-bit words begins, and the end; a level has one bit a word of the one
+    below."""
     words = max(-(-atoms // 32), 1)
     levels = [0, words]
     while words > 1:
@@ -130,7 +132,7 @@ def _clear_bit(bits: Ints, levels: Ints, atom: int) -> None:
         at >>= 5
 
 
-# -- order --------------------------------------------------------------------------------------------------------------
+# -- order -----------------------------------------------------------------------------------------------------------
 
 
 @njit
@@ -164,7 +166,7 @@ def _judge(order: Order, touched: Touched, first: int, second: int) -> int:
     return POSSIBLE_RACE if possible else RACE
 
 
-# -- conflicts ----------------------------------------------------------------------------------------------------------
+# -- conflicts -------------------------------------------------------------------------------------------------------
 
 
 @njit
@@ -294,7 +296,7 @@ def _more_cells(cells: Column, free: Ints) -> Column:
 
 @njit
 def _take_cell(cells: Column, free: Ints, stream: int, following: int) -> int:
-    cell = free[0]
+    cell: int = free[0]
     free[0] = cells[cell, 3]
     free[1] -= 1
     cells[cell, 0] = stream
@@ -356,46 +358,7 @@ def _replace(
     cells[head[low], 1] = access
 
 
-# -- holders ------------------------------------------------------------------------------------------------------------
-
-
-class Lifetimes(NamedTuple):
-    """The first and the last access of each location on each queue, location by location."""
-
-    starts: Ints
-    first: Ids
-    last: Ids
-
-
-@njit
-def scan_lifetimes(number: Ids, queue: Ids, locations: int, queues: int) -> Lifetimes:
-    """Group accesses by (location, queue), keeping the outer two; `number` is each access's location."""
-    begin = np.zeros(locations + 1, np.int64)
-    for a in range(len(number)):
-        begin[number[a] + 1] += 1
-    for n in range(locations):
-        begin[n + 1] += begin[n]
-    fill = begin[:-1].copy()
-    grouped = np.empty(len(number), np.int32)
-    for a in range(len(number)):
-        grouped[fill[number[a]]] = a
-        fill[number[a]] += 1
-    starts = np.zeros(locations + 1, np.int64)
-    first, last = np.empty(len(number), np.int32), np.empty(len(number), np.int32)
-    stamp = np.full(queues, -1, np.int64)
-    where = np.zeros(queues, np.int64)
-    rows = 0
-    for n in range(locations):
-        for k in range(begin[n], begin[n + 1]):
-            a = grouped[k]
-            if stamp[queue[a]] != n:
-                stamp[queue[a]] = n
-                where[queue[a]] = rows
-                first[rows] = a
-                rows += 1
-            last[where[queue[a]]] = a
-        starts[n + 1] = rows
-    return Lifetimes(starts, first[:rows].copy(), last[:rows].copy())
+# -- holders ---------------------------------------------------------------------------------------------------------
 
 
 @njit

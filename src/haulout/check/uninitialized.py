@@ -30,7 +30,7 @@ _MOST = 20
 
 
 class Missing(NamedTuple):
-    """By location number: its first read of bytes not written (0: certainly, 1: possibly), and what is left at the end."""
+    """By location number: its first read of bytes not written (0: certainly, 1: possibly), and what is left."""
 
     access: Column
     """int32 [2, locations], NONE: no such read."""
@@ -38,7 +38,7 @@ class Missing(NamedTuple):
     """int64 [2, locations]: the first byte missed."""
     run: Column
     """int64 [2, locations]: and the byte behind those missed there."""
-    count: Column
+    times: Column
     """int64 [2, locations]."""
     left: Ints
     """By location: its first byte never written, NONE: all are."""
@@ -96,7 +96,7 @@ def _scan_first(events: Ids, owner: Ids, write: Bools, whole: Bools, locations: 
     return state
 
 
-# -- locations that are written piece by piece --------------------------------------------------------------------------
+# -- locations that are written piece by piece -----------------------------------------------------------------------
 
 
 def _missing(model: Model, events: Ids, owner: Ids, wanted: Bools) -> Missing:
@@ -106,7 +106,7 @@ def _missing(model: Model, events: Ids, owner: Ids, wanted: Bools) -> Missing:
         access=np.full((2, size), NONE, np.int32),
         byte=np.zeros((2, size), np.int64),
         run=np.zeros((2, size), np.int64),
-        count=np.zeros((2, size), np.int64),
+        times=np.zeros((2, size), np.int64),
         left=np.full(size, NONE, np.int64),
         maybe=np.zeros(size, bool),
     )
@@ -190,7 +190,7 @@ def _scan_written(
             atom = _next_unwritten(following, low[k])
             if atom < high[k]:
                 possible = 1 if (begun[place] if guess else missing.maybe[place]) else 0
-                missing.count[possible, place] += 1
+                missing.times[possible, place] += 1
                 if missing.access[possible, place] < 0:
                     missing.access[possible, place] = a
                     missing.byte[possible, place] = first_key[atom] - base[place]
@@ -230,7 +230,7 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missi
                 view[...] = True
         elif not view.all():
             possible = int(begun if guess else missing.maybe[place])
-            missing.count[possible, place] += 1
+            missing.times[possible, place] += 1
             if missing.access[possible, place] == NONE:
                 at = np.unravel_index(int(np.argmin(view)), view.shape)
                 steps = (*(stride for stride, _ in one.dims), unit)
@@ -242,7 +242,7 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missi
         missing.left[place] = int(np.argmin(written)) * unit
 
 
-# -- messages -------------------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------------------------
 
 
 def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
@@ -256,7 +256,7 @@ def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
     notes = []
     if possible:
         notes.append("a `?` access of this location is not known statically: it may have written them")
-    if (count := int(missing.count[possible, place])) > 1:
+    if (count := int(missing.times[possible, place])) > 1:
         notes.append(f"the first of {count} such reads of this location")
     later = [int(model.instruction[row]) for row in writers.tolist()]
     if not later:

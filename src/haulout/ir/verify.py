@@ -229,6 +229,9 @@ def _check_operands(program: Program, found: Diagnostics) -> None:
     location_function = program.locations.function[accesses.location]
     for row in _some(location_function != program.instruction_function[accesses.instruction]):
         _bad(found, "an operand of another function", instruction_label(program, int(accesses.instruction[row])))
+    same = accesses.instruction[1:] == accesses.instruction[:-1]
+    for row in _some(same & accesses.write[:-1] & ~accesses.write[1:]):
+        _bad(found, "it reads behind what it writes", instruction_label(program, int(accesses.instruction[row])))
     for row in _some((program.dims.count < 1) | (np.abs(program.dims.stride) > SIZE_MAX)):
         _bad(found, f"a pattern dim {program.dims.stride[row]}x{program.dims.count[row]}")
         return

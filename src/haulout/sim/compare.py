@@ -113,7 +113,7 @@ def _diagnostic(program: Program, reference: str, difference: Difference) -> Dia
         "cross-core-race" if len(cores) > 1 else "missing-dependence",
         Severity.ERROR,
         f"what {_named(program, instruction)} {verb} of %{location} depends on the schedule, "
-        f"from byte {difference.byte} of the operand on",
+        f"from byte {difference.byte} on",
         tuple(labels),
     )
 

@@ -1,7 +1,7 @@
 """Outputs held against expected ones: is a run's result what JAX, or whoever else, computed?
 
-Floats agree when `max|a - b| <= tolerance * max|b|`, with a tolerance that goes with the element type; everything
-else agrees when it is equal. Not-a-number agrees with itself alone.
+Floats agree when `max|a - b| <= tolerance * max|b|`, with a tolerance that goes with the element type;
+everything else agrees when it is equal. Not-a-number agrees with itself alone.
 """
 
 from __future__ import annotations

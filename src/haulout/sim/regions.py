@@ -39,13 +39,17 @@ class Regions:
         columns = (self.starts, self.offset, self.run, self.dim_begin, self.dim_end, self.stride, self.count)
         return [column.tolist() for column in columns]
 
+    def pattern(self, row: int) -> Pattern:
+        """One region."""
+        _, offset, run, dim_begin, dim_end, stride, count = self._rows
+        begin, end = dim_begin[row], dim_end[row]
+        dims = tuple(zip(stride[begin:end], count[begin:end], strict=True)) if end > begin else ()
+        return Pattern(offset[row], run[row], dims)
+
     def patterns(self, operand: int) -> Iterator[Pattern]:
         """The regions of one operand."""
-        starts, offset, run, dim_begin, dim_end, stride, count = self._rows
-        for row in range(starts[operand], starts[operand + 1]):
-            begin, end = dim_begin[row], dim_end[row]
-            dims = tuple(zip(stride[begin:end], count[begin:end], strict=True)) if end > begin else ()
-            yield Pattern(offset[row], run[row], dims)
+        starts = self._rows[0]
+        return map(self.pattern, range(starts[operand], starts[operand + 1]))
 
     def nbytes(self, operand: int) -> int:
         """Bytes of an operand, those touched twice counted twice."""

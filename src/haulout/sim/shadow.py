@@ -1,9 +1,9 @@
 """Who wrote what an access finds: a run without numbers.
 
 Beside every byte stands its last writer: an instruction, or nobody, or what was there before the run. The
-reference run leaves, for every operand, a hash of the writers that it finds, in the order of its bytes: those
-whose values a read sees, and those whose values a write destroys. Another schedule is followed until the
-first operand whose hash differs.
+reference run leaves, for every operand, a hash of the writers that it finds: those whose values a read sees,
+and those whose values a write destroys. Another schedule is followed until the first operand whose hash
+differs.
 
 That is exact. If two accesses that conflict are ordered, they are so in every schedule. If nothing orders
 them, some queue's `slowest` schedule inverts them, and then an operand finds another writer: let x write
@@ -11,8 +11,7 @@ before y touches the same byte in one run, and after it in the other. Of the wri
 first run, or y itself, the first one finds x there; in the other run it cannot, since x comes after y. Reads
 alone would not do: a third writer may hide the inversion from every reader that the schedules at hand show.
 
-Bytes that are never told apart share a shadow cell: the granule is the greatest common divisor of everything
-that offsets, strides and runs are made of.
+Bytes that are never told apart share a shadow (atoms.py).
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.ir.enums import NONE, Kind
+from haulout.ir.enums import Kind
 from haulout.ir.schema import Bytes, Ids, Ints
+from haulout.sim.atoms import cut
 from haulout.sim.events import Effect
 from haulout.sim.inputs import locations_of_kind
-from haulout.sim.regions import Regions
 from haulout.sim.run import Prepared
 from haulout.support.jit import njit
 
@@ -54,7 +53,7 @@ class Difference:
     access: int
     """Row of `accesses`."""
     byte: int
-    """The first byte that differs, counted in the order of the operand's bytes."""
+    """The first byte of the location that differs."""
     expected: int
     """Who has written it under the reference: a row of `instructions`, `NOBODY` or `GIVEN`."""
     found: int
@@ -62,16 +61,12 @@ class Difference:
 
 
 class Columns(NamedTuple):
-    """What the scans below walk: operands with their regions, and who reads and writes when."""
+    """What the scans below walk: operands with their atoms, and who reads and writes when."""
 
     starts: Ints
-    """Regions of operand a: rows `starts[a]:starts[a + 1]`."""
-    offset: Ints
-    run: Ints
-    dim_begin: Ints
-    dim_end: Ints
-    stride: Ints
-    times: Ints
+    """Ranges of atoms of operand a: rows `starts[a]:starts[a + 1]`."""
+    begin: Ints
+    end: Ints
     first: Ints
     """Operands of item i of the trace: rows `first[i]:last[i]`, those before `middle[i]` are reads."""
     middle: Ints
@@ -80,8 +75,6 @@ class Columns(NamedTuple):
     """Of each event."""
     effect: Bytes
     """Of each event: READS, WRITES or both."""
-    depth: int
-    """Dims of the deepest pattern."""
 
 
 class Shadow:
@@ -90,18 +83,18 @@ class Shadow:
     def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
         program, trace, graph = prepared.program, prepared.trace, prepared.graph
-        self.granule = _granule(prepared.regions, prepared.wholes)
-        self._cells = prepared.layout.size // self.granule + 1
+        self.atoms = cut([prepared.regions, prepared.wholes])
         begin, end = (program.access_starts[trace.instruction + after] for after in (0, 1))
         reads = np.append(0, np.cumsum(~program.accesses.write))
         self.columns = Columns(
-            *_in_cells(prepared.regions, self.granule),
+            self.atoms.starts,
+            self.atoms.begin,
+            self.atoms.end,
             begin,
             begin + reads[end] - reads[begin],
             end,
             graph.item,
             _EFFECT_BITS[graph.effect],
-            _depth(prepared.regions),
         )
 
     def hashes(self, order: Ids) -> Ints:
@@ -124,12 +117,13 @@ class Shadow:
         last = int(self.columns.last[item]) if effect & WRITES else middle
         before = [self._writers_before(each, event) for each in (reference, order)]
         for access in range(first, last):
-            cells = self._cells_of(access)
-            differs = np.flatnonzero(before[0][cells] != before[1][cells])
-            if len(differs):
+            atoms = self._atoms_of(access)
+            differing = atoms[before[0][atoms] != before[1][atoms]]
+            if len(differing):
                 break
-        writers = [self._instruction(int(writer[cells[differs[0]]])) for writer in before]
-        return Difference(schedule, access, int(differs[0]) * self.granule, *writers)
+        atom = int(differing.min())
+        byte = self._byte_of_location(access, int(self.atoms.cuts[atom]))
+        return Difference(schedule, access, byte, *(self._instruction(int(writer[atom])) for writer in before))
 
     def _writers_before(self, order: Ids, event: int) -> Ids:
         """The shadow memory at the moment at which an event happens."""
@@ -140,46 +134,26 @@ class Shadow:
 
     def _initial(self) -> Ids:
         program, trace = self.prepared.program, self.prepared.trace
-        writer = np.full(self._cells, NOBODY, np.int32)
+        writer = np.full(len(self.atoms), NOBODY, np.int32)
         for row in locations_of_kind(program, trace.functions, Kind.INPUT, Kind.INOUT, Kind.CONST):
-            for pattern in self.prepared.wholes.patterns(row):
-                writer[pattern.bytes() // self.granule] = GIVEN
+            writer[self._atoms_of(len(program.accesses) + row)] = GIVEN
         return writer
 
-    def _cells_of(self, access: int) -> Ints:
-        """Cells of an operand in the order of its bytes."""
-        at = np.concatenate([pattern.bytes() for pattern in self.prepared.regions.patterns(access)])
-        return at[:: self.granule] // self.granule
+    def _atoms_of(self, operand: int) -> Ints:
+        ranges = range(int(self.atoms.starts[operand]), int(self.atoms.starts[operand + 1]))
+        return np.concatenate([np.arange(self.atoms.begin[row], self.atoms.end[row]) for row in ranges])
+
+    def _byte_of_location(self, access: int, at: int) -> int:
+        """Which byte of the location that an operand names lies at a place of the arena."""
+        location = int(self.prepared.program.accesses.location[access])
+        layout = self.prepared.layout
+        inside = at - int(layout.base[location])
+        width, pitch = int(layout.width[location]), int(layout.pitch[location])
+        is_torn = width < int(self.prepared.program.locations.size[location])
+        return inside // pitch * width + inside % pitch if is_torn else inside
 
     def _instruction(self, writer: int) -> int:
         return writer if writer < 0 else int(self.prepared.trace.instruction[writer])
-
-
-def _granule(*each: Regions) -> int:
-    """Bytes that are never told apart."""
-    numbers = [
-        column
-        for regions in each
-        for column in (regions.offset[regions.run != NONE], regions.run[regions.run != NONE], regions.stride)
-    ]
-    return max(1, int(np.gcd.reduce(np.concatenate(numbers), initial=0)))
-
-
-def _in_cells(regions: Regions, granule: int) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
-    """The columns of regions, measured in cells."""
-    return (
-        regions.starts,
-        regions.offset // granule,
-        regions.run // granule,
-        regions.dim_begin,
-        regions.dim_end,
-        regions.stride // granule,
-        regions.count,
-    )
-
-
-def _depth(regions: Regions) -> int:
-    return int((regions.dim_end - regions.dim_begin).max(initial=0))
 
 
 @njit
@@ -202,32 +176,15 @@ def _scan_shadow(x: Columns, order: Ids, writer: Ids, found: Ints, record: bool)
 
 @njit
 def _scan_operand(x: Columns, operand: int, writer: Ids, who: int) -> int:
-    """Make `who` the writer of all cells of an operand; or, with LOOK, hash their writers, run by run."""
-    index = np.zeros(x.depth, np.int64)
+    """Make `who` the writer of all atoms of an operand; or, with LOOK, hash their writers, run by run."""
     mixed, current, length = 1, LOOK, 0
-    for region in range(x.starts[operand], x.starts[operand + 1]):
-        at, run = x.offset[region], x.run[region]
-        begin, end = x.dim_begin[region], x.dim_end[region]
-        index[: end - begin] = 0
-        dim = begin
-        while dim >= begin:
+    for row in range(x.starts[operand], x.starts[operand + 1]):
+        for atom in range(x.begin[row], x.end[row]):
             if who != LOOK:
-                writer[at : at + run] = who
+                writer[atom] = who
+            elif writer[atom] == current:
+                length += 1
             else:
-                for cell in range(at, at + run):
-                    if writer[cell] == current:
-                        length += 1
-                    else:
-                        mixed = ((mixed * FACTOR + current - LOOK) % PRIME * FACTOR + length) % PRIME
-                        current, length = writer[cell], 1
-            # The next place of the run: an odometer whose last dim turns fastest.
-            dim = end - 1
-            while dim >= begin:
-                at += x.stride[dim]
-                index[dim - begin] += 1
-                if index[dim - begin] < x.times[dim]:
-                    break
-                at -= x.stride[dim] * x.times[dim]
-                index[dim - begin] = 0
-                dim -= 1
+                mixed = ((mixed * FACTOR + current - LOOK) % PRIME * FACTOR + length) % PRIME
+                current, length = writer[atom], 1
     return ((mixed * FACTOR + current - LOOK) % PRIME * FACTOR + length) % PRIME

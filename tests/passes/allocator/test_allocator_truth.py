@@ -100,3 +100,26 @@ def test_pins_stay(problem: Problem, choice: int) -> None:
 def test_overlap_found_is_a_conflict(problem: Problem) -> None:
     found = violations(problem, np.zeros(len(problem), np.int64))
     assert bool(found) == bool(conflicting(problem))
+
+
+def test_ring_of_five_needs_more_than_is_live() -> None:
+    """Five buffers, each live with the next one only: two are live at any moment, and three levels are needed.
+
+    The refutation of two levels is by branch and bound, so the bound that comes back is more than what is live.
+    """
+    moments = [(i, (i + k) % 5) for i in range(5) for k in (0, 1)]
+    problem = Problem.of([m for _, m in moments], [m + 1 for _, m in moments], [7] * 5, owner=[i for i, _ in moments])
+    solution = solve(problem)
+    assert lower_bound(problem).size == 14
+    assert least_peak(problem) == solution.peak == solution.lower_bound == 21
+    assert solution.status is Status.OPTIMAL
+    assert solve(problem, capacity=20).status is Status.INFEASIBLE
+
+
+def test_alignment_can_need_more_than_is_live() -> None:
+    problem = Problem.of([0, 0, 0], [1, 1, 1], [3, 3, 3], [2, 2, 4])
+    problem_plus = Problem.of([0, 0, 0, 5], [1, 1, 1, 6], [3, 3, 3, 1], [2, 2, 4, 1])
+    assert solve(problem).peak == least_peak(problem) == 12
+    solution = solve(problem_plus)
+    assert lower_bound(problem_plus).size == 9
+    assert least_peak(problem_plus) == solution.peak == solution.lower_bound == 11

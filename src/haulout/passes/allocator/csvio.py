@@ -128,8 +128,9 @@ def parse_csv(text: str, file: str = "<csv>") -> Table:
     if not index:
         bad_input(f"{file} has no header", Label("here", Span(file, 1)))
     lower, upper, owner = np.array(ranges, np.int64).reshape(-1, 3).T
+    gaps = len(owner) > len(ids)
     return Table(
-        Problem.of(lower, upper, columns["size"], columns["alignment"], owner=owner),
+        Problem.of(lower, upper, columns["size"], columns["alignment"], owner=owner if gaps else None),
         tuple(ids),
         np.array(columns["offset"], np.int64) if "offset" in index else None,
         np.array(columns["hint"], np.int64) if "hint" in index else None,

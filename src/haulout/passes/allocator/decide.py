@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.passes.allocator.branch_and_bound import Shape, _scan_search
+from haulout.passes.allocator.branch_and_bound import INFEASIBLE, SOLVED, Shape, _scan_search
 from haulout.passes.allocator.incumbent import Incumbent
 from haulout.passes.allocator.instance import F64, Instance
 from haulout.passes.allocator.keys import key
@@ -63,9 +63,9 @@ class Decider:
         for name, times in zip(("nodes", "failures", "restarts"), counters.tolist(), strict=True):
             self.state.count(name, times)
         self.spent += int(counters[:2].sum())
-        if answer == 1:
+        if answer == SOLVED:
             self.state.offer(offset, int((offset + self.state.instance.size).max()), "branch and bound")
-        elif answer == 0:
+        elif answer == INFEASIBLE:
             self.state.raise_bound(capacity + 1)
         return answer
 

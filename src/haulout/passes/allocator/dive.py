@@ -49,11 +49,6 @@ def dive(instance: Instance, key: F64, fullest: bool) -> tuple[I64, int]:
     return offset, -1 if left else int(peak)
 
 
-_NO_ROW = -1
-_LOWEST = -1e300
-_NEVER = 1 << 62
-
-
 @njit
 def _refresh(node: int, greatest: I64, least: I64, best: F64) -> None:
     """Recompute the ancestors of a leaf of the tournament tree."""

@@ -26,6 +26,7 @@ _PLAIN_PYTHON = 64  # rows up to which kernels are not compiled for construction
 _TURNS = 480  # of the squeaky wheel
 _TURNS_TO_FIT = 48  # the same when branch and bound has a capacity to fit
 _ROWS = 4_000_000  # placed by the squeaky wheel in all
+_PAIRS = 2_000_000_000  # of rows met by it where a turn is O(n^2)
 _VISITS = 60_000_000  # of rows and columns by branch and bound in all: each step costs up to one of each
 _VISITS_TO_FIT = 400_000_000  # the same when there is a capacity to fit
 _VISITS_A_RUN = 10_000_000  # the same in one run when time is limited: about half a second
@@ -49,6 +50,8 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
     timed = state.time_limit is not None
     exact = rows <= MOST_ROWS and not instance.has_pins
     turns = min(_TURNS_TO_FIT if state.fitting and exact else _TURNS, _ROWS // rows)
+    if instance.has_pins or instance.has_holes:
+        turns = min(turns, _PAIRS // rows**2)
     squeaky_wheel(state, _UNBOUNDED if timed and not exact else int(effort * turns))
     if state.over or not exact:
         return

@@ -10,10 +10,7 @@ def lower_all_gather(site: Site) -> None:
     groups, axis = site.groups(), site.axis()
     size = len(groups[0])
     for source, target in zip(site.inputs[0], site.outputs[0], strict=True):
-        wanted = list(source.shape)
-        wanted[axis] *= size
-        if tuple(wanted) != target.shape:
-            site.fail(f"{size} pieces of {list(source.shape)} along {axis} are no {list(target.shape)}")
+        site.require_pieces(target, source, axis, size)
     stages = site.stage_in(groups)
     site.meet(FIRST_MEET)
     for group in groups:

@@ -10,10 +10,7 @@ def lower_reduce_scatter(site: Site) -> None:
     groups, axis = site.groups(), site.axis()
     size = len(groups[0])
     for source, target in zip(site.inputs[0], site.outputs[0], strict=True):
-        wanted = list(target.shape)
-        wanted[axis] *= size
-        if tuple(wanted) != source.shape:
-            site.fail(f"{size} pieces of {list(target.shape)} along {axis} are no {list(source.shape)}")
+        site.require_pieces(source, target, axis, size)
     stages = site.stage_in(groups)
     site.meet(FIRST_MEET)
     for group in groups:

@@ -14,9 +14,10 @@ RemoteLocalTarget on the other members of the group. Cores outside have neither.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from haulout.ir.arrays import Array
-from haulout.ir.attributes import AttrValue
+from haulout.ir.attributes import AttrValue, int_list
 from haulout.ir.enums import NONE, Engine, Space
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes, Operand
@@ -51,7 +52,7 @@ class Site:
     turns: dict[int, int] = field(default_factory=dict)
     """Copies made so far on each core: DMA queues take turns, alike on all cores."""
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str) -> NoReturn:
         """Raise `bad-input` at the collective."""
         bad_input(f"%{self.name}: {message}", instruction_label(self.program, self.rows[0]))
 
@@ -72,13 +73,10 @@ class Site:
     def groups(self, *, equal: bool = True) -> list[list[int]]:
         """The `groups` attribute: disjoint lists of cores, `equal` in size; every core is in one."""
         value = self.attrs.get("groups")
-        groups = value if isinstance(value, list) else []
-        members = [core for group in groups if isinstance(group, list) for core in group]
-        if not all(isinstance(group, list) for group in groups) or sorted(members, key=str) != sorted(
-            self.cores, key=str
-        ):
+        lists = [int_list(group) for group in value] if isinstance(value, list) else []
+        found = [group for group in lists if group]
+        if len(found) != len(lists) or sorted(core for group in found for core in group) != list(self.cores):
             self.fail(f"groups={value} do not have each core of {self.program.lnc} once")
-        found = [[int(core) for core in group] for group in groups if isinstance(group, list)]  # type: ignore[arg-type]
         if equal and len({len(group) for group in found}) > 1:
             self.fail(f"groups={value} differ in size")
         return found
@@ -86,9 +84,16 @@ class Site:
     def axis(self) -> int:
         """The `dim` attribute: an axis of the operands."""
         value = self.attrs.get("dim")
-        if not isinstance(value, int) or not 0 <= value < len(self.inputs[0][0].shape):
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < len(self.inputs[0][0].shape):
             self.fail(f"dim={value} is no axis of its operand")
-        return int(value)  # type: ignore[arg-type]
+        return value
+
+    def require_pieces(self, whole: Array, piece: Array, axis: int, pieces: int) -> None:
+        """Raise unless `pieces` arrays like `piece` make up `whole` along `axis`."""
+        wanted = list(piece.shape)
+        wanted[axis] *= pieces
+        if tuple(wanted) != whole.shape:
+            self.fail(f"{pieces} pieces of {list(piece.shape)} along {axis} are no {list(whole.shape)}")
 
     # -- what replaces it ---------------------------------------------------------------------------------------
 
@@ -160,7 +165,7 @@ class Site:
             [target.operand],
             seq=self.time(READ),
             attrs={
-                "op": op if isinstance(op, str) else "",
+                "op": op,
                 "shapes": [shape] * (len(parts) + 1),
                 "dtypes": [target.dtype] * (len(parts) + 1),
             },

@@ -85,9 +85,14 @@ def insert_fences(program: Program, slots: Slots, made_by: str) -> Program:
     strings, rows = program.strings, program.instructions
     timed = bool(len(rows)) and bool(rows.seq[0] != NONE)
     seq = np.full(len(before), 0 if timed else NONE, np.int64)
-    for neighbour in (before - 1, before):
+    # The neighbours' time, the one behind preferred; in a block of its own that of what ran before it on its core.
+    for neighbour, parent, own in (
+        (before - 1, program.instruction_core, program.block_core[block]),
+        (before - 1, rows.block, block),
+        (before, rows.block, block),
+    ):
         there = (neighbour >= 0) & (neighbour < len(rows))
-        there[there] = rows.block[neighbour[there]] == block[there]
+        there[there] = parent[neighbour[there]] == own[there]
         seq[there] = rows.seq[neighbour[there]]
     barrier = strings.intern("core_barrier")
     new = NewInstructions(
