@@ -36,12 +36,12 @@ def main() -> None:
 
 
 def warm_up() -> None:
-    """Load or compile every kernel: a problem that no stage before the last solves."""
+    """Load or compile every kernel: a random problem, and one that no stage before the last solves."""
     rng = np.random.default_rng(1)
     lower = rng.integers(0, 400, 300)
-    problem = Problem.of(lower, lower + rng.integers(1, 100, 300), rng.integers(1, 10**6, 300))
-    solve(problem, time_limit=0.3)
-    solve(problem, capacity=canonical(problem).bound + 1, time_limit=0.3)
+    solve(Problem.of(lower, lower + rng.integers(1, 100, 300), rng.integers(1, 10**6, 300)), time_limit=0.3)
+    moments = np.array([(i, (i + k) % 5) for i in range(5) for k in (0, 1)])  # five buffers in a ring
+    solve(Problem.of(moments[:, 1], moments[:, 1] + 1, [7] * 5, owner=moments[:, 0]))
 
 
 def timed(problem: Problem, **options: float | None) -> tuple[Solution, float, float]:

@@ -3,8 +3,8 @@
     python tools/make_docs.py            # write docs/reference/*.md
     python tools/make_docs.py --check    # exit 1, and say which, when a page is not what the code gives
 
-A page is a function from the code to text; `PAGES` lists them. What a page says stands in the code (docstrings, column
-declarations, the catalog of codes, click's help), so that it is corrected there and nowhere else.
+A page is a function from the code to text; `PAGES` lists them. What a page says stands in the code (docstrings,
+column declarations, the catalog of codes, click's help), so that it is corrected there and nowhere else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -41,7 +42,7 @@ DESIGN_NOTES = {
 """Pass -> the note of docs/design that tells how it works."""
 
 
-# -- pages ------------------------------------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------------------------------------
 
 
 def tables_page() -> str:
@@ -76,8 +77,8 @@ def passes_page() -> str:
     steps = [(str(each.position or ""), f"[`{each.name}`](#{each.name})", options_text(each)) for each in pipeline()]
     parts = [
         "# Passes",
-        "`haulout opt INPUT --passes 'NAME{OPTION=VALUE},NAME,...'` runs passes by name. The contract says what holds "
-        "before and after. `haulout compile` runs this pipeline, then the checker:",
+        "`haulout opt INPUT --passes 'NAME{OPTION=VALUE},NAME,...'` runs passes by name. The contract says what "
+        "holds before and after. `haulout compile` runs this pipeline, then the checker:",
         grid(("order", "pass", "options"), steps),
     ]
     for name, kind in REGISTRY.items():
@@ -153,7 +154,7 @@ def cli_page() -> str:
 
 
 def _help(command: click.Command, name: str, parent: click.Context | None) -> str:
-    sizes = {"terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH}
+    sizes: dict[str, Any] = {"terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH}
     with click.Context(command, parent, info_name=name, **sizes, **command.context_settings) as context:
         lines = command.get_help(context).splitlines()
     return "\n".join(line.rstrip() for line in lines)
@@ -168,7 +169,7 @@ PAGES: dict[str, Callable[[], str]] = {
 """File of docs/reference -> its text."""
 
 
-# -- Markdown ---------------------------------------------------------------------------------------------------------
+# -- Markdown --------------------------------------------------------------------------------------------------------
 
 
 def page(parts: Iterable[str]) -> str:
@@ -192,7 +193,7 @@ def first_line(documented: object) -> str:
     return inspect.cleandoc(documented.__doc__ or "").splitlines()[0]
 
 
-# -- command ----------------------------------------------------------------------------------------------------------
+# -- command ---------------------------------------------------------------------------------------------------------
 
 
 def outdated(folder: Path = REFERENCE) -> list[str]:

@@ -1,7 +1,8 @@
 """Kernels of aws-neuron/nki-library with small arguments: run from a checkout, never copied.
 
-A case names a module below `nkilib/`, a function of it, and arguments. Where the published function wants objects that
-only the library can make, a driver here makes them and calls it; the driver is what is traced. `LARGE` are runs for speed.
+A case names a module below `nkilib/`, a function of it, and arguments. Where the published function wants objects
+that only the library can make, a driver here makes them and calls it; the driver is what is traced. `LARGE` are runs
+for speed.
 """
 
 from __future__ import annotations
@@ -82,13 +83,8 @@ class Case:
                 def kernel(**given: Any) -> Any:
                     return driver(module, **given)
 
-                return trace_kernel(kernel, _Named(self.name, kernel, arguments), cores=cores, target=self.target, **options)
+                kernel.__name__ = self.name
             return trace_kernel(kernel, arguments, cores=cores, target=self.target, **options)
-
-
-def _Named(name: str, kernel: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-    kernel.__name__ = name
-    return arguments
 
 
 @contextmanager
@@ -112,11 +108,15 @@ def _rmsnorm(module: Any, x: Any, gamma: Any) -> Any:
 
 def _mlp_tkg(module: Any, **given: Any) -> Any:
     nl = module.nl
-    params = module.MLPParameters(store_fused_add_result=True, **given)
+    norm = importlib.import_module(f"{PACKAGE}.core.utils.common_types").NormType.RMS_NORM
+    params = module.MLPParameters(store_fused_add_result=True, normalization_type=norm, **given)
     shape = given["hidden_tensor"].shape
     out = nl.ndarray(shape, dtype=nl.bfloat16, buffer=nl.shared_hbm, name="out")
     added = nl.ndarray(shape, dtype=nl.bfloat16, buffer=nl.shared_hbm, name="added")
-    module.mlp_tkg(params, out, added)
+    # The published kernel names a class that it does not import when it is to make its own buffer manager.
+    logging = importlib.import_module(f"{PACKAGE}.core.utils.logging")
+    manager = module.BufferManager(0, 200 * 1024, logging.Logger("mlp_tkg"))
+    module.mlp_tkg(params, out, added, sbm=manager)
     return out, added
 
 
@@ -125,7 +125,9 @@ def _router(module: Any, **given: Any) -> Any:
     return module.router_topk(act_fn=kinds.SOFTMAX, x_hbm_layout=1, x_sb_layout=0, **given)
 
 
-def _moe(tokens: int, hidden: int, inner: int, experts: int, block: int, blocks: int, *, padded: int = 1) -> dict[str, Any]:
+def _moe(
+    tokens: int, hidden: int, inner: int, experts: int, block: int, blocks: int, *, padded: int = 1
+) -> dict[str, Any]:
     rows = tokens + padded
     return {
         "hidden_states": t("bfloat16", rows, hidden),
@@ -222,6 +224,7 @@ TWELVE: tuple[Case, ...] = (
             "up_proj_weights_tensor": t("bfloat16", 1024, 512),
             "down_proj_weights_tensor": t("bfloat16", 512, 1024),
             "fused_add_tensor": t("bfloat16", 4, 1, 1024),
+            "normalization_weights_tensor": t("bfloat16", 1, 1024),
         },
         number=8,
     ),

@@ -14,6 +14,7 @@ from haulout.support.diagnostics import Diagnostic, Severity, bad_input
 if TYPE_CHECKING:
     import numpy as np
 
+    from haulout.frontends.nki import BarrierScope
     from haulout.passes.manager import PassRecord
     from haulout.passes.pipeline import Fences
     from haulout.report.model import Report
@@ -36,12 +37,23 @@ class CompileResult:
         return not any(each.severity > Severity.NOTE for each in self.diagnostics)
 
 
-def load(path: str | Path, *, lnc: int | None = None) -> Program:
-    """Read a program: `.bir` text, `.hlo` text after SPMD partitioning, or `.npz` (stored by `save_program`).
+def load(
+    path: str | Path,
+    *,
+    lnc: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    barrier_scope: BarrierScope = "data",
+) -> Program:
+    """Read a program: `.bir` text, `.hlo` text after SPMD partitioning, `.npz` (stored by `save_program`), or an NKI
+    kernel, `FILE.py::FUNCTION` (see `haulout.nki.trace` for `arguments` and `barrier_scope`).
 
-    `lnc`: the number of cores that it must have; a one-core program is cloned over that many. The program is
-    verified. Raises `HauloutError`.
+    `lnc`: the number of cores that it must have; a one-core program is cloned over that many, a kernel runs on that
+    many (2). The program is verified. Raises `HauloutError`.
     """
+    if is_kernel(path):
+        from haulout.nki import trace
+
+        return trace(str(path), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope).program
     from haulout.ir.replicate import replicate
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
@@ -79,27 +91,39 @@ def compile(
     fences: Fences = "minimal",
     capacity: int | None = None,
     lnc: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    barrier_scope: BarrierScope = "data",
     on_pass: Callable[[PassRecord], None] | None = None,
     reproducer: Path | None = None,
 ) -> CompileResult:
     """Compile a program for several cores and prove the result.
 
     `fences`: the policy; `capacity`: bytes of DRAM for all cores together. The checker's findings do not raise: they
-    are in the result. Raises `HauloutError` when the program cannot be compiled.
+    are in the result. `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot
+    be compiled.
     """
-    from haulout.check import check_program
+    from haulout.nki.certainty import check_certain
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
     from haulout.passes.pipeline import standard_pipeline
     from haulout.report.model import make_report
 
-    program = source if isinstance(source, Program) else load(source, lnc=lnc)
     context = PassContext()
+    if isinstance(source, Program):
+        program = source
+    elif is_kernel(source):
+        from haulout.nki import trace
+
+        traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
+        program = traced.program
+        context.diagnostics.extend(traced.findings)
+    else:
+        program = load(source, lnc=lnc)
     passes = standard_pipeline(fences=fences, capacity=capacity)
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     program = manager.run(program, context)
     began = perf_counter()
-    findings = check_program(program)
+    findings = check_certain(program)
     record = PassRecord("check", None, Status.DONE, perf_counter() - began, len(program.instructions))
     manager.records.append(record)
     if on_pass is not None:
@@ -108,11 +132,46 @@ def compile(
     return CompileResult(program, make_report(program, context, manager.records, diagnostics, fences), diagnostics)
 
 
-def check(source: str | Path | Program) -> list[Diagnostic]:
-    """What the independent checker finds in a program, which may be compiled or written by hand."""
-    from haulout.check import check_program
+@dataclass(slots=True)
+class CheckResult:
+    """A program as it was judged, and all findings."""
 
-    return check_program(source if isinstance(source, Program) else load(source))
+    program: Program | None
+    """None for a kernel that did not come to its end."""
+    diagnostics: list[Diagnostic]
+
+
+def check(source: str | Path | Program, **options: Any) -> list[Diagnostic]:
+    """What the independent checker finds in a program, which may be compiled or written by hand, or in an NKI kernel.
+
+    The options are those of `check_source`.
+    """
+    return check_source(source, **options).diagnostics
+
+
+def check_source(
+    source: str | Path | Program,
+    *,
+    lnc: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    barrier_scope: BarrierScope = "data",
+) -> CheckResult:
+    """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`."""
+    from haulout.nki.certainty import check_certain
+
+    if not isinstance(source, Program) and is_kernel(source):
+        from haulout.nki import check_kernel
+
+        checked = check_kernel(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
+        return CheckResult(checked.program, checked.diagnostics)
+    program = source if isinstance(source, Program) else load(source, lnc=lnc)
+    return CheckResult(program, check_certain(program))
+
+
+def is_kernel(source: str | Path) -> bool:
+    """Whether a source names a function of a Python file."""
+    path, mark, _ = str(source).rpartition("::")
+    return bool(mark) and path.endswith(".py")
 
 
 def simulate(

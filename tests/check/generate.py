@@ -117,7 +117,8 @@ class _Generator:
                 blocks.append(build.block(function, "next"))
                 build.edge(blocks[0], blocks[1])
             half = len(lists[core]) // 2
-            seq, done = 0, []
+            seq = 0
+            done: list[int] = []
             for at, step in enumerate(lists[core]):
                 seq = (
                     2 * step.phase + (step.kind == "barrier")
@@ -306,9 +307,9 @@ class _Generator:
         row = build.count("instructions")
         name = f"i{at}"
         if step.kind == "barrier":
-            reads = self.random.sample(ids, 1) if ids and self.chance(0.2) else []
+            handles = self.random.sample(ids, 1) if ids and self.chance(0.2) else []
             return build.barrier(
-                block, name, step.name, engine=step.engine, cores=step.cores, seq=seq, deps=deps, reads=reads
+                block, name, step.name, engine=step.engine, cores=step.cores, seq=seq, deps=deps, reads=handles
             )
         reads, writes = self.operands(ids)
         reads = [each for each in reads if self.allowed(each[0], core, step.phase, False)]

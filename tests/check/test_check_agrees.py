@@ -70,12 +70,12 @@ def test_agrees_with_brute_force(name: str, way: str, monkeypatch: pytest.Monkey
     if way == "apart":  # strided regions are compared pair by pair, not cut into atoms
         monkeypatch.setattr(regions, "MOST_RUNS", 2)
     seen: Counter[str] = Counter()
-    for seed in range(400):
+    for seed in range(250):
         seen.update(code for code, _ in agree(random_program(Random(f"{name}, {seed}"), SHAPES[name])) or [("", "")])
     if name.startswith("clean"):
-        assert seen[""] > 100
+        assert seen[""] > 60
     else:
-        assert seen["cross-core-race"] > 30
+        assert seen["cross-core-race"] > 20
 
 
 @pytest.mark.parametrize(("budget", "limit"), [("RUN_BUDGET", 6), ("COVER_BUDGET", 3)])
@@ -89,7 +89,7 @@ def test_agrees_when_cuts_are_too_fine(budget: str, limit: int, monkeypatch: pyt
 def test_nothing_bad_is_called_clean_by_one_sweep(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep that forgets what a write has replaced, alone: what it finds may be less, never nothing."""
     monkeypatch.setattr(conflicts, "THOROUGH", -1)
-    for seed in range(400):
+    for seed in range(250):
         program = random_program(Random(f"one sweep {name} {seed}"), SHAPES[name])
         wanted = judge(program)
         bad = bool(wanted.codes or wanted.values[0])

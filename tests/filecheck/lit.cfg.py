@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,4 +13,7 @@ config.name = "haulout"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".bir"]
 config.test_source_root = str(Path(__file__).parent)
+# Scratch files and lit's own records of times stay out of the source.
+config.test_exec_root = str(Path(tempfile.gettempdir()) / f"haulout-lit-{os.getuid()}")
+Path(config.test_exec_root).mkdir(exist_ok=True)
 config.environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), config.environment["PATH"]])

@@ -2,7 +2,7 @@
 
     # RUN: [not] haulout ARGS | filecheck ARGS
 
-`%s` is the file; `not` says that the command must fail; filecheck reads the command's stdout.
+`%s` is the file, `%t` a scratch path; `not` says that the command must fail; filecheck reads the command's stdout.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def run_lines(path: Path) -> list[str]:
     return [match.group(1).strip() for line in path.read_text().splitlines() if (match := _RUN.match(line))]
 
 
-def failure_of(line: str, path: Path) -> str | None:
+def failure_of(line: str, path: Path, scratch: Path) -> str | None:
     """Why a RUN line fails, None when it succeeds."""
-    words = shlex.split(line.replace("%s", shlex.quote(str(path))))
+    words = shlex.split(line.replace("%s", shlex.quote(str(path))).replace("%t", shlex.quote(str(scratch))))
     bar = words.index("|")
     command, check = words[:bar], words[bar + 1 :]
     must_fail = command[0] == "not"

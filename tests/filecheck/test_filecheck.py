@@ -13,12 +13,12 @@ FILES = sorted(FOLDER.rglob("*.bir"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
-def test_file(path: Path) -> None:
+def test_file(path: Path, tmp_path: Path) -> None:
     lines = run_lines(path)
     assert lines, f"{path} has no RUN line"
     assert "CHECK" in path.read_text()
     for line in lines:
-        failure = failure_of(line, path)
+        failure = failure_of(line, path, tmp_path)
         assert failure is None, failure
 
 
@@ -27,10 +27,10 @@ def test_runner_can_fail(tmp_path: Path) -> None:
     text = (FOLDER / "build_fdeps.bir").read_text()
     path = tmp_path / "wrong.bir"
     path.write_text(text + "\n# CHECK: this is never printed\n")
-    assert failure_of(run_lines(path)[0], path) is not None
+    assert failure_of(run_lines(path)[0], path, tmp_path) is not None
     path.write_text(text)
-    assert failure_of(run_lines(path)[0], path) is None
-    assert failure_of("not " + run_lines(path)[0], path) is not None
+    assert failure_of(run_lines(path)[0], path, tmp_path) is None
+    assert failure_of("not " + run_lines(path)[0], path, tmp_path) is not None
 
 
 def test_lit_runs_them() -> None:
@@ -38,6 +38,10 @@ def test_lit_runs_them() -> None:
     pytest.importorskip("lit")
     chosen = [] if os.environ.get("HAULOUT_LIT") == "all" else ["--filter", "build_fdeps|unresolved"]
     done = subprocess.run(
-        [sys.executable, "-m", "lit.main", "-q", *chosen, str(FOLDER)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", "from lit.main import main; main()", "-v", *chosen, str(FOLDER)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASS: ") == (len(FILES) if not chosen else 2), done.stdout

@@ -237,7 +237,7 @@ def test_drawn_inputs_depend_on_seed_and_name_only() -> None:
     np.testing.assert_allclose(first["nc0/x"], DRAWN, rtol=1e-6)
 
 
-DRAWN = [0.006172419060021639, -0.044494930654764175, 0.08743230998516083, 0.023547986522316933]
+DRAWN = [0.01073665451258421, -0.001089919009245932, -0.013692939653992653, -0.0054639894515275955]
 
 
 def test_bytes_never_written_are_reported_where_they_are_read() -> None:
@@ -251,7 +251,7 @@ def test_bytes_never_written_are_reported_where_they_are_read() -> None:
     result = simulate(text, {"x": np.ones(4, np.float32)})
     (diagnostic,) = result.diagnostics
     assert diagnostic.code == "uninitialized-read"
-    assert "8 of the 16 bytes that it reads of %a" in diagnostic.message
+    assert "8 of the bytes that it reads of %a" in diagnostic.message
     assert "at byte 0" in diagnostic.message
     assert "%use on core 0" in diagnostic.labels[0].message
     assert result.outputs["nc0/y"].tolist() == [0, 2, 2, 0]

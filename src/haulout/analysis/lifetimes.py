@@ -1,9 +1,11 @@
 """One lifetime for every location, on its owner's instruction list, whoever touches it.
 
 An access by the owner occupies its own position. An access by another core may happen anywhere in its epoch, so it
-occupies that whole epoch of the owner's list: from the fence before (the start of the function when there is none) to
-the fence behind (its end). The lifetime is the hull of all that. A location that is not `internal` is live in the
-whole function: its contents come from outside, or go there.
+occupies that whole epoch of the owner's list: from behind the fence before (the start of the function when there is
+none) to the fence behind (its end). An epoch in which the owner does nothing is a stretch of time all the same, in
+which others may be at work: it takes one position, its closing fence or the one behind the last row. The lifetime is
+the hull of all that. A location that is not `internal` is live in the whole function: its contents come from outside,
+or go there.
 
 Two locations of one core whose lifetimes do not meet may share storage: their accesses are ordered by the owner's
 list, which the edges of order 84 make true, or by a fence.
@@ -15,14 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.analysis.straightline import epochs, fence_rows
+from haulout.analysis.straightline import epochs
 from haulout.ir.enums import Kind
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 
 
 class Lifetimes(NamedTuple):
-    """Half-open ranges of instruction rows of the owner's core, a row a location; empty where nothing touches it."""
+    """Half-open ranges of instruction rows of the owner's core, a row a location; empty where nothing touches it.
+
+    The position behind a core's last row stands for what other cores do after its last fence.
+    """
 
     begin: Ints
     end: Ints
@@ -61,17 +66,17 @@ def lifetimes(program: Program) -> Lifetimes:
 
 
 def _function_ranges(program: Program) -> tuple[Ints, Ints]:
-    """Rows of each function; one without instructions counts as one row, so that its inputs have a lifetime."""
+    """Rows of each function, and the position behind them."""
     function = program.instruction_function
     every = np.arange(len(program.functions))
     begin = np.searchsorted(function, every).astype(np.int64)
-    return begin, np.maximum(np.searchsorted(function, every, side="right"), begin + 1).astype(np.int64)
+    return begin, np.searchsorted(function, every, side="right").astype(np.int64) + 1
 
 
 def _epoch_ranges(program: Program) -> tuple[Ints, Ints]:
-    """Rows of each epoch as [core, epoch]: behind the fence that opens it, up to the fence that closes it.
+    """Rows of each epoch as [core, epoch], the fence that closes it included; at least one position.
 
-    A core with fewer epochs than others repeats its last one.
+    A core with fewer epochs than others repeats the position behind its last row.
     """
     epoch, core = epochs(program), program.instruction_core
     count = int(epoch.max(initial=0)) + 1
@@ -79,7 +84,4 @@ def _epoch_ranges(program: Program) -> tuple[Ints, Ints]:
     wanted = np.arange(program.lnc * count)
     begin = np.searchsorted(key, wanted).reshape(program.lnc, count).astype(np.int64)
     end = np.searchsorted(key, wanted, side="right").reshape(program.lnc, count).astype(np.int64)
-    is_fence = np.zeros(len(epoch) + 1, bool)
-    is_fence[fence_rows(program)] = True
-    end -= (end > begin) & is_fence[np.maximum(end - 1, 0)]
-    return begin, end
+    return begin, np.maximum(end, begin + 1)

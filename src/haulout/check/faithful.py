@@ -127,10 +127,21 @@ def _model_of(source: Program, function: str) -> Model | None:
 
 def _match(model: Model, other: Model) -> Ids:
     """Join on (core, name): the source's instruction for each of the model's, NONE where there is none."""
+    strings, theirs = model.program.strings, other.program.strings
+    names = model.program.instructions.name[model.rows]
+    other_names = other.program.instructions.name[other.rows]
+    if theirs is not strings:
+        known = np.array([*map(strings.find, theirs), NONE], np.int32)
+        other_names = known[other_names]
 
-    def names(each: Model) -> list[tuple[int, str | None]]:
-        ids = each.program.instructions.name[each.rows].tolist()
-        return [(core, each.program.strings.get(name)) for core, name in zip(each.core.tolist(), ids, strict=True)]
+    def keys(cores: Ids, ids: Ids) -> Ints:
+        return cores.astype(np.int64) * (len(strings) + 1) + ids
 
-    place = {key: at for at, key in enumerate(names(other)) if key[1] is not None}
-    return np.array([place.get(key, NONE) for key in names(model)], np.int32)
+    named = np.flatnonzero(other_names != NONE)
+    have = keys(other.core[named], other_names[named])
+    order = np.argsort(have, kind="stable")
+    wanted = keys(model.core, names)
+    at = np.searchsorted(have[order], wanted)
+    found = np.append(named[order], NONE)[at]
+    hit = (names != NONE) & (np.append(have[order], NONE)[at] == wanted)
+    return np.where(hit, found, NONE).astype(np.int32)

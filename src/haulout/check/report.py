@@ -69,8 +69,8 @@ class Reporter:
     def _groups(self, conflicts: Conflicts) -> Iterator[_Group]:
         """Group by the two locations, then by cause; in the order of the first pair of each."""
         model = self.model
-        key = model.location[conflicts.first].astype(np.int64) * len(model.program.locations)
-        key += model.location[conflicts.second]
+        one, other = model.location[conflicts.first], model.location[conflicts.second]
+        key = np.minimum(one, other).astype(np.int64) * len(model.program.locations) + np.maximum(one, other)
         _, begin, which, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         rows = np.argsort(which, kind="stable")
         cuts = np.cumsum(count) - count

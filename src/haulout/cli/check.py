@@ -6,25 +6,33 @@ import click
 
 from haulout import api
 from haulout.cli.common import emit, exit_status, format_option, guarded
+from haulout.cli.kernels import kernel_arguments, kernel_options
+from haulout.frontends.nki import BarrierScope
 from haulout.support.diagnostics import Severity
 
 
 @click.command()
 @click.argument("source", metavar="INPUT")
+@click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a kernel runs on 2 unless told otherwise.")
+@kernel_options
 @format_option
 @guarded
-def check(source: str, style: str) -> int:
+def check(
+    source: str, lnc: int | None, arg: tuple[str, ...], args_file: str | None, barrier_scope: BarrierScope, style: str
+) -> int:
     """Check a program, compiled or written by hand.
 
     Recomputes order, conflicts and storage from INPUT alone and reports what some schedule of the hardware can break.
+    INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments.
     """
-    program = api.load(source)
-    findings = api.check(program)
-    emit(findings, style)
-    if style == "text":
-        serious = sum(each.severity > Severity.NOTE for each in findings)
+    arguments = kernel_arguments(arg, args_file)
+    checked = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope)
+    emit(checked.diagnostics, style)
+    if style == "text" and checked.program is not None:
+        program = checked.program
+        serious = sum(each.severity > Severity.NOTE for each in checked.diagnostics)
         click.echo(
             f"{program.name}: {program.lnc} cores, {len(program.instructions)} instructions: "
             + ("clean" if not serious else f"{serious} finding{'s' if serious > 1 else ''}")
         )
-    return exit_status(findings)
+    return exit_status(checked.diagnostics)

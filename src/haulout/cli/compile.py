@@ -9,6 +9,8 @@ from rich.console import Console
 
 from haulout import api
 from haulout.cli.common import emit, exit_status, format_option, guarded, pass_progress, quiet_option
+from haulout.cli.kernels import kernel_arguments, kernel_options
+from haulout.frontends.nki import BarrierScope
 from haulout.ir.text import print_bir
 from haulout.passes.pipeline import Fences
 from haulout.report.memory_map import memory_map, program_panels
@@ -30,21 +32,39 @@ from haulout.support.files import write_text
 )
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes of DRAM for all cores together.")
 @click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
+@kernel_options
 @format_option
 @quiet_option
 @guarded
 def compile(
-    source: str, output: str, fences: Fences, capacity: int | None, lnc: int | None, style: str, quiet: bool
+    source: str,
+    output: str,
+    fences: Fences,
+    capacity: int | None,
+    lnc: int | None,
+    arg: tuple[str, ...],
+    args_file: str | None,
+    barrier_scope: BarrierScope,
+    style: str,
+    quiet: bool,
 ) -> int:
     """Compile a program for several cores.
 
-    INPUT is a .bir file, a .npz store, or the .hlo text of a JAX/XLA module after SPMD partitioning. Collectives
-    become copies through shared DRAM, every shared tensor gets one lifetime and one address, fences are placed, and
-    the independent checker proves the result. Writes program.bir, report.json and memory.html.
+    INPUT is a .bir file, a .npz store, the .hlo text of a JAX/XLA module after SPMD partitioning, or an NKI kernel,
+    FILE.py::FUNCTION with its arguments. Collectives become copies through shared DRAM, every shared tensor gets one
+    lifetime and one address, fences are placed, and the independent checker proves the result. Writes program.bir,
+    report.json and memory.html.
     """
     folder = Path(output)
     result = api.compile(
-        source, fences=fences, capacity=capacity, lnc=lnc, on_pass=pass_progress(quiet), reproducer=folder
+        source,
+        fences=fences,
+        capacity=capacity,
+        lnc=lnc,
+        arguments=kernel_arguments(arg, args_file),
+        barrier_scope=barrier_scope,
+        on_pass=pass_progress(quiet),
+        reproducer=folder,
     )
     write_text(folder / "program.bir", print_bir(result.program))
     write_text(folder / "report.json", result.report.to_json())

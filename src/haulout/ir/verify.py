@@ -144,6 +144,13 @@ def _check_names(program: Program, found: Diagnostics) -> None:
     edges, blocks = program.edges, program.blocks
     for row in _some(blocks.function[edges.source] != blocks.function[edges.target]):
         _bad(found, f"block ^{program.strings[int(blocks.name[edges.source[row]])]} leads into another function")
+    branches = np.flatnonzero(blocks.cond != NONE)
+    foreign = program.locations.function[blocks.cond[branches]] != blocks.function[branches]
+    for row in branches[foreign].tolist():
+        _bad(found, f"block ^{program.strings[int(blocks.name[row])]} branches on a location of another function")
+    steps, stepped = program.steps, program.accesses.instruction[program.steps.access]
+    for row in _some(program.instruction_function[stepped] != blocks.function[steps.header]):
+        _bad(found, "a step follows a loop of another function", instruction_label(program, int(stepped[row])))
 
 
 def _check_locations(program: Program, found: Diagnostics) -> None:

@@ -5,14 +5,14 @@
     findings = hnki.check("kernels.py::fused_mlp", {"x": hnki.tensor("bf16", 4, 1, 1024), "k": 4})
     program = hnki.trace("kernels.py::fused_mlp", {"x": numpy_array, "k": 4}).program
 
-A kernel is `FILE::FUNCTION`, or a function: then its file is imported again against our own `nki`, so it does not matter
-which `nki` the function saw. In a notebook, where a function has no file, call `install()` first and write the kernel
-after it. What is checked, and what is taken for granted, is in `docs/nki.md`.
+A kernel is `FILE::FUNCTION`, or a function: then its file is imported again against our own `nki`, so it does not
+matter which `nki` the function saw. In a notebook, where a function has no file, call `install()` first and write the
+kernel after it. What is checked, and what is taken for granted, is in `docs/nki.md`.
 """
 
 from haulout.frontends.nki import BarrierScope, TensorSpec, load_arguments, parse_arguments
-from haulout.nki.kernels import Kernel, install, tensor
 from haulout.nki.judge import CheckedKernel, check, check_kernel, prepare, trace
+from haulout.nki.kernels import Kernel, install, tensor
 
 __all__ = [
     "BarrierScope",

@@ -5,7 +5,7 @@ the id is a constant and the offsets are too. Small instructions whose operands 
 become constants; a dynamic slice or update at constant offsets becomes a copy of exactly known bytes, so that no
 later analysis has to take it for an access to the whole location.
 
-Whether an instruction folds depends on shapes alone, never on values, so all cores keep the same instructions.
+Whether an instruction folds depends on kinds and sizes, never on values, so all cores keep the same instructions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from haulout.sim.numerics.evaluate import KERNELS
 from haulout.support.diagnostics import HauloutError, bad_input
 
 LIMIT = 1024
-"""Bytes of a result that is worth storing; a broadcast constant is better computed."""
+"""Bytes of a result that is worth storing."""
+SMALL = 64
+"""Bytes that a result may have whatever it is made from. Beyond them a constant must not grow: a broadcast one would be
+live in the whole function, and is better computed where it is needed."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,12 @@ def _foldable(program: Program) -> Any:
     result_fits &= (locations.size <= LIMIT) & (locations.dtype != NONE) & (locations.address == NONE)
     known_bytes = np.append(program.patterns.run != NONE, True)[accesses.pattern]
     at = accesses.location
-    good = np.where(accesses.write, result_fits[at] & (accesses.pattern == NONE), const[at] & known_bytes)
+    read = ~accesses.write
+    # group by instruction: bytes of the constants that it reads
+    source = np.bincount(accesses.instruction[read], locations.size[at[read]], minlength=len(program.instructions))
+    no_growth = locations.size[at] <= np.maximum(source[accesses.instruction], SMALL)
+    fits = result_fits[at] & no_growth & (accesses.pattern == NONE)
+    good = np.where(accesses.write, fits, const[at] & known_bytes)
     known = np.array([text in KERNELS for text in program.strings])
     some_write = np.zeros(len(program.instructions), bool)
     some_write[accesses.instruction[accesses.write]] = True

@@ -101,8 +101,9 @@ CATALOG: dict[str, Entry] = {
         "Move the barrier or the dependence so that what comes first in the source comes first here.",
     ),
     "benign-duplicate-write": Entry(
-        "Two instructions fill the same bytes with zeros, and nothing orders the two.",
-        "It is harmless: whichever comes last, the bytes are zero. Other unordered writes are races.",
+        "The same bytes are written twice with the same values, and nothing orders the two writes.",
+        "It is harmless: whichever comes last, the bytes are the same. The checker knows fills with zeros as such, "
+        "the front end for kernels what it can prove equal on all cores; other unordered writes are races.",
         "Nothing, or let one of them write.",
     ),
     "unexpected-output": Entry(
@@ -144,5 +145,40 @@ CATALOG: dict[str, Entry] = {
         "The value of a register is known on the device only, and the kernel uses it as a number: 0 is taken.",
         "What is proved holds for that value.",
         "Nothing, or compute the number from the kernel's arguments.",
+    ),
+    "unknown-instruction": Entry(
+        "A kernel calls an instruction that this version does not know.",
+        "It is taken to read and to write all its tensors: findings may rest on accesses that it does not make.",
+        "Check the spelling; order it as if it did touch them, or report the instruction.",
+    ),
+    "shared-allocation-mismatch": Entry(
+        "The cores of a kernel do not make the same shared allocations in the same order.",
+        "Shared tensors are matched across cores by their order: one address for two tensors, or two for one.",
+        "Make the same allocations in the same order on all cores, outside of what depends on the core.",
+    ),
+    "partition-limit": Entry(
+        "A tensor in SBUF or PSUM spans more partitions than there are.",
+        "The first dimension is the partition; the memory ends there.",
+        "Cut the first dimension into tiles.",
+    ),
+    "overlapping-split": Entry(
+        "The cores read shifted parts of an input that overlap, and none reads its end.",
+        "Mostly an offset counts elements where rows are meant: the result is wrong without any race.",
+        "Correct the offset of each core's part.",
+    ),
+    "barrier-not-shared": Entry(
+        "A barrier names a tensor that the other cores do not see.",
+        "It orders no access of theirs, whatever it was meant to order.",
+        "Name the shared tensor that the cores exchange.",
+    ),
+    "adjacent-barriers": Entry(
+        "Two barriers follow each other with nothing between them on any core.",
+        "They are one; the second costs time and orders nothing.",
+        "Drop one of them.",
+    ),
+    "redundant-barrier": Entry(
+        "A barrier orders no two accesses of different cores.",
+        "It costs time and changes nothing inside the kernel; what runs after the kernel may rely on it.",
+        "Drop it when nothing relies on it.",
     ),
 }

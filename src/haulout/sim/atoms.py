@@ -9,7 +9,6 @@ some thousand atoms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,7 @@ from haulout.sim.regions import Regions
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
-    """Ranges of atoms of operand a: rows `starts[a]:starts[a + 1]`; those of a second table follow the first's."""
+    """Ranges of atoms of operand a: rows `starts[a]:starts[a + 1]`."""
 
     cuts: Ints
     """Byte of the arena at which each atom begins, and where the last one ends."""
@@ -33,20 +32,21 @@ class Atoms:
     def __len__(self) -> int:
         return max(0, len(self.cuts) - 1)
 
+    def of(self, operand: int) -> slice | Ints:
+        """The atoms of one operand, as an index."""
+        begin, end = (column[self.starts[operand] : self.starts[operand + 1]] for column in (self.begin, self.end))
+        if len(begin) == 1:
+            return slice(int(begin[0]), int(end[0]))
+        length = end - begin
+        before = np.cumsum(length) - length
+        return np.asarray(np.repeat(begin - before, length) + np.arange(length.sum()))
 
-def cut(tables: Sequence[Regions]) -> Atoms:
-    """The atoms of all operands of some tables."""
-    runs = [_runs(regions) for regions in tables]
-    begin = np.concatenate([each[1] for each in runs])
-    end = np.concatenate([each[2] for each in runs])
-    counts = np.concatenate([each[0] for each in runs])
+
+def cut(regions: Regions) -> Atoms:
+    """The atoms of all operands of a table."""
+    counts, begin, end = _runs(regions)
     cuts = np.unique(np.concatenate([begin, end]))
-    return Atoms(
-        cuts,
-        np.append(0, np.cumsum(counts)),
-        np.searchsorted(cuts, begin),
-        np.searchsorted(cuts, end),
-    )
+    return Atoms(cuts, np.append(0, np.cumsum(counts)), np.searchsorted(cuts, begin), np.searchsorted(cuts, end))
 
 
 def byte_set(pattern: Pattern) -> Pattern:

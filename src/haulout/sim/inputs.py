@@ -3,15 +3,15 @@
 Every location of kind `input` or `inout` takes a value, under the key `MODULE/LOCATION`, or under `LOCATION`
 for the same value on every core. Drawn values depend on the seed and on the name of the location alone, so
 cores that hold the same parameter hold the same numbers: NumPy's Philox with the first 16 bytes of SHA-256 of
-`SEED:LOCATION` as its key; floats are normal with standard deviation 0.1, integers uniform from 0 to 7,
-predicates 0 or 1.
+`SEED:LOCATION` as its key; floats are normal (drawn as f32, f64 as f64) with standard deviation 0.1, integers
+uniform from 0 to 7, predicates 0 or 1.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ from haulout.ir.schema import Bytes, Ids
 from haulout.ir.verify import location_label
 from haulout.support.diagnostics import Diagnostics, Severity
 
-Values = Mapping[str, npt.NDArray[Any]]
+DType: TypeAlias = np.dtype[Any]
+Values: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: int) -> dict[int, Bytes]:
@@ -33,7 +34,12 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
     """
     rows = locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT)
     if inputs is None:
-        return {row: _drawn(program, row, seed) for row in rows}
+        drawn: dict[tuple[str, DType, tuple[int, ...]], Bytes] = {}
+        wanted = {row: (_name(program, row), *element_type(program, row)) for row in rows}
+        for each in wanted.values():
+            if each not in drawn:
+                drawn[each] = _drawn(*each, seed)
+        return {row: drawn[each] for row, each in wanted.items()}
     found = Diagnostics()
     result: dict[int, Bytes] = {}
     known: set[str] = set()
@@ -86,9 +92,8 @@ def _take(
     result[row] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
-def _drawn(program: Program, row: int, seed: int) -> Bytes:
-    dtype, shape = element_type(program, row)
-    digest = hashlib.sha256(f"{seed}:{_name(program, row)}".encode()).digest()
+def _drawn(name: str, dtype: DType, shape: tuple[int, ...], seed: int) -> Bytes:
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
     generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
     value: npt.NDArray[Any]
     if dtype.kind == "b":
@@ -96,8 +101,9 @@ def _drawn(program: Program, row: int, seed: int) -> Bytes:
     elif dtype.kind in "iu":
         value = generator.integers(0, 8, shape)
     else:
-        value = 0.1 * generator.standard_normal(shape)
-    return value.astype(dtype).reshape(-1).view(np.uint8)
+        wide = np.float64 if dtype == np.float64 else np.float32
+        value = generator.standard_normal(shape, wide) * wide(0.1)
+    return np.ascontiguousarray(value.astype(dtype)).reshape(-1).view(np.uint8)
 
 
 def _name(program: Program, row: int) -> str:

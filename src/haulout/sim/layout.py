@@ -37,6 +37,11 @@ class Layout:
     size: int
     """Bytes of the arena."""
 
+    def byte_of(self, location: int, at: int) -> int:
+        """Which byte of a location lies at a place of the arena."""
+        inside, pitch = at - int(self.base[location]), int(self.pitch[location])
+        return inside // pitch * int(self.width[location]) + inside % pitch if pitch else inside
+
 
 def lay_out(program: Program, functions: Ids) -> Layout:
     """The arena of the locations of some functions, one a core."""

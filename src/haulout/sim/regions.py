@@ -51,13 +51,16 @@ class Regions:
         starts = self._rows[0]
         return map(self.pattern, range(starts[operand], starts[operand + 1]))
 
-    def nbytes(self, operand: int) -> int:
-        """Bytes of an operand, those touched twice counted twice."""
-        return sum(pattern.nbytes for pattern in self.patterns(operand))
+
+def operand_regions(program: Program, layout: Layout) -> Regions:
+    """The regions of every operand: first the rows of `accesses`, then every location as a whole."""
+    every = np.arange(len(program.locations), dtype=np.int32)
+    location = np.concatenate([program.accesses.location, every])
+    pattern = np.concatenate([program.accesses.pattern, np.full(len(every), NONE, np.int32)])
+    return _regions(program, layout, location, pattern)
 
 
-def regions_of(program: Program, layout: Layout, location: Ids, pattern: Ids) -> Regions:
-    """The regions of operands, each given by its location and its pattern (NONE: all of it)."""
+def _regions(program: Program, layout: Layout, location: Ids, pattern: Ids) -> Regions:
     patterns, size = program.patterns, program.locations.size[location]
     offset, run, dim_begin, dim_end = (
         np.append(column, 0)[pattern].astype(np.int64)

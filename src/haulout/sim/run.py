@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from haulout.ir.enums import NONE, Kind
+from haulout.ir.enums import Kind
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
 from haulout.ir.verify import check_sound, location_label
@@ -23,7 +23,7 @@ from haulout.sim.inputs import Values, element_type, input_bytes, locations_of_k
 from haulout.sim.layout import Layout, lay_out
 from haulout.sim.machine import Machine, check_patterns_known
 from haulout.sim.memory import Memory
-from haulout.sim.regions import Regions, regions_of
+from haulout.sim.operands import Operands
 from haulout.sim.rendezvous import senders
 from haulout.sim.schedules import Schedule, event_order, parse_schedule
 from haulout.sim.trace import Trace, trace_program
@@ -73,11 +73,9 @@ class Prepared:
     trace: Trace
     graph: EventGraph
     layout: Layout
-    regions: Regions
-    """Of all operands."""
-    wholes: Regions
-    """Of all locations."""
-    senders: dict[int, int] = field(repr=False)
+    operands: Operands
+    senders: dict[int, int]
+    """For each item of the trace that receives: the item whose data it receives."""
 
 
 def prepare(program: Program) -> Prepared:
@@ -86,11 +84,9 @@ def prepare(program: Program) -> Prepared:
     trace = trace_program(program)
     graph = event_graph(program, trace)
     layout = lay_out(program, trace.functions)
-    every: Ids = np.arange(len(program.locations), dtype=np.int32)
-    regions = regions_of(program, layout, program.accesses.location, program.accesses.pattern)
-    wholes = regions_of(program, layout, every, np.full(len(every), NONE, np.int32))
-    check_patterns_known(program, regions, trace.instruction)
-    return Prepared(program, trace, graph, layout, regions, wholes, senders(program, trace))
+    operands = Operands(program, layout)
+    check_patterns_known(program, operands.regions, trace.instruction)
+    return Prepared(program, trace, graph, layout, operands, senders(program, trace))
 
 
 def simulate(
@@ -128,7 +124,7 @@ def run(
     order = event_order(program, trace, graph, schedule)
     memory = _initial_memory(prepared, inputs, seed)
     found = Diagnostics()
-    machine = Machine(program, prepared.regions, memory, found)
+    machine = Machine(program, memory, prepared.layout, found)
     _happen(prepared, machine, order, progress)
     outputs = _outputs(prepared, memory, found)
     barriers = int((graph.effect == Effect.NOTHING).sum())
@@ -159,7 +155,7 @@ def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Mem
     """Memory with constants and inputs in place."""
     program, functions = prepared.program, prepared.trace.functions
     try:
-        memory = Memory(prepared.layout.size)
+        memory = Memory(prepared.layout.size, prepared.operands)
     except (MemoryError, ValueError):
         bad_input(f"the program needs {prepared.layout.size} bytes of simulated memory, which this machine lacks")
     contents = input_bytes(program, functions, inputs, seed)
@@ -169,7 +165,7 @@ def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Mem
             bad_input("a constant without data", location_label(program, row))
         contents[row] = np.frombuffer(base64.b64decode(text), np.uint8)
     for row, data in contents.items():
-        memory.write(prepared.wholes, row, data)
+        memory.write(prepared.operands.whole(row), data)
     return memory
 
 
@@ -178,15 +174,15 @@ def _outputs(prepared: Prepared, memory: Memory, found: Diagnostics) -> dict[str
     result = {}
     for row in locations_of_kind(program, prepared.trace.functions, Kind.OUTPUT, Kind.INOUT):
         dtype, shape = element_type(program, row)
-        data = memory.read(prepared.wholes, row).copy()
+        data = memory.read(prepared.operands.whole(row)).copy()
         result[qualified_name(program, row)] = data.view(dtype).reshape(shape)
-        undefined = memory.undefined(prepared.wholes, row)
-        if len(undefined):
+        undefined = memory.undefined(prepared.operands.whole(row))
+        if undefined is not None:
+            first = prepared.layout.byte_of(row, undefined[1])
             found.add(
                 "output-not-written",
                 Severity.ERROR,
-                f"{int(undefined.sum())} of its {len(undefined)} bytes were never written, the first at byte "
-                f"{int(undefined.argmax())}",
+                f"{undefined[0]} of its {len(data)} bytes were never written, the first at byte {first}",
                 location_label(program, row),
             )
     return result

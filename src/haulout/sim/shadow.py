@@ -23,7 +23,6 @@ import numpy as np
 
 from haulout.ir.enums import Kind
 from haulout.ir.schema import Bytes, Ids, Ints
-from haulout.sim.atoms import cut
 from haulout.sim.events import Effect
 from haulout.sim.inputs import locations_of_kind
 from haulout.sim.run import Prepared
@@ -83,15 +82,14 @@ class Shadow:
     def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
         program, trace, graph = prepared.program, prepared.trace, prepared.graph
-        self.atoms = cut([prepared.regions, prepared.wholes])
+        self.atoms = prepared.operands.atoms
         begin, end = (program.access_starts[trace.instruction + after] for after in (0, 1))
-        reads = np.append(0, np.cumsum(~program.accesses.write))
         self.columns = Columns(
             self.atoms.starts,
             self.atoms.begin,
             self.atoms.end,
             begin,
-            begin + reads[end] - reads[begin],
+            prepared.operands.middle[trace.instruction],
             end,
             graph.item,
             _EFFECT_BITS[graph.effect],
@@ -116,13 +114,15 @@ class Shadow:
         first = int(self.columns.first[item]) if effect & READS else middle
         last = int(self.columns.last[item]) if effect & WRITES else middle
         before = [self._writers_before(each, event) for each in (reference, order)]
+        every = np.arange(len(self.atoms))
         for access in range(first, last):
-            atoms = self._atoms_of(access)
+            atoms = every[self.atoms.of(access)]
             differing = atoms[before[0][atoms] != before[1][atoms]]
             if len(differing):
                 break
         atom = int(differing.min())
-        byte = self._byte_of_location(access, int(self.atoms.cuts[atom]))
+        location = int(self.prepared.program.accesses.location[access])
+        byte = self.prepared.layout.byte_of(location, int(self.atoms.cuts[atom]))
         return Difference(schedule, access, byte, *(self._instruction(int(writer[atom])) for writer in before))
 
     def _writers_before(self, order: Ids, event: int) -> Ids:
@@ -136,21 +136,8 @@ class Shadow:
         program, trace = self.prepared.program, self.prepared.trace
         writer = np.full(len(self.atoms), NOBODY, np.int32)
         for row in locations_of_kind(program, trace.functions, Kind.INPUT, Kind.INOUT, Kind.CONST):
-            writer[self._atoms_of(len(program.accesses) + row)] = GIVEN
+            writer[self.atoms.of(self.prepared.operands.whole(row))] = GIVEN
         return writer
-
-    def _atoms_of(self, operand: int) -> Ints:
-        ranges = range(int(self.atoms.starts[operand]), int(self.atoms.starts[operand + 1]))
-        return np.concatenate([np.arange(self.atoms.begin[row], self.atoms.end[row]) for row in ranges])
-
-    def _byte_of_location(self, access: int, at: int) -> int:
-        """Which byte of the location that an operand names lies at a place of the arena."""
-        location = int(self.prepared.program.accesses.location[access])
-        layout = self.prepared.layout
-        inside = at - int(layout.base[location])
-        width, pitch = int(layout.width[location]), int(layout.pitch[location])
-        is_torn = width < int(self.prepared.program.locations.size[location])
-        return inside // pitch * width + inside % pitch if is_torn else inside
 
     def _instruction(self, writer: int) -> int:
         return writer if writer < 0 else int(self.prepared.trace.instruction[writer])

@@ -5,8 +5,9 @@
     idx=@idx.npy            an array: a tensor whose contents are known
     k=4  eps=1e-5  causal=true  bias=none  mode=NormType.RMS_NORM  name="text"
 
-Element types go by NKI's names or the program's. A dotted name is looked up in the kernel's module, and stands for itself
-when it is not there. In TOML, numbers, booleans and lists are written as TOML writes them, all else as strings.
+Element types go by NKI's names or the program's. A dotted name is looked up in the kernel's module, and stands for
+itself when it is not there. In TOML, numbers, booleans and lists are written as TOML writes them, all else as
+strings.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
     if found := _TENSOR.match(text):
         dtype = nki_name(found.group(2))
         if dtype is None:
-            bad_input(f"{what}: no element type is named {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."])
+            bad_input(
+                f"{what}: no element type is named {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."]
+            )
         shape = tuple(int(part) for part in found.group(3).split(",") if part.strip())
         if 0 in shape:
             bad_input(f"{what}: {text} has no elements")

@@ -26,11 +26,24 @@ def kernel_frame(depth: int = 1) -> FrameType | None:
         code = frame.f_code
         own = _own_code.get(code)
         if own is None:
-            own = _own_code[code] = code.co_filename.startswith(_OWN_FOLDERS) or code.co_filename.startswith("<frozen")
+            own = _own_code[code] = code.co_filename.startswith(_OWN_FOLDERS) or code.co_filename.startswith(
+                "<frozen"
+            )
         if not own:
             return frame
         frame = frame.f_back
     return None
+
+
+def allocation_place(depth: int = 1) -> tuple[str, int]:
+    """(file, line) of the kernel that asks for a tensor: allocators that kernels write themselves are skipped."""
+    frame = first = kernel_frame(depth + 1)
+    while frame is not None and "alloc" in frame.f_code.co_name:
+        frame = frame.f_back
+        if frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDERS):
+            frame = None
+    chosen = frame or first
+    return ("", 0) if chosen is None else (chosen.f_code.co_filename, chosen.f_lineno)
 
 
 def kernel_place(depth: int = 1) -> tuple[str, int]:

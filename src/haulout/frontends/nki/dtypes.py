@@ -1,7 +1,7 @@
 """Element types by NKI's names: their sizes, and the type of the program that stores as many bytes.
 
-NKI's types are names (`nl.float32 == "float32"`). Only addresses matter here, so packed and exotic types are stored as
-integers of their size.
+NKI's types are names (`nl.float32 == "float32"`). Only addresses matter here, so packed and exotic types are stored
+as integers of their size.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ _ALIASES = {
     "bool_": "bool",
     "float8e4": "float8_e4m3",
     "float8e5": "float8_e5m2",
-    **{short: full for full, (_, short) in reversed(ELEMENT_TYPES.items()) if "_x4" not in full and "e8m0" not in full},
+    **{
+        short: full
+        for full, (_, short) in reversed(ELEMENT_TYPES.items())
+        if "_x4" not in full and "e8m0" not in full
+    },
     **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     "pred": "bool",
     "f8e4m3fn": "float8_e4m3fn",

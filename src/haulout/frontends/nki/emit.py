@@ -1,11 +1,12 @@
 """Recordings of all cores to one program.
 
-    locations      on-chip tensors and private HBM are each core's own; shared HBM is core 0's allocation, a view elsewhere.
-                   The k-th shared allocation of every core is one tensor; arguments are matched by their order.
+    locations      on-chip tensors and private HBM are each core's own; shared HBM is core 0's allocation, a view
+                   elsewhere. The k-th shared allocation of every core is one tensor; arguments are matched by their
+                   order.
     instructions   one a record, named by what it is and its position; `loc` is the kernel's line
     core_barrier   two readings, `barrier_scope`:
-                     data    the documented one: on its own engine; it waits for what touched its tensor before, and what
-                             touches the tensor after waits for it. Nothing else is ordered by it.
+                     data    the documented one: on its own engine; it waits for what touched its tensor before, and
+                             what touches the tensor after waits for it. Nothing else is ordered by it.
                      global  a fence of everything, engines and DMA
     sendrecv       a meeting, its pipe is the tag
 
@@ -17,20 +18,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from haulout.frontends.nki.diagnose import shown_path
+from haulout.frontends.nki.diagnose import shown_path, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
+from haulout.frontends.nki.duplicates import find_duplicates, shared_key
 from haulout.frontends.nki.recorder import BarrierDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.trace import Trace
+from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout.support.diagnostics import Diagnostic
+from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 BarrierScope = Literal["data", "global"]
 
@@ -48,8 +51,6 @@ class Emitted:
 
     program: Program
     findings: list[Diagnostic]
-    maybe: list[int]
-    """Rows of `accesses` that touch some of their bytes, not known which."""
     trace: Trace
 
 
@@ -61,20 +62,46 @@ class _Gate:
     passed: set[Engine] = field(default_factory=set)
 
 
-def emit(trace: Trace, *, barrier_scope: BarrierScope = "data") -> Emitted:
-    """The program of a trace that came to its end."""
+def emit(trace: Trace, *, barrier_scope: BarrierScope = "data", split_duplicates: bool = False) -> Emitted:
+    """The program of a trace that came to its end.
+
+    `split_duplicates`, for checking alone: a shared tensor that all cores fill with the same values (`duplicates.py`)
+    is one tensor a core, which is the same for every reader and has no race; a note says so.
+    """
+    duplicates = find_duplicates(trace) if split_duplicates else {}
+    findings = [*trace.findings.items, *(_duplicate(trace, key) for key in duplicates)]
     build = ProgramBuilder(trace.name, trace.cores, file=shown_path(trace.place[0]) or None)
-    maybe: list[int] = []
     for recorder in trace.recorders:
-        _emit_core(build, trace, recorder, barrier_scope, maybe)
-    return Emitted(build.freeze(), list(trace.findings.items), maybe, trace)
+        _emit_core(build, trace, recorder, barrier_scope, set(duplicates))
+    return Emitted(build.freeze(), findings, trace)
+
+
+def _duplicate(trace: Trace, key: Any) -> Diagnostic:
+    """The note about a tensor that all cores fill alike, at the first write of each."""
+    labels = []
+    name = ""
+    for recorder in trace.recorders:
+        number, name = next((each.number, each.name) for each in recorder.storages if shared_key(each) == key)
+        first = next(record for record in recorder.records if any(other == number for other, _ in record.writes))
+        labels.append(Label(f"core {recorder.core} writes {name}", span_at(first.place)))
+    message = f"all cores write the same values to {name}"
+    note = "the writes are in no order, and it does no harm: every byte gets one value, whoever is last"
+    help_text = "to save the work, let one core write, or give each core its part"
+    return Diagnostic("benign-duplicate-write", Severity.NOTE, message, tuple(labels), (note,), (help_text,))
 
 
 def _emit_core(
-    build: ProgramBuilder, trace: Trace, recorder: Recorder, scope: BarrierScope, maybe: list[int]
+    build: ProgramBuilder,
+    trace: Trace,
+    recorder: Recorder,
+    scope: BarrierScope,
+    duplicates: set[Any],
 ) -> None:
     function = build.function(build.module(f"nc{recorder.core}", recorder.core), trace.name)
-    locations = [_location(build, function, trace, recorder, storage) for storage in recorder.storages]
+    locations = [
+        _location(build, function, trace, recorder, storage, shared_key(storage) in duplicates)
+        for storage in recorder.storages
+    ]
     entry = build.block(function, "entry")
     gates: dict[int, _Gate] = {}
     latest: dict[int, dict[Engine, int]] = {}
@@ -92,21 +119,27 @@ def _emit_core(
             continue
         reads = [(locations[number], pattern) for number, pattern in record.reads]
         writes = [(locations[number], pattern) for number, pattern in record.writes]
-        first = build.count("accesses")
-        maybe += [first + at for at in record.maybe]
-        attrs = {"maybe": list(record.maybe)} if record.maybe else None
+        opcode = record.opcode
+        attrs: dict[str, AttrValue] = {"maybe": list(record.maybe)} if record.maybe else {}
+        if record.zeros:
+            # A copy of zeros is a fill: two of them do each other no harm.
+            opcode, attrs["value"] = "memset", 0
         if isinstance(record.detail, MeetingDetail):
             to, source, pipe = record.detail
             row = build.sendrecv(
                 entry, name, record.engine, to=to, source=source, tag=pipe, reads=reads, writes=writes, loc=loc
             )
         elif record.reads and record.writes and _clash(record.reads, record.writes, recorder.storages):
-            # It reads and writes bytes that meet but differ: as reading, then writing, which its engine keeps in order.
-            row = build.instruction(entry, f"{name}.in", record.opcode, record.engine, reads, loc=loc)
+            # It reads and writes bytes that meet but differ: as reading, then writing, which its engine
+            # keeps in order.
+            count = len(reads)
+            before: dict[str, AttrValue] = {"maybe": [at for at in record.maybe if at < count]}
+            after: dict[str, AttrValue] = {**attrs, "maybe": [at - count for at in record.maybe if at >= count]}
+            row = build.instruction(entry, f"{name}.in", opcode, record.engine, reads, attrs=before, loc=loc)
             _wait_for_gates(build, row, record, record.reads, gates)
-            row = build.instruction(entry, name, record.opcode, record.engine, (), writes, attrs=attrs, loc=loc)
+            row = build.instruction(entry, name, opcode, record.engine, (), writes, attrs=after, loc=loc)
         else:
-            row = build.instruction(entry, name, record.opcode, record.engine, reads, writes, attrs=attrs, loc=loc)
+            row = build.instruction(entry, name, opcode, record.engine, reads, writes, attrs=attrs, loc=loc)
         if scope == "data":
             if gates:
                 _wait_for_gates(build, row, record, (*record.reads, *record.writes), gates)
@@ -115,15 +148,17 @@ def _emit_core(
                     latest.setdefault(number, {})[record.engine] = row
 
 
-# -- locations ----------------------------------------------------------------------------------------------------------
+# -- locations -------------------------------------------------------------------------------------------------------
 
 
-def _location(build: ProgramBuilder, function: int, trace: Trace, recorder: Recorder, storage: Storage) -> int:
+def _location(
+    build: ProgramBuilder, function: int, trace: Trace, recorder: Recorder, storage: Storage, alone: bool
+) -> int:
     shared = storage.buffer is Buffer.shared_hbm
     twins = {each.core: _twin(each, storage) for each in trace.recorders} if shared else {}
     known = [(core, twin) for core, twin in twins.items() if twin is not None and twin.size == storage.size]
     remote = None
-    if known and known[0][0] != recorder.core:
+    if known and known[0][0] != recorder.core and not alone:
         remote = (known[0][1].name, known[0][0])
     element = ELEMENT_TYPES[storage.dtype]
     return build.location(
@@ -161,7 +196,7 @@ def _kind(storage: Storage, twins: list[Storage]) -> Kind:
     return Kind.OUTPUT if storage.buffer.is_hbm and any(twin.returned for twin in twins) else Kind.INTERNAL
 
 
-# -- order ----------------------------------------------------------------------------------------------------------------
+# -- order -----------------------------------------------------------------------------------------------------------
 
 
 def _barrier(

@@ -34,7 +34,9 @@ class Instruction:
     """How many of the first parameters must be given."""
 
 
-def _row(name: str, engine: Engine, parameters: str, writes: str = "dst", accumulates: str = "", rule: str = "") -> Instruction:
+def _row(
+    name: str, engine: Engine, parameters: str, writes: str = "dst", accumulates: str = "", rule: str = ""
+) -> Instruction:
     """Parameters behind `/` may be left out."""
     needed, _, optional = parameters.partition("/")
     names = (*needed.split(), *optional.split(), "name")
@@ -44,6 +46,8 @@ def _row(name: str, engine: Engine, parameters: str, writes: str = "dst", accumu
 
 
 _PE, _ACT, _VECTOR, _POOL = Engine.PE, Engine.ACT, Engine.VECTOR, Engine.POOL
+
+_SAME = "same-partitions"
 
 # fmt: off
 _ROWS = (
@@ -61,31 +65,33 @@ _ROWS = (
     # tensor engine
     _row("nc_matmul", _PE, "dst stationary moving / is_stationary_onezero is_moving_onezero is_transpose accumulate "
                            "tile_position tile_size perf_mode", rule="matmul"),
-    _row("nc_matmul_mx", _PE, "dst stationary moving stationary_scale moving_scale / tile_position tile_size accumulate"),
+    _row("nc_matmul_mx", _PE, "dst stationary moving stationary_scale moving_scale / tile_position tile_size "
+                              "accumulate"),
     _row("nc_transpose", _PE, "dst data / engine", rule="transpose"),
     # scalar engine
-    _row("activation", _ACT, "dst op data / bias scale reduce_op reduce_res reduce_cmd", "dst reduce_res", rule="same-partitions"),
-    _row("activation_reduce", _ACT, "dst op data reduce_op reduce_res / bias scale", "dst reduce_res", rule="same-partitions"),
-    _row("activate2", _ACT, "dst op data imm0 imm1 op0 op1 / relu_param reverse0 reverse1 reduce_op reduce_res reduce_cmd",
-         "dst reduce_res"),
+    _row("activation", _ACT, "dst op data / bias scale reduce_op reduce_res reduce_cmd", "dst reduce_res",
+         rule=_SAME),
+    _row("activation_reduce", _ACT, "dst op data reduce_op reduce_res / bias scale", "dst reduce_res", rule=_SAME),
+    _row("activate2", _ACT, "dst op data imm0 imm1 op0 op1 / relu_param reverse0 reverse1 reduce_op reduce_res "
+                            "reduce_cmd", "dst reduce_res"),
     # vector engine
-    _row("tensor_tensor", _VECTOR, "dst data1 data2 op / engine", rule="same-partitions"),
-    _row("tensor_scalar", _VECTOR, "dst data op0 operand0 / reverse0 op1 operand1 reverse1 engine", rule="same-partitions"),
-    _row("scalar_tensor_tensor", _VECTOR, "dst data op0 operand0 op1 operand1 / reverse0 reverse1", rule="same-partitions"),
-    _row("tensor_reduce", _VECTOR, "dst op data axis / negate keepdims", rule="same-partitions"),
-    _row("tensor_scalar_reduce", _VECTOR, "dst data op0 operand0 reduce_op / reduce_res reverse0 reduce_cmd reduce_init "
-                                          "reduce_res_negate", "dst reduce_res"),
+    _row("tensor_tensor", _VECTOR, "dst data1 data2 op / engine", rule=_SAME),
+    _row("tensor_scalar", _VECTOR, "dst data op0 operand0 / reverse0 op1 operand1 reverse1 engine", rule=_SAME),
+    _row("scalar_tensor_tensor", _VECTOR, "dst data op0 operand0 op1 operand1 / reverse0 reverse1", rule=_SAME),
+    _row("tensor_reduce", _VECTOR, "dst op data axis / negate keepdims", rule=_SAME),
+    _row("tensor_scalar_reduce", _VECTOR, "dst data op0 operand0 reduce_op / reduce_res reverse0 reduce_cmd "
+                                          "reduce_init reduce_res_negate", "dst reduce_res"),
     _row("tensor_scalar_cumulative", _VECTOR, "dst src op0 op1 imm0 / imm1 reduce_cmd"),
     _row("tensor_tensor_scan", _VECTOR, "dst data0 data1 initial op0 op1 / reverse0 reverse1"),
-    _row("reciprocal", _VECTOR, "dst data", rule="same-partitions"),
+    _row("reciprocal", _VECTOR, "dst data", rule=_SAME),
     _row("exponential", _VECTOR, "dst src / max_value reduce_res reduce_cmd reduce_init", "dst reduce_res"),
-    _row("bn_stats", _VECTOR, "dst data", rule="same-partitions"),
-    _row("bn_aggr", _VECTOR, "dst data", rule="same-partitions"),
-    _row("max8", _VECTOR, "dst src", rule="same-partitions"),
-    _row("nc_find_index8", _VECTOR, "dst data vals", rule="same-partitions"),
+    _row("bn_stats", _VECTOR, "dst data", rule=_SAME),
+    _row("bn_aggr", _VECTOR, "dst data", rule=_SAME),
+    _row("max8", _VECTOR, "dst src", rule=_SAME),
+    _row("nc_find_index8", _VECTOR, "dst data vals", rule=_SAME),
     _row("nc_match_replace8", _VECTOR, "dst data vals imm / dst_idx", "dst dst_idx"),
-    _row("range_select", _VECTOR, "dst on_true_tile comp_op0 comp_op1 bound0 bound1 / reduce_cmd reduce_res reduce_op "
-                                  "range_start on_false_value", "dst reduce_res"),
+    _row("range_select", _VECTOR, "dst on_true_tile comp_op0 comp_op1 bound0 bound1 / reduce_cmd reduce_res "
+                                  "reduce_op range_start on_false_value", "dst reduce_res"),
     _row("select_reduce", _VECTOR, "dst predicate on_true on_false / reduce_res reduce_cmd reduce_op reverse_pred",
          "dst reduce_res"),
     _row("quantize_mx", _VECTOR, "dst src dst_scale", "dst dst_scale"),

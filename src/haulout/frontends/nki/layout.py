@@ -1,7 +1,7 @@
 """Shapes and strides of views: indexing, reshape, permute. Pure arithmetic on a tensor's layout.
 
-On chip the partition is dimension 0: an integer there keeps it with size 1, and no view may move or split it. In HBM an
-integer removes its dimension. The least rank is 2 on chip and 1 in HBM.
+On chip the partition is dimension 0: an integer there keeps it with size 1, and no view may move or split it. In HBM
+an integer removes its dimension. The least rank is 2 on chip and 1 in HBM.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulout.frontends.nki import session
@@ -65,7 +66,7 @@ def index_view(tensor: Tensor, key: tuple[Any, ...]) -> tuple[tuple[int, ...], t
     offset = tensor.offset
     dynamic: Dynamic | None = None
     on_chip = tensor.storage.buffer.on_chip
-    for axis, (extent, stride) in enumerate(zip(tensor.shape, tensor.strides, strict=True)):
+    for axis, stride in enumerate(tensor.strides):
         part = key[axis] if axis < len(key) else slice(None)
         if isinstance(part, slice):
             start, count, step = _slice(tensor, axis, part)
@@ -172,7 +173,7 @@ def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Layout:
                 want *= shape[end]
                 end += 1
         group = old[begin:taken]
-        for (_, outer), (count, inner) in zip(group, group[1:], strict=False):
+        for (_, outer), (count, inner) in pairwise(group):
             if outer != count * inner:
                 _wrong(f"{tensor!r} with strides {list(tensor.strides)} does not reshape to {list(shape)} in place")
         steps = row_major(shape[at:end])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place
@@ -44,6 +44,10 @@ class Record(NamedTuple):
     place: tuple[str, int]
     detail: Any = None
     """What a barrier or a sendrecv says besides."""
+    given: Mapping[str, Any] | None = None
+    """All arguments by parameter, where the table has the instruction."""
+    zeros: bool = False
+    """It writes nothing but zeros."""
 
 
 class BarrierDetail(NamedTuple):
@@ -79,7 +83,7 @@ class Recorder:
         self._queues: dict[int, Engine] = {}
         self._identities: dict[tuple[int, str], Tensor] = {}
 
-    # -- allocations --------------------------------------------------------------------------------------------------
+    # -- allocations -------------------------------------------------------------------------------------------------
 
     def allocate(
         self,
@@ -135,7 +139,7 @@ class Recorder:
             self._identities[size, dtype] = found
         return found
 
-    # -- instructions -------------------------------------------------------------------------------------------------
+    # -- instructions ------------------------------------------------------------------------------------------------
 
     def instruction(self, row: Instruction, given: dict[str, Any]) -> None:
         """Record one instruction of the table; `given` are its arguments by parameter."""
@@ -162,7 +166,7 @@ class Recorder:
             reads += self._accumulating(given, writes)
         elif given.get("dst_rmw_op") is not None:
             reads += writes
-        self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place)
+        self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place, None, given)
         follow(row.name, given, writes)
 
     def touch_all(self, name: str, tensors: list[Tensor]) -> None:
@@ -180,9 +184,12 @@ class Recorder:
         writes: Sequence[Tensor],
         place: tuple[str, int],
         detail: Any = None,
+        given: Mapping[str, Any] | None = None,
     ) -> None:
         """Append a record; operands that the table does not name (indices) are added to the reads."""
-        indices = [index for each in (*reads, *writes) if each.indirect is not None for index in each.index_operands()]
+        indices = [
+            index for each in (*reads, *writes) if each.indirect is not None for index in each.index_operands()
+        ]
         read_bytes: dict[Operand, bool] = {}
         write_bytes: dict[Operand, bool] = {}
         for found, tensors in ((read_bytes, (*reads, *indices)), (write_bytes, writes)):
@@ -191,11 +198,15 @@ class Recorder:
                 number = tensor.storage.number
                 for pattern in patterns:
                     found[number, pattern] = found.get((number, pattern), True) and maybe
+        zeros = given is not None and _is_zero(opcode, given)
         for tensor in writes:
+            tensor.storage.zero = zeros and (tensor.storage.zero or not tensor.storage.written)
             tensor.storage.written = True
         flags = (*read_bytes.values(), *write_bytes.values())
         maybe_at = tuple(at for at, flag in enumerate(flags) if flag) if True in flags else ()
-        self.records.append(Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail))
+        self.records.append(
+            Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros)
+        )
 
     def assign(self, target: Tensor, value: Any) -> None:
         """`target[...] = value`."""
@@ -203,17 +214,21 @@ class Recorder:
         self.add("nki.assign", self.queue_of([target, *reads]) or Engine.VECTOR, reads, [target], kernel_place(2))
         follow("assign", {}, [target])
 
-    def barrier(self, data: Tensor, cores: tuple[int, ...], engine: Engine, name: str | None, place: tuple[str, int]) -> None:
+    def barrier(
+        self, data: Tensor, cores: tuple[int, ...], engine: Engine, name: str | None, place: tuple[str, int]
+    ) -> None:
         """`core_barrier`."""
         detail = BarrierDetail(data.storage.number, cores, name)
         self.records.append(Record("core_barrier", engine, ((data.storage.number, None),), (), (), place, detail))
 
-    def sendrecv(self, src: Tensor, dst: Tensor, detail: MeetingDetail, engine: Engine, place: tuple[str, int]) -> None:
+    def sendrecv(
+        self, src: Tensor, dst: Tensor, detail: MeetingDetail, engine: Engine, place: tuple[str, int]
+    ) -> None:
         """`sendrecv`."""
         self.add("sendrecv", engine, [src], [dst], place, detail)
         follow("sendrecv", {}, [dst])
 
-    # -- choices ------------------------------------------------------------------------------------------------------
+    # -- choices -----------------------------------------------------------------------------------------------------
 
     def _engine(self, row: Instruction, given: dict[str, Any], writes: list[Tensor], reads: list[Tensor]) -> Engine:
         if row.engine is DMA:
@@ -243,7 +258,7 @@ class Recorder:
                 found.append(tensor)
         return found
 
-    # -- notes --------------------------------------------------------------------------------------------------------
+    # -- notes -------------------------------------------------------------------------------------------------------
 
     def note_loop(self, place: tuple[str, int]) -> None:
         """A loop whose count only the device knows: what was assumed is said once a place."""
@@ -265,6 +280,15 @@ class Recorder:
             severity=Severity.WARNING,
             place=place,
         )
+
+
+def _is_zero(opcode: str, given: Mapping[str, Any]) -> bool:
+    """Whether an instruction fills with zeros, or copies from a tensor that never held anything else."""
+    if opcode == "nki.memset":
+        return isinstance(given.get("value"), int | float) and given["value"] == 0
+    source = given.get("src")
+    copies = opcode in ("nki.dma_copy", "nki.tensor_copy") and given.get("dst_rmw_op") is None
+    return copies and isinstance(source, Tensor) and source.storage.zero
 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:

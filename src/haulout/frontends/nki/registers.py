@@ -1,8 +1,8 @@
 """Virtual registers and the loops that they bound.
 
 A register's value is known when it came from a constant or from a tensor whose contents are known; then loops run as
-often as they will on the device. Otherwise the body is taken `trips` times in a row, which is noted: with two, what one
-iteration leaves to the next is judged; with none, what stands around the loop without it.
+often as they will on the device. Otherwise the body is taken `trips` times in a row, which is noted: with two, what
+one iteration leaves to the next is judged; with none, what stands around the loop without it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What shapes of an instruction's operands must agree; a breach is a `kernel-error` at the kernel's line.
 
-    same-size          as many elements in the source as in the destination
-    same-partitions    the destination and every full operand span as many partitions
-    matmul             stationary [K, M], moving [K, N] -> dst of M partitions and N elements in each
-    transpose          partitions of one are elements of the other
-    every-16th-partition  only partitions 0, 16, 32, ... are touched
+same-size          as many elements in the source as in the destination
+same-partitions    the destination and every full operand span as many partitions
+matmul             stationary [K, M], moving [K, N] -> dst of M partitions and N elements in each
+transpose          partitions of one are elements of the other
+every-16th-partition  only partitions 0, 16, 32, ... are touched
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _matmul(given: dict[str, Any]) -> str | None:
     if mode == "none":
         rows, columns = math.prod(stationary.shape[1:]), math.prod(moving.shape[1:])
         if dst.shape[0] != rows or math.prod(dst.shape[1:]) != columns:
-            return f"stationary {list(stationary.shape)} and moving {list(moving.shape)} give [{rows}, {columns}], dst is {list(dst.shape)}"
+            sizes = f"stationary {list(stationary.shape)} and moving {list(moving.shape)} give [{rows}, {columns}]"
+            return f"{sizes}, dst is {list(dst.shape)}"
     return None
 
 

@@ -1,6 +1,7 @@
 """Kernels in files: `kernels.py::fused_mlp`, imported with the stand-ins in place and traced.
 
-A file inside a package (folders with `__init__.py`) is imported under its package name, so that relative imports work.
+A file inside a package (folders with `__init__.py`) is imported under its package name, so that relative imports
+work.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def load_kernel(
     barrier_scope: BarrierScope = "data",
     **options: Any,
 ) -> Emitted:
-    """The program of a kernel in a file, with what tracing found. Raises `HauloutError` when it did not come to its end."""
+    """The program of a kernel in a file, with what tracing found. Raises `HauloutError` when it did not come to
+    its end."""
     trace = trace_file(path, name, arguments, cores=lnc, **options)
     if trace.failed:
         raise HauloutError(*trace.findings.items)

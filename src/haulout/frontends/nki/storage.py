@@ -21,7 +21,7 @@ class Buffer(enum.Enum):
     psum = "psum"
     private_hbm = "private_hbm"
     shared_hbm = "shared_hbm"
-    hbm = "private_hbm"
+    hbm = "private_hbm"  # noqa: PIE796 - an alias
 
     @property
     def is_hbm(self) -> bool:
@@ -59,6 +59,8 @@ class Storage:
     """Bytes."""
     explicit_name: bool = False
     written: bool = False
+    zero: bool = False
+    """Nothing but zeros was written."""
     returned: bool = False
     values: Values | None = None
     """Contents that are known while tracing."""

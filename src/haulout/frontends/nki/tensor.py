@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from haulout.frontends.nki import session
@@ -29,7 +30,8 @@ MOST_ROWS = 128
 """Rows of a gather whose indices are known that are listed one by one."""
 
 
-class Indirect(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Indirect:
     """An offset that an index gives: `index * stride` elements, `0 <= index < extent`."""
 
     index: Tensor | VirtualRegister
@@ -101,9 +103,7 @@ class Tensor:
         """Whether it is row-major; on chip within each partition."""
         first = 1 if self.buffer.on_chip else 0
         expected = row_major(self.shape)
-        return all(
-            self.shape[axis] == 1 or self.strides[axis] == expected[axis] for axis in range(first, self.ndim)
-        )
+        return all(self.shape[axis] == 1 or self.strides[axis] == expected[axis] for axis in range(first, self.ndim))
 
     def is_indirect(self) -> bool:
         """Whether an index of the device decides where it lies."""
@@ -265,14 +265,15 @@ class Tensor:
     def _with(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
         return Tensor(self.storage, self.dtype, shape, strides, self.offset, self.indirect)
 
-    # -- which bytes --------------------------------------------------------------------------------------------------
+    # -- which bytes -------------------------------------------------------------------------------------------------
 
     def bytes(self) -> Bytes:
         """The bytes that an access through this view touches."""
         size, item = self.storage.size, self.itemsize
         if self.indirect is None:
             return Bytes((_inside(view_bytes(self.offset, self.strides, self.shape, item), size),), False)
-        index, vector, stride, extent = self.indirect
+        index, vector = self.indirect.index, self.indirect.vector
+        stride, extent = self.indirect.stride, self.indirect.extent
         strides = (0, *self.strides[1:]) if vector else self.strides
         base = view_bytes(self.offset, strides, self.shape, item)
         known = known_indices(index, self.shape[0] if vector else 1)
@@ -285,7 +286,7 @@ class Tensor:
         fitting = [place for place in places if place - base.offset + low >= 0 and place - base.offset + high <= size]
         if not fitting:
             return Bytes((), False)
-        steps = {second - first for first, second in zip(fitting, fitting[1:], strict=False)}
+        steps = {second - first for first, second in pairwise(fitting)}
         if len(steps) <= 1:
             dims = (*base.dims, (next(iter(steps), 1), len(fitting)))
             return Bytes((_inside(touched(fitting[0], base.run, dims), size),), False)

@@ -1,8 +1,8 @@
 """Running a kernel's Python once a core: the recordings, or what stopped it.
 
-    arguments      specs become tensors of each core; a tensor in HBM is one tensor for all cores
-    run            program 0, 1, ...; whatever the kernel raises is a finding at the kernel's line
-    return value   the tensors that the caller will read
+arguments      specs become tensors of each core; a tensor in HBM is one tensor for all cores
+run            program 0, 1, ...; whatever the kernel raises is a finding at the kernel's line
+return value   the tensors that the caller will read
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def trace_kernel(
 ) -> Trace:
     """Record a kernel on `cores` cores. The stand-ins must be what the function's module imported.
 
-    `arguments` by name or in order: specs, arrays, and anything else as it is. `trips` is how often the body of a loop
-    is taken whose count only the device knows; `target` the generation (`gen2`, `gen3`, `gen4`).
+    `arguments` by name or in order: specs, arrays, and anything else as it is. `trips` is how often the body of a
+    loop is taken whose count only the device knows; `target` the generation (`gen2`, `gen3`, `gen4`).
     """
     inner = getattr(function, "function", function)
     code = getattr(inspect.unwrap(inner), "__code__", None)
@@ -129,7 +129,9 @@ def _prepared(recorder: Recorder, name: str, value: Any, place: tuple[str, int],
     if isinstance(value, DottedName):
         return _looked_up(value, getattr(inspect.unwrap(function), "__globals__", {}))
     if isinstance(value, list | tuple) and any(_is_structured(each) for each in value):
-        return type(value)(_prepared(recorder, f"{name}_{at}", each, place, function) for at, each in enumerate(value))
+        return type(value)(
+            _prepared(recorder, f"{name}_{at}", each, place, function) for at, each in enumerate(value)
+        )
     if isinstance(value, dict) and any(_is_structured(each) for each in value.values()):
         return {key: _prepared(recorder, f"{name}_{key}", each, place, function) for key, each in value.items()}
     spec = tensor_spec(value)
@@ -137,7 +139,9 @@ def _prepared(recorder: Recorder, name: str, value: Any, place: tuple[str, int],
 
 
 def _is_structured(value: Any) -> bool:
-    return isinstance(value, DottedName | list | tuple | dict) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+    return isinstance(value, DottedName | list | tuple | dict) or (
+        hasattr(value, "shape") and hasattr(value, "dtype")
+    )
 
 
 def _argument(recorder: Recorder, name: str, spec: TensorSpec, place: tuple[str, int]) -> Tensor:
@@ -199,4 +203,3 @@ def _raised(error: Exception, core: int) -> Diagnostic:
         tuple(labels),
         tuple(notes),
     )
-

@@ -49,13 +49,17 @@ def follow(name: str, given: dict[str, Any], writes: Sequence[Tensor]) -> None:
 def _result(name: str, given: dict[str, Any], dst: Tensor) -> Array | float | None:
     match name:
         case "memset":
-            if "int" in dst.dtype and dst.size <= _FILLED or dst.storage.values is not None:
+            if ("int" in dst.dtype and dst.size <= _FILLED) or dst.storage.values is not None:
                 return float(given["value"])
         case "dma_copy" | "tensor_copy":
             return None if given.get("dst_rmw_op") is not None else _known(given.get("src"))
         case "nc_stream_shuffle":
             source = _known(given.get("src"))
-            return None if source is None or set(given["shuffle_mask"]) != {0} else np.broadcast_to(source[:1], dst.shape)
+            return (
+                None
+                if source is None or set(given["shuffle_mask"]) != {0}
+                else np.broadcast_to(source[:1], dst.shape)
+            )
         case "tensor_tensor":
             left, right = _known(given.get("data1")), _known(given.get("data2"))
             return None if left is None or right is None else compute(_op(given["op"]), left, right)

@@ -32,7 +32,7 @@ from haulout.passes.allocator.problem import I64
 from haulout.support.jit import njit
 
 SOLVED, INFEASIBLE, GAVE_UP = 1, 0, -1
-_MASK = 2**63 - 1
+_MASK = 2**31 - 1
 
 
 class Shape(NamedTuple):
@@ -95,7 +95,7 @@ def _scan_search(
     ready = np.zeros(rows, np.int64)
     change = np.zeros(columns + 1, np.int64)
     line = np.empty((rows, 2), np.int64)
-    random = (seed * 2862933555777941757 + 3037000493) & _MASK  # Knuth's linear congruence, modulo 2**63
+    random = seed * 69069 & _MASK  # a linear congruence modulo 2**31; products stay within int64
     fails = 0
     restart = 0
     while True:
@@ -116,8 +116,8 @@ def _scan_search(
                 if ready[c]:
                     value = key[c]
                     if loud > 0.0:
-                        random = (random * 6364136223846793005 + 1442695040888963407) & _MASK
-                        value += loud * ((random >> 33) & 0x3FFFFFFF) / 1073741824.0
+                        random = (random * 1103515245 + 12345) & _MASK
+                        value += loud * random / 2147483648.0
                     if value > best:
                         best = value
                         b = c

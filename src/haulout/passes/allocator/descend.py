@@ -40,7 +40,8 @@ def descend(state: Incumbent, decider: Decider, steps: int, most: int) -> None:
         rarely = turn <= 4 or turn & (turn - 1) == 0  # turns 1, 2, 3, 4, 8, 16, ...
         for target in _TARGETS[1:] if far and not rarely else _TARGETS:
             capacity = min(state.bound + int((state.peak - state.bound) * target), state.peak - 1)
-            gained = decider.ask(capacity, min(budget, steps - decider.spent)) == SOLVED
+            patience = budget if target else 2 * budget  # the bound is the hardest, and the end
+            gained = decider.ask(capacity, min(patience, steps - decider.spent)) == SOLVED
             if gained or decider.spent >= steps or state.over:
                 break
         if not gained:

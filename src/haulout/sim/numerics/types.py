@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, TypeAlias
 
@@ -22,19 +23,19 @@ DType: TypeAlias = np.dtype[Any]
 Attrs: TypeAlias = Mapping[str, AttrValue]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TensorType:
     """Element type and logical shape of an operand."""
 
     dtype: DType
     shape: tuple[int, ...]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of elements."""
         return prod(self.shape)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Number of bytes."""
         return self.size * self.dtype.itemsize

@@ -1,4 +1,5 @@
-"""`nki.collectives`: exchanges between devices, not between the cores of one; recorded as reading and writing operands."""
+"""`nki.collectives`: exchanges between devices, not between the cores of one; recorded as reading and writing
+operands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The stand-ins in `sys.modules`, while a kernel is imported and traced; what was there before comes back after.
 
-Modules that are imported meanwhile and saw a stand-in are forgotten again, so that a process that has the real packages
-keeps using them.
+Modules that are imported meanwhile and saw a stand-in are forgotten again, so that a process that has the real
+packages keeps using them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_modules() -> dict[str, types.ModuleType]:
     modules["neuronxcc"] = _plain("neuronxcc")
     modules["neuron_dtypes"] = _plain("neuron_dtypes", **vars(language.make_module("neuron_dtypes")))
     for name, module in modules.items():
-        module.__path__ = []  # type: ignore[attr-defined]
+        module.__path__ = []
         parent, _, last = name.rpartition(".")
         if parent in modules:
             setattr(modules[parent], last, module)
@@ -71,4 +71,4 @@ def installed(forget: Callable[[types.ModuleType], bool] = lambda module: True) 
 def saw_stand_in(module: Any) -> bool:
     """Whether a module may hold a stand-in: anything that is not of the standard library or installed packages."""
     file = getattr(module, "__file__", None)
-    return bool(file) and "site-packages" not in file and not file.startswith(sys.base_prefix)
+    return isinstance(file, str) and "site-packages" not in file and not file.startswith(sys.base_prefix)

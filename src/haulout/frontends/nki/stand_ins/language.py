@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place, span_at
+from haulout.frontends.nki.diagnose import allocation_place, kernel_place, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
 from haulout.frontends.nki.layout import DynamicSlice
 from haulout.frontends.nki.registers import dynamic_range
@@ -20,13 +20,76 @@ from haulout.frontends.nki.tensor import Tensor
 from haulout.ir.enums import Engine
 from haulout.support.diagnostics import Label, fail
 
-OPERATORS = """
-    abs abs_max abs_min add arctan bitwise_and bitwise_or bitwise_xor bypass ceil copy cos divide equal erf erf_dx exp
-    floor fmod gelu gelu_apprx_sigmoid gelu_apprx_sigmoid_dx gelu_apprx_tanh gelu_dx greater greater_equal identity
-    invert left_shift less less_equal log logical_and logical_not logical_or logical_xor max maximum mean min minimum
-    mish mod multiply negative not_equal power prelu reciprocal relu right_shift rsqrt sigmoid sign silu silu_dx sin
-    softplus sqrt square subtract sum tan tanh trunc average logical_shift_left logical_shift_right
-""".split()
+OPERATORS = (
+    "abs",
+    "abs_max",
+    "abs_min",
+    "add",
+    "arctan",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bypass",
+    "ceil",
+    "copy",
+    "cos",
+    "divide",
+    "equal",
+    "erf",
+    "erf_dx",
+    "exp",
+    "floor",
+    "fmod",
+    "gelu",
+    "gelu_apprx_sigmoid",
+    "gelu_apprx_sigmoid_dx",
+    "gelu_apprx_tanh",
+    "gelu_dx",
+    "greater",
+    "greater_equal",
+    "identity",
+    "invert",
+    "left_shift",
+    "less",
+    "less_equal",
+    "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "mish",
+    "mod",
+    "multiply",
+    "negative",
+    "not_equal",
+    "power",
+    "prelu",
+    "reciprocal",
+    "relu",
+    "right_shift",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "silu",
+    "silu_dx",
+    "sin",
+    "softplus",
+    "sqrt",
+    "square",
+    "subtract",
+    "sum",
+    "tan",
+    "tanh",
+    "trunc",
+    "average",
+    "logical_shift_left",
+    "logical_shift_right",
+)
 
 
 class tile_size:  # noqa: N801 - NKI's name
@@ -42,7 +105,7 @@ class tile_size:  # noqa: N801 - NKI's name
     bn_stats_fmax = 512
     psum_min_align = 4
     sbuf_min_align = 1
-    total_available_sbuf_size = 192 * 1024 - 16 * 1024
+    total_available_sbuf_size = 208 * 1024
     sbuf_fmax_bytes = total_available_sbuf_size
     sbuf_fmax = total_available_sbuf_size // 4
     sbuf_size_bytes = 128 * total_available_sbuf_size
@@ -66,7 +129,7 @@ def ndarray(
     """A new tensor; nothing is in it yet."""
     extents = (shape,) if isinstance(shape, int) else tuple(int(count) for count in shape)
     where = buffer if isinstance(buffer, Buffer) else Buffer[str(getattr(buffer, "name", buffer))]
-    place = kernel_place(2)
+    place = allocation_place(2)
     if any(count < 1 for count in extents):
         fail("kernel-error", f"a tensor of shape {list(extents)}", Label("here", span_at(place)))
     return session.recorder().allocate(
@@ -82,7 +145,9 @@ def zeros(shape: Any, dtype: Any, buffer: Any = Buffer.sbuf, name: str | None = 
     return found
 
 
-def full(shape: Any, fill_value: Any, dtype: Any, buffer: Any = Buffer.sbuf, name: str | None = None, **_: Any) -> Tensor:
+def full(
+    shape: Any, fill_value: Any, dtype: Any, buffer: Any = Buffer.sbuf, name: str | None = None, **_: Any
+) -> Tensor:
     """A new tensor that is filled."""
     return zeros(shape, dtype, buffer, name)
 

@@ -40,6 +40,7 @@ class Operator:
         return f"nl.{self.__name__}"
 
     def __call__(self, *operands: Any, **options: Any) -> Any:
+        """The result on numbers; on tensors, an instruction that is recorded."""
         tensors = [each for each in operands if isinstance(each, Tensor)]
         if not tensors:
             return _SCALAR[self.__name__](*operands)
@@ -66,7 +67,7 @@ class _Lenient(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         fields = [each for each in getattr(cls, "__dataclass_fields__", {}).values() if each.init]
-        code = getattr(cls.__init__, "__code__", None)
+        code = getattr(vars(cls).get("__init__"), "__code__", None)
         if fields and code is not None and code.co_filename == "<string>":
             for each in fields[len(args) :]:
                 if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
@@ -98,6 +99,7 @@ class Kernel:
         self.function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function."""
         return self.function(*args, **kwargs)
 
     def __getitem__(self, grid: Any) -> Kernel:

@@ -1,0 +1,144 @@
+"""Barriers of a traced kernel that do nothing, or not what is meant.
+
+A barrier orders something when an access before it on one core and one after it on another touch a common byte of
+what it orders (its tensor, or with global scope any shared tensor), and one of them writes. Where no pair does,
+taking the barrier away changes nothing inside the kernel; it may still order the kernel against what runs after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from haulout.frontends.nki.diagnose import Findings, span_at
+from haulout.frontends.nki.duplicates import shared_key
+from haulout.frontends.nki.emit import BarrierScope
+from haulout.frontends.nki.recorder import BarrierDetail, Record, Recorder
+from haulout.frontends.nki.storage import Buffer
+from haulout.frontends.nki.trace import Trace
+from haulout.ir.patterns import Pattern
+from haulout.support.diagnostics import Label, Severity
+
+_MOST_PAIRS = 1 << 16
+"""Pairs of accesses that are compared for one barrier; then it is taken to order something."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """An access of a shared tensor: where in the core's list, what, and by which hull."""
+
+    at: int
+    key: object
+    low: int
+    high: int
+    write: bool
+
+
+def check_barriers(trace: Trace, scope: BarrierScope, findings: Findings) -> None:
+    """`barrier-not-shared`, `adjacent-barriers`, `redundant-barrier`."""
+    barriers = [_barriers(recorder) for recorder in trace.recorders]
+    for recorder, rows in zip(trace.recorders, barriers, strict=True):
+        for at in rows:
+            _check_shared(recorder, recorder.records[at], findings)
+    if trace.cores < 2 or len({len(rows) for rows in barriers}) > 1:
+        return
+    accesses = [_shared_accesses(recorder) for recorder in trace.recorders]
+    previous: tuple[int, ...] | None = None
+    for meeting in zip(*barriers, strict=True):
+        records = [recorder.records[at] for recorder, at in zip(trace.recorders, meeting, strict=True)]
+        if previous is not None and _nothing_between(trace, previous, meeting):
+            before = trace.recorders[0].records[previous[0]]
+            findings.add(
+                "adjacent-barriers",
+                "two barriers with nothing between them on any core are one",
+                severity=Severity.NOTE,
+                place=records[0].place,
+                label="this barrier follows at once",
+                more=[Label("on this one", span_at(before.place))],
+                help=["drop one of them"],
+            )
+        elif not _orders(accesses, trace, meeting, records, scope):
+            data = _tensor(trace.recorders[0], records[0])
+            findings.add(
+                "redundant-barrier",
+                f"this barrier orders nothing inside the kernel: no byte of {data} that one core touches before it "
+                "is touched by another after it, with a write among the two",
+                severity=Severity.NOTE,
+                place=records[0].place,
+                notes=["it may still order the kernel against what runs after it"],
+                help=["drop it when nothing outside of the kernel relies on it"],
+            )
+        previous = meeting
+
+
+def _barriers(recorder: Recorder) -> list[int]:
+    return [at for at, record in enumerate(recorder.records) if isinstance(record.detail, BarrierDetail)]
+
+
+def _tensor(recorder: Recorder, record: Record) -> str:
+    return recorder.storages[int(record.detail.data)].name
+
+
+def _check_shared(recorder: Recorder, record: Record, findings: Findings) -> None:
+    storage = recorder.storages[record.detail.data]
+    if storage.buffer is Buffer.shared_hbm:
+        return
+    findings.add(
+        "barrier-not-shared",
+        f"the barrier's tensor {storage.describe()} is not in shared HBM: the other core has no part of it, so the "
+        "barrier orders no access of both cores",
+        severity=Severity.WARNING,
+        place=record.place,
+        subject=storage.name,
+        more=[Label(storage.describe(), span_at(storage.place))],
+        help=["name the `nl.shared_hbm` tensor that the cores exchange"],
+    )
+
+
+def _nothing_between(trace: Trace, first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    """Whether no core does anything between the two, and both order the same tensor."""
+    pairs = list(zip(trace.recorders, first, second, strict=True))
+    same = all(recorder.records[a].detail.data == recorder.records[b].detail.data for recorder, a, b in pairs)
+    return same and all(b == a + 1 for _, a, b in pairs)
+
+
+def _shared_accesses(recorder: Recorder) -> list[_Access]:
+    found = []
+    for at, record in enumerate(recorder.records):
+        if isinstance(record.detail, BarrierDetail):
+            continue
+        for write, operands in ((False, record.reads), (True, record.writes)):
+            for number, pattern in operands:
+                key = shared_key(recorder.storages[number])
+                if key is not None:
+                    low, high = (pattern or Pattern(0, recorder.storages[number].size)).hull
+                    found.append(_Access(at, key, low, high, write))
+    return found
+
+
+def _orders(
+    accesses: list[list[_Access]], trace: Trace, rows: tuple[int, ...], records: list[Record], scope: BarrierScope
+) -> bool:
+    """Whether some access before it on one core meets one after it on another; hulls stand for patterns."""
+    keys = None
+    if scope == "data":
+        keys = {
+            shared_key(recorder.storages[record.detail.data])
+            for recorder, record in zip(trace.recorders, records, strict=True)
+        }
+    compared = 0
+    for core, mine in enumerate(accesses):
+        for other, theirs in enumerate(accesses):
+            if core == other:
+                continue
+            before = [each for each in mine if each.at < rows[core] and (keys is None or each.key in keys)]
+            after = [each for each in theirs if each.at > rows[other] and (keys is None or each.key in keys)]
+            compared += len(before) * len(after)
+            if compared > _MOST_PAIRS:
+                return True
+            if any(_meet(one, two) for one in before for two in after):
+                return True
+    return False
+
+
+def _meet(one: _Access, two: _Access) -> bool:
+    return one.key == two.key and (one.write or two.write) and one.low < two.high and two.low < one.high

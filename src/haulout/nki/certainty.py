@@ -1,0 +1,64 @@
+"""What a checker's findings are worth where an access touches some of its bytes, not known which.
+
+Such an operand has a pattern that covers all that can be, and its number stands in the instruction's attribute
+`maybe=[...]` (reads first). The checker takes it for all of its bytes, so what it proves holds. A finding that stays
+when those accesses are taken away is certain; one that goes with them is possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from haulout.check import check_program
+from haulout.ir.attributes import int_list, parse_attrs
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools
+from haulout.support.diagnostics import Diagnostic, Severity
+
+_ORDER = frozenset({"cross-core-race", "missing-dependence", "possible-race"})
+_VALUES = frozenset({"uninitialized-read"})
+_NOTE = "which of these bytes are touched is known on the device only; the patterns shown cover all that can be"
+
+
+def check_certain(program: Program) -> list[Diagnostic]:
+    """The checker's findings, those possible that rest on operands of `maybe`; worst first."""
+    base = check_program(program)
+    guessed = maybe_accesses(program)
+    if not guessed.any() or not any(each.code in _ORDER | _VALUES for each in base):
+        return base
+    accesses = program.accesses
+    found = [each for each in base if each.code not in _ORDER | _VALUES]
+    for codes, left_out in ((_ORDER, guessed), (_VALUES, guessed & ~accesses.write)):
+        if any(each.code in codes for each in base):
+            without = program.replace(accesses=accesses.take(~left_out))
+            certain = [each for each in check_program(without) if each.code in codes]
+            known = {(each.code, each.message) for each in certain}
+            found += certain
+            found += [
+                _possible(each) for each in base if each.code in codes and (each.code, each.message) not in known
+            ]
+    return sorted(found, key=lambda each: -each.severity)
+
+
+def maybe_accesses(program: Program) -> Bools:
+    """Mask of the accesses that `maybe` names."""
+    mask = np.zeros(len(program.accesses), bool)
+    attrs = program.instructions.attrs
+    # Few texts, many instructions: each text is parsed once.
+    for text in np.unique(attrs[attrs != NONE]).tolist():
+        if "maybe=" in program.strings[text]:
+            operands = int_list(parse_attrs(program.strings[text]).get("maybe", [])) or []
+            rows = np.flatnonzero(attrs == text)
+            first, count = program.access_starts[rows], np.diff(program.access_starts)[rows]
+            for operand in operands:
+                mask[(first + operand)[count > operand]] = True
+    return mask
+
+
+def _possible(finding: Diagnostic) -> Diagnostic:
+    code = "possible-race" if finding.code == "cross-core-race" else finding.code
+    severity = min(finding.severity, Severity.WARNING)
+    return replace(finding, code=code, severity=severity, notes=(*finding.notes, _NOTE))

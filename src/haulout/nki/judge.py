@@ -1,0 +1,144 @@
+"""Checking a traced kernel: the order that NKI guarantees inside a core, then the checker, then what is certain.
+
+    trace       run the Python; findings on the way (shapes, bounds, unknown names)
+    lint        what needs no order: allocations that differ, capacity, barriers that do nothing
+    prepare     NKI's compiler orders accesses of one core that conflict: the passes that do so run first
+    check       the independent checker, on all cores
+    certain?    findings that rest on accesses whose bytes only the device knows are possible (`certainty.py`)
+
+A loop whose count only the device knows is taken twice in a row; when there is one, the kernel is checked once more
+without its iterations, since a loop that does not run orders nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from haulout.frontends.nki import BarrierScope, Emitted, Trace, emit
+from haulout.frontends.nki.lint import lint
+from haulout.ir.program import Program
+from haulout.ir.verify import check_sound
+from haulout.nki.certainty import check_certain
+from haulout.nki.kernels import Kernel, trace_of
+from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
+from haulout.passes.base import PassContext
+from haulout.passes.build_fdeps import BuildFdeps
+from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
+
+_RACES = frozenset({"cross-core-race", "possible-race"})
+
+
+@dataclass(slots=True)
+class CheckedKernel:
+    """A kernel's trace, its program with the order that NKI guarantees, and all findings."""
+
+    trace: Trace
+    program: Program | None
+    """None when the kernel did not come to its end."""
+    diagnostics: list[Diagnostic]
+
+    @property
+    def ok(self) -> bool:
+        """No error and no warning."""
+        return not any(each.severity > Severity.NOTE for each in self.diagnostics)
+
+
+def trace(
+    kernel: Kernel,
+    arguments: Mapping[str, Any] | Sequence[Any] = (),
+    *,
+    lnc: int = 2,
+    barrier_scope: BarrierScope = "data",
+    trips: int = 2,
+    target: str = "gen3",
+) -> Emitted:
+    """The program of a kernel on `lnc` cores, as recorded.
+
+    `kernel` is `FILE::FUNCTION` or a function; `arguments`, by name or in order, are arrays, specs (`tensor`), or
+    plain values. `barrier_scope`: `data`, as NKI documents `core_barrier`, or `global`. `trips`: how often a loop's
+    body is taken whose count only the device knows. Raises `HauloutError` when the kernel did not come to its end.
+    """
+    found = trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target)
+    if found.failed:
+        raise HauloutError(*found.findings.items)
+    return emit(found, barrier_scope=barrier_scope)
+
+
+def check(
+    kernel: Kernel,
+    arguments: Mapping[str, Any] | Sequence[Any] = (),
+    *,
+    lnc: int = 2,
+    barrier_scope: BarrierScope = "data",
+    trips: int = 2,
+    target: str = "gen3",
+) -> list[Diagnostic]:
+    """Races, hangs and wrong addresses of a kernel; an empty list, or notes only, is the proof. See `trace`."""
+    return check_kernel(
+        kernel, arguments, lnc=lnc, barrier_scope=barrier_scope, trips=trips, target=target
+    ).diagnostics
+
+
+def check_kernel(
+    kernel: Kernel,
+    arguments: Mapping[str, Any] | Sequence[Any] = (),
+    *,
+    lnc: int = 2,
+    barrier_scope: BarrierScope = "data",
+    trips: int = 2,
+    target: str = "gen3",
+) -> CheckedKernel:
+    """The same, with the trace and the program."""
+    found = judge(trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target), barrier_scope)
+    if found.program is not None and trips and any(each.loops for each in found.trace.recorders):
+        without = judge(trace_of(kernel, arguments, lnc=lnc, trips=0, target=target), barrier_scope)
+        known = {(each.code, each.message) for each in found.diagnostics}
+        for each in without.diagnostics:
+            if each.severity > Severity.NOTE and (each.code, each.message) not in known:
+                notes = (*each.notes, "when the loops whose count only the device knows do not run")
+                found.diagnostics.append(replace(each, notes=notes))
+        found.diagnostics = _worst_first(found.diagnostics)
+    return found
+
+
+def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
+    """All findings for a trace."""
+    if found.failed:
+        return CheckedKernel(found, None, _worst_first(found.findings.items))
+    emitted = emit(found, barrier_scope=barrier_scope, split_duplicates=True)
+    diagnostics = [*emitted.findings, *lint(found, barrier_scope)]
+    try:
+        program = prepare(emitted.program)
+        diagnostics += [_with_nki_fix(each) for each in check_certain(program)]
+    except HauloutError as error:
+        return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
+    return CheckedKernel(found, program, _worst_first(diagnostics))
+
+
+def prepare(program: Program) -> Program:
+    """The program with the order that NKI's compiler guarantees inside a core.
+
+    Accesses of one core that conflict, by tensor or by the addresses that the kernel chose, complete in its order.
+    """
+    check_sound(program)
+    context = PassContext()
+    program = BuildFdeps().run(program, context)
+    program = AntiDependencyAnalyzerPostSharedDram().run(program, context)
+    return AntiDependencyAnalyzerPostSharedDram(fences_are_final=True).run(program, context)
+
+
+def _with_nki_fix(finding: Diagnostic) -> Diagnostic:
+    """A race's fix in the kernel's own words: which barrier, between which lines."""
+    places = [label.span for label in finding.labels[:2]]
+    if finding.code not in _RACES or None in places:
+        return finding
+    text = (
+        f"in NKI: nisa.core_barrier(that tensor, cores=(0, 1)) on every core, after {places[1]}, before {places[0]}"
+    )
+    return replace(finding, help=(text, *finding.help))
+
+
+def _worst_first(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    return sorted(found, key=lambda each: -each.severity)

@@ -1,0 +1,67 @@
+"""Which kernel is meant, and its trace.
+
+A kernel is `FILE::FUNCTION`, or a function. A function whose module has a file is imported again from that file with
+the stand-ins in place; a function that was written after `install()`, in a notebook, runs as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from haulout.frontends.nki import TensorSpec, Trace, trace_file, trace_kernel
+from haulout.frontends.nki.dtypes import nki_name
+from haulout.frontends.nki.stand_ins.install import make_modules
+from haulout.frontends.nki.storage import Buffer
+from haulout.support.diagnostics import bad_input
+
+Kernel = str | Callable[..., Any]
+"""`FILE::FUNCTION`, or the function."""
+_MARK = "__haulout__"
+
+
+def tensor(dtype: Any, *shape: int, buffer: str = "shared_hbm") -> TensorSpec:
+    """A tensor argument: element type by NKI's name, the program's or NumPy's; `buffer` as in `nl`."""
+    name = nki_name(dtype)
+    if name is None:
+        bad_input(f"no element type is named {dtype!r}")
+    return TensorSpec(name, shape, Buffer[buffer])
+
+
+def install() -> None:
+    """Put our `nki` in `sys.modules` for the rest of the session, for kernels that are written after it."""
+    modules = make_modules()
+    for module in modules.values():
+        setattr(module, _MARK, True)
+    sys.modules.update(modules)
+
+
+def split_name(text: str) -> tuple[Path, str]:
+    """`FILE::FUNCTION` in two."""
+    path, mark, name = text.rpartition("::")
+    if not mark or not path or not name:
+        bad_input(f"{text!r} names no kernel", help=["kernels.py::function"])
+    return Path(path), name
+
+
+def trace_of(
+    kernel: Kernel,
+    arguments: Mapping[str, Any] | Sequence[Any],
+    *,
+    lnc: int = 2,
+    trips: int = 2,
+    target: str = "gen3",
+) -> Trace:
+    """Run the kernel's Python once a core."""
+    if isinstance(kernel, str):
+        path, name = split_name(kernel)
+        return trace_file(path, name, arguments, cores=lnc, trips=trips, target=target)
+    inner = inspect.unwrap(getattr(kernel, "function", kernel))
+    ours = [value for value in getattr(inner, "__globals__", {}).values() if getattr(value, _MARK, False)]
+    file = inspect.getsourcefile(inner) if not ours else None
+    if ours or file is None:
+        return trace_kernel(kernel, arguments, cores=lnc, trips=trips, target=target)
+    return trace_file(file, inner.__qualname__, arguments, cores=lnc, trips=trips, target=target)
