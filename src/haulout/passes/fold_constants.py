@@ -33,8 +33,8 @@ from haulout.support.diagnostics import HauloutError, bad_input
 LIMIT = 1024
 """Bytes of a result that is worth storing."""
 SMALL = 64
-"""Bytes that a result may have whatever it is made from. Beyond them a constant must not grow: a broadcast one would be
-live in the whole function, and is better computed where it is needed."""
+"""Bytes that a result may have whatever it is made from. Beyond them a constant must not grow: a broadcast one would
+be live in the whole function, and is better computed where it is needed."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,135 @@
+"""The source's order, and programs that are not understood."""
+
+from __future__ import annotations
+
+from tests.check.snippets import bir, codes, findings, program
+
+from haulout.check import check_program
+from haulout.ir.text import parse_bir
+
+
+def test_a_pair_ordered_against_seq_is_unfaithful() -> None:
+    left = """
+        mloc %s dram.shared size=8 kind=inout
+        %w = iota @act () -> (%s) seq={}
+        %b = core_barrier @all () -> () seq=5 name="b"
+    """
+    right = """
+        mloc %s dram.shared size=8 remote=[s,0]
+        %b = core_barrier @all () -> () seq={} name="b"
+        %r = copy @act (%s) -> () seq={}
+    """
+    assert codes(left.format(1), right.format(2, 3)) == []
+    (wrong,) = findings(left.format(4), right.format(2, 3))
+    assert wrong.code == "unfaithful-order"
+    assert "(seq 4 and 3)" in wrong.message
+
+
+def test_seq_may_not_fall_along_the_list() -> None:
+    core = """
+        block ^one -> ^two:
+        %a = iota @act () -> () seq={}
+        block ^two:
+        %b = iota @act () -> () seq=3
+    """
+    assert codes(core.format(2)) == []
+    assert codes(core.format(4)) == ["unfaithful-order"]
+
+
+SOURCE = (
+    'mloc %s dram.shared size=8 kind=inout\n%w = iota @act () -> (%s)\n%b = core_barrier @all () -> () name="b"',
+    'mloc %s dram.shared size=8 remote=[s,0]\n%b = core_barrier @all () -> () name="b"\n%r = copy @act (%s) -> ()',
+)
+TURNED = (
+    'mloc %s dram.shared size=8 kind=inout\n%b = core_barrier @all () -> () name="b"\n%w = iota @act () -> (%s)',
+    'mloc %s dram.shared size=8 remote=[s,0]\n%r = copy @act (%s) -> ()\n%b = core_barrier @all () -> () name="b"',
+)
+
+
+def test_without_seq_the_source_program_gives_the_order() -> None:
+    assert check_program(program(*SOURCE), source=program(*SOURCE)) == []
+    assert check_program(program(*TURNED)) == []
+    (wrong,) = check_program(program(*TURNED), source=program(*SOURCE))
+    assert wrong.code == "unfaithful-order"
+
+
+def test_a_source_that_orders_nothing_asks_for_nothing() -> None:
+    free = tuple(
+        core.replace('%b = core_barrier @all () -> () name="b"', "%b = iota @pe () -> ()") for core in SOURCE
+    )
+    for compiled in (SOURCE, TURNED):
+        assert check_program(program(*compiled), source=program(*free)) == []
+
+
+def test_seq_must_rise_as_the_source_s_does() -> None:
+    cores = "%a = iota @act () -> () seq={}\n%b = iota @act () -> () seq={}"
+    source = program(cores.format(0, 1), cores.format(0, 1))
+    assert check_program(program(cores.format(0, 4), cores.format(1, 5)), source=source) == []
+    (wrong,) = check_program(program(cores.format(0, 4), cores.format(4, 5)), source=source)
+    assert wrong.code == "unfaithful-order"
+
+
+LOOP = """
+    block ^entry -> ^body:
+    %a = iota @act () -> ()
+    block ^body -> ^body, ^done trip=4:
+    %b = iota @act () -> ()
+    block ^done:
+    %c = iota @act () -> ()
+"""
+
+
+def test_control_flow_is_said_once_with_block_and_place() -> None:
+    (wrong,) = findings(LOOP, LOOP)
+    assert wrong.code == "bad-input"
+    assert "not supported yet: control flow (block ^body of core 0" in wrong.message
+    assert str(wrong.span) == "snippet.bir:7"
+
+
+def test_a_block_that_is_not_reached_and_a_loop_without_exit() -> None:
+    assert codes(LOOP.replace("^body -> ^body, ^done trip=4", "^body")) == ["bad-input"]
+    assert codes(LOOP.replace("^body, ^done trip=4", "^entry")) == ["bad-input"]
+
+
+def test_blocks_that_form_a_chain_are_one_list_in_whatever_order_they_stand() -> None:
+    core = """
+        block ^entry -> ^last:
+        %w = iota @act () -> (%a)
+        block ^end:
+        %v = copy @act (%a) -> ()
+        block ^last -> ^end:
+        %r = copy @act (%a) -> ()
+    """
+    assert codes("mloc %a dram.local size=8\n" + core) == []
+    turned = core.replace("%w = iota @act () -> (%a)", "%q = iota @act () -> ()")
+    turned = turned.replace("%v = copy @act (%a) -> ()", "%v = iota @act () -> (%a)")
+    assert codes("mloc %a dram.local size=8\n" + turned) == ["uninitialized-read"]
+
+
+def test_a_dependence_on_something_later_in_the_chain() -> None:
+    core = """
+        block ^entry -> ^last:
+        %a = iota @act () -> () deps=[b]
+        block ^last:
+        %b = iota @pool () -> ()
+    """
+    (wrong,) = findings(core)
+    assert (wrong.code, wrong.message) == ("bad-input", "it waits for %b, which stands behind it")
+
+
+def test_semaphores_are_not_understood_yet() -> None:
+    (wrong,) = findings("%a = iota @act () -> () signal=[[s,1]]")
+    assert (wrong.code, wrong.message) == ("bad-input", "not supported yet: semaphores")
+
+
+def test_every_function_is_checked() -> None:
+    text = bir("mloc %a dram.local size=8\n%r = copy @act (%a) -> ()")
+    body = text.split("module @nc0 core=0 {\n")[1].rsplit("}\n", 1)[0]
+    twice = text.replace(body, body.replace("func @main", "func @first") + body)
+    assert [each.code for each in check_program(parse_bir(twice))] == ["uninitialized-read"] * 2
+
+
+def test_at_most_fifty_findings() -> None:
+    cores = "\n".join(f"mloc %a{k} dram.local size=8\n%r{k} = copy @act (%a{k}) -> ()" for k in range(70))
+    found = findings(cores)
+    assert 0 < len(found) <= 50
