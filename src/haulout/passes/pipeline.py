@@ -81,6 +81,8 @@ def _make(kind: type[Pass], options: dict[str, AttrValue]) -> Pass:
         allowed = {"bool": bool, "int | None": int}.get(str(item.type), str)
         if not isinstance(value, allowed) or (allowed is int and isinstance(value, bool)):
             bad_input(f"{kind.name}: option {key}={value!r} is no {item.type}")
+        if allowed is int and isinstance(value, int) and value < 0:
+            bad_input(f"{kind.name}: option {key}={value!r} is negative")
         if "bracket" in str(item.type) and value not in ("bracket", "minimal"):
             bad_input(f"{kind.name}: option {key}={value!r} is neither bracket nor minimal")
         values[item.name] = value

@@ -1,4 +1,4 @@
-"""What is wrong with a traced kernel before any question of order; the recipe of `lint_memory.py` and `lint_sync.py`.
+"""What is wrong with a traced kernel before any question of order: `lint_memory.py` and `lint_sync.py`, by code.
 
 shared-allocation-mismatch  the k-th shared allocation is not the same tensor on every core
 over-capacity               a tensor, or all that live at one time, do not fit a partition of SBUF or PSUM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from haulout.sim.numerics import attributes
 from haulout.sim.numerics.rounding import convert
 from haulout.sim.numerics.types import Array, Attrs, TensorType
 from haulout.support.diagnostics import bad_input
+
+_MOST = 2**30
+"""Elements of a padded array: numbers in an attribute may ask for any amount."""
 
 
 def broadcast(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -58,6 +62,8 @@ def pad(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) ->
 
 def padded(operand: Array, value: Array, shape: Sequence[int], low: Sequence[int], step: Sequence[int]) -> Array:
     """An array of `shape` full of `value`, with element i of the operand at `low + i * step` where that is inside."""
+    if prod(shape) > _MOST:
+        bad_input(f"padding to {list(shape)} elements takes more memory than is sensible")
     result = np.full(shape, value.reshape(()), operand.dtype)
     taken, placed = [], []
     for extent, size, first, distance in zip(operand.shape, shape, low, step, strict=True):

@@ -52,6 +52,14 @@ class WindowDim:
         first, count = tap * self.dilation, self.positions
         return slice(first, first + self.stride * (count - 1) + 1 if count else first, self.stride)
 
+    @property
+    def taps(self) -> range:
+        """The taps that see an element of the array at some position, not only padding."""
+        last_seen = (self.extent - 1) * self.base_dilation + self.pad_low
+        first_seen = self.pad_low - (self.positions - 1) * self.stride
+        first = max(0, -(-first_seen // self.dilation))
+        return range(first, min(self.size, last_seen // self.dilation + 1))
+
     def taps_at(self, position: int) -> slice:
         """What all taps see at one position, in padded coordinates."""
         first = position * self.stride

@@ -66,7 +66,7 @@ def _selected(select: str, operand: Array, dims: tuple[WindowDim, ...]) -> Array
     shape = tuple(dim.positions for dim in dims)
     chosen = np.zeros(shape, np.int64)
     is_chosen = np.zeros(shape, np.bool_)
-    for tap in product(*(range(dim.size) for dim in dims)):
+    for tap in product(*(dim.taps for dim in dims)):
         at, inside = _elements_under(tap, dims)
         replaces = inside & (~is_chosen | ~compare(select, flat[chosen], flat[at]))
         chosen[replaces] = at[replaces]
@@ -81,7 +81,7 @@ def _by_body(
 ) -> list[Array]:
     shape = tuple(dim.positions for dim in dims)
     totals = [np.full(shape, value) for value in initial]
-    for tap in product(*(range(dim.size) for dim in dims)):
+    for tap in product(*(dim.taps for dim in dims)):
         at, inside = _elements_under(tap, dims)
         results = step(*totals, *(array.reshape(-1)[at] for array in arrays))
         totals = [np.where(inside, result, total) for result, total in zip(results, totals, strict=True)]
