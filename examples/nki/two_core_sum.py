@@ -1,5 +1,4 @@
-"""Two cores add up the halves of a vector: each writes its part to shared HBM, they meet, and both read both
-parts."""
+"""Two cores add up the halves of x: each writes its part to shared HBM, they meet, and both read both parts."""
 
 import nki
 import nki.isa as nisa
@@ -8,12 +7,12 @@ import nki.language as nl
 
 @nki.jit
 def two_core_sum(x):
-    """The sum over the rows of x [256, F], one row a partition, in out [1, F]."""
+    """The sum over the rows of x [256, F]; both rows of out [2, F] hold it."""
     rows, width = x.shape
-    half = rows // nl.num_programs(0)
-    core = nl.program_id(0)
-    parts = nl.ndarray((nl.num_programs(0), width), dtype=nl.float32, buffer=nl.shared_hbm)
-    out = nl.ndarray((nl.num_programs(0), width), dtype=nl.float32, buffer=nl.shared_hbm)
+    cores, core = nl.num_programs(0), nl.program_id(0)
+    half = rows // cores
+    parts = nl.ndarray((cores, width), dtype=nl.float32, buffer=nl.shared_hbm)
+    out = nl.ndarray((cores, width), dtype=nl.float32, buffer=nl.shared_hbm)
 
     tile = nl.ndarray((half, width), dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x[nl.ds(core * half, half), :])

@@ -28,7 +28,7 @@ from haulout.analysis.straightline import last_fence
 from haulout.ir.enums import NONE, DependenceKind, Engine, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Dependences, Ids, Ints
-from haulout.support.jit import njit
+from haulout.support.jit import njit, plain_if_small
 
 WALK = 64
 RAW, WAR, WAW = int(DependenceKind.RAW), int(DependenceKind.WAR), int(DependenceKind.WAW)
@@ -68,9 +68,10 @@ def missing_order(program: Program, kinds: set[DependenceKind], *, removable_fen
         forward.producer,
     )
     wanted = np.array([kind in kinds for kind in DependenceKind])
-    waits, producers, why = _scan_order(
-        extents(program), order, footprint(program), wanted, len(used), len(program.locations)
-    )
+    with plain_if_small(_scan_order, len(accesses)):
+        waits, producers, why = _scan_order(
+            extents(program), order, footprint(program), wanted, len(used), len(program.locations)
+        )
     return Dependences.make(len(waits), instruction=waits, producer=producers, kind=why)
 
 

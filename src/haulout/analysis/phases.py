@@ -25,7 +25,7 @@ from haulout.analysis.overlap import Extents, _scan_meets, extents
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.support.jit import njit
+from haulout.support.jit import njit, plain_if_small
 
 
 class Phases(NamedTuple):
@@ -100,12 +100,13 @@ def phases(program: Program, permanent: Ids) -> Phases:
     )
     x = extents(program)
     none = np.zeros(len(picked), np.int32)
-    earliest, clashes = _scan_phases(x, view, program.lnc, none, False)
-    behind, _ = _scan_phases(x, backward, program.lnc, none, False)
-    needed = np.zeros(int(segment.max(initial=0)) + 1, np.int32)
-    np.maximum.at(needed, view.segment, earliest)
-    latest = (needed[view.segment] - behind[::-1]).astype(np.int32)
-    phase, _ = _scan_phases(x, view, program.lnc, latest, True)
+    with plain_if_small(_scan_phases, len(picked) * program.lnc):
+        earliest, clashes = _scan_phases(x, view, program.lnc, none, False)
+        behind, _ = _scan_phases(x, backward, program.lnc, none, False)
+        needed = np.zeros(int(segment.max(initial=0)) + 1, np.int32)
+        np.maximum.at(needed, view.segment, earliest)
+        latest = (needed[view.segment] - behind[::-1]).astype(np.int32)
+        phase, _ = _scan_phases(x, view, program.lnc, latest, True)
     first_of = np.ones(len(picked), bool)
     first_of[1:] = rows_of[1:] != rows_of[:-1]
     return Phases(

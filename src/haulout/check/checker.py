@@ -17,8 +17,6 @@ left out, and the finding that says so is an error.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 
 from haulout.check import sweep
@@ -38,12 +36,10 @@ from haulout.check.uninitialized import check_written
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
 from haulout.support.diagnostics import Diagnostic, HauloutError
-from haulout.support.jit import interpreted
+from haulout.support.jit import plain_if_small
 
 MOST_FINDINGS = 50
 """Findings that are listed for one program."""
-SMALL = 20_000
-"""Instructions and operands up to which plain Python is done before compiled kernels are loaded."""
 
 
 def check_program(program: Program, *, source: Program | None = None) -> list[Diagnostic]:
@@ -60,9 +56,8 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
         if isinstance(model, Diagnostic):
             found.append(model)
             continue
-        small = len(model.rows) + len(model.access) <= SMALL and not sweep.scan_conflicts.is_ready
         try:
-            with interpreted() if small else nullcontext():
+            with plain_if_small(sweep.scan_conflicts, len(model.rows) + len(model.access)):
                 found += check_function(model, source)
         except HauloutError as error:
             found += error.diagnostics

@@ -70,6 +70,8 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             status = BAD_INPUT
+        except BrokenPipeError:
+            raise  # the reader of our output has gone; click ends quietly
         except Exception as error:
             emit([_defect(error)], style)
             status = INTERNAL
@@ -82,14 +84,15 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
 def _defect(error: Exception) -> Diagnostic:
     """A defect of ours as a diagnostic; the traceback goes to a file that can be sent."""
     text = f"haulout {' '.join(sys.argv[1:])}\n\n" + "".join(traceback.format_exception(error))
-    with tempfile.NamedTemporaryFile("w", prefix="haulout-crash-", suffix=".txt", delete=False) as file:
-        file.write(text)
-    return Diagnostic(
-        "internal-error",
-        Severity.ERROR,
-        f"{type(error).__name__}: {error}",
-        help=(f"this is a defect of haulout; please report it with {file.name} and the input",),
-    )
+    message = f"{type(error).__name__}: {error}"
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="haulout-crash-", suffix=".txt", delete=False) as file:
+            file.write(text)
+    except OSError:
+        notes = tuple(text.splitlines())
+        return Diagnostic("internal-error", Severity.ERROR, message, (), notes, ("this is a defect of haulout",))
+    help_text = f"this is a defect of haulout; please report it with {file.name} and the input"
+    return Diagnostic("internal-error", Severity.ERROR, message, help=(help_text,))
 
 
 def pass_progress(quiet: bool) -> Callable[[PassRecord], None] | None:

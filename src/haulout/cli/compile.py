@@ -15,7 +15,7 @@ from haulout.ir.text import print_bir
 from haulout.passes.pipeline import Fences
 from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, summary_lines
-from haulout.support.files import write_text
+from haulout.support.files import write_files
 
 
 @click.command()
@@ -66,9 +66,12 @@ def compile(
         on_pass=pass_progress(quiet),
         reproducer=folder,
     )
-    write_text(folder / "program.bir", print_bir(result.program))
-    write_text(folder / "report.json", result.report.to_json())
-    write_text(folder / "memory.html", memory_map(result.program.name, program_panels(result.program)))
+    files = {
+        "program.bir": print_bir(result.program),
+        "report.json": result.report.to_json(),
+        "memory.html": memory_map(result.program.name, program_panels(result.program)),
+    }
+    write_files({folder / name: text.encode() for name, text in files.items()})
     emit(result.diagnostics, style)
     if style == "text":
         console = Console(highlight=False, width=None if Console().is_terminal else 100)

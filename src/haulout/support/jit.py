@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -78,3 +78,8 @@ def interpreted() -> Iterator[None]:
         yield
     finally:
         _interpret.reset(token)
+
+
+def plain_if_small(kernel: Kernel[..., Any], work: int, limit: int = 20_000) -> AbstractContextManager[None]:
+    """`interpreted()` when `work` is small and `kernel` not loaded yet: plain Python is done before it would be."""
+    return interpreted() if work <= limit and not kernel.is_ready else nullcontext()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,11 @@ def _paragraph(diagnostic: Diagnostic) -> str:
         lines += _label(label)
     lines += [f"  = note: {note}" for note in diagnostic.notes]
     lines += [f"  = help: {text}" for text in diagnostic.help]
-    return "\n".join(lines)
+    return "\n".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line) for line in lines)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a terminal would obey; input that is shown may hold anything."""
 
 
 def _label(label: Label) -> list[str]:
@@ -34,6 +39,7 @@ def _label(label: Label) -> list[str]:
     message = "" if label.message == "here" else label.message
     if source is None:
         return [f"  --> {label.span}{': ' if message else ''}{message}"]
+    source = source.rstrip("\r")
     gutter = " " * len(str(label.span.line))
     lines = [f" {gutter}--> {label.span}", f" {label.span.line} | {source}"]
     if label.span.column:

@@ -168,7 +168,7 @@ def test_an_unknown_scalar_index_moves_the_base_pattern_by_strides_only() -> Non
     tensor, recorder = fresh((4, 8))
     index = recorder.allocate((1, 1), "int32", Buffer.sbuf, name="i", place=("", 0))
     with session.recording(recorder):
-        column = tensor.ap([[8, 4], [1, 2]], offset=0, scalar_offset=index, indirect_dim=0)
+        column = tensor.ap([[8, 2], [1, 2]], offset=0, scalar_offset=index, indirect_dim=0)
         found = column.bytes()
     assert found.maybe
     # Columns 0 and 1 of any row, never another column.

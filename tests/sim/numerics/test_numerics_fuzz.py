@@ -51,8 +51,9 @@ SOUND: list[Any] = [
                  "scatter_dims_to_operand_dims": [0], "index_vector_dim": 1},
      [(F, [4, 3]), (S, [2, 1]), (F, [2, 3])], [(F, [4, 3])]),
     ("scatter", {"body": [["add", F, [0, 1]]], "results": [2], "update_window_dims": [], "inserted_window_dims": [1],
-                 "scatter_dims_to_operand_dims": [1], "input_batching_dims": [0], "scatter_indices_batching_dims": [0],
-                 "index_vector_dim": 2}, [(F, [2, 3]), (S, [2, 4, 1]), (F, [2, 4])], [(F, [2, 3])]),
+                 "scatter_dims_to_operand_dims": [1], "input_batching_dims": [0],
+                 "scatter_indices_batching_dims": [0], "index_vector_dim": 2},
+     [(F, [2, 3]), (S, [2, 4, 1]), (F, [2, 4])], [(F, [2, 3])]),
     ("topk", {"k": 2, "largest": True}, [(F, [2, 3])], [(F, [2, 2]), (S, [2, 2])]),
 ]  # fmt: skip
 
@@ -103,6 +104,35 @@ def run(opcode: str, attrs: dict[str, Any], operands: list[Any], results: list[A
 def test_the_instructions_to_be_spoilt_are_sound() -> None:
     for opcode, attrs, operands, results in SOUND:
         run(opcode, attrs, operands, results)
+
+
+# Where the result could be the operand itself, or a view of it.
+IDENTITIES: list[Any] = [
+    ("copy", {}, [(F, [2, 3])], [(F, [2, 3])]),
+    ("convert", {}, [(F, [2, 3])], [(F, [2, 3])]),
+    ("convert", {}, [("bf16", [2, 3])], [("bf16", [2, 3])]),
+    ("bitcast_convert", {}, [(F, [2, 3])], [(F, [2, 3])]),
+    ("dma_copy", {}, [(F, [2, 3])], [(F, [2, 3])]),
+    ("broadcast", {"dims": [0, 1]}, [(F, [2, 3])], [(F, [2, 3])]),
+    ("broadcast", {"dims": []}, [(F, [])], [(F, [4])]),
+    ("iota", {"dim": 1}, [], [(S, [2, 3])]),
+    ("pad", {"low": [0], "high": [0], "interior": [0]}, [(F, [3]), (F, [])], [(F, [3])]),
+    ("dynamic_slice", {"sizes": [2, 3]}, [(F, [2, 3]), (S, []), (S, [])], [(F, [2, 3])]),
+    ("dynamic_slice", {"sizes": [1, 3]}, [(F, [2, 3]), (S, []), (S, [])], [(F, [1, 3])]),
+    ("combine", {"op": "add"}, [(F, [3])], [(F, [3])]),
+    ("reduce_window", {"op": "add", "size": [1]}, [(F, [3]), (F, [])], [(F, [3])]),
+    ("reduce", {"dims": [], "body": [], "results": [1]}, [(F, [3]), (F, [])], [(F, [3])]),
+    ("reduce", {"dims": [0], "body": [], "results": [0]}, [(F, [3]), (F, [])], [(F, [])]),
+]
+
+
+def test_results_never_share_memory_with_operands() -> None:
+    for opcode, attrs, operands, results in SOUND + IDENTITIES:
+        inputs = [np.ones(shape, NUMPY[dtype]) for dtype, shape in operands]
+        outputs = [TensorType(NUMPY[dtype], tuple(shape)) for dtype, shape in results]
+        for found in evaluate(opcode, attrs, inputs, outputs):
+            assert found.flags.c_contiguous and found.flags.writeable, opcode
+            assert not any(np.shares_memory(found, operand) for operand in inputs), opcode
 
 
 @settings(max_examples=3000)

@@ -67,6 +67,16 @@ def test_body_is_folded_in_the_order_of_the_elements(extent: int) -> None:
     np.testing.assert_array_equal(found[1], offset)
 
 
+def test_several_dims_are_folded_in_row_major_order_however_they_are_listed() -> None:
+    """Keeping the later of two elements leaves the last one of each row-major walk."""
+    operand = np.arange(24).reshape(2, 3, 4)
+    attrs = {"dims": [2, 0], "body": [], "results": [1]}
+    (found,) = evaluate("reduce", attrs, [operand, np.array(0)], [TensorType(S64, (3,))])
+    assert found.tolist() == operand[-1, :, -1].tolist()
+    (found,) = evaluate("reduce", attrs | {"results": [0]}, [operand, np.array(-1)], [TensorType(S64, (3,))])
+    assert found.tolist() == [-1, -1, -1]
+
+
 def test_body_with_a_constant_and_a_comparison() -> None:
     """Counts the elements above 2: parameters are the count so far and the element."""
     body = [

@@ -1,0 +1,29 @@
+"""Running the command in this process: status, stdout and stderr apart, as a shell sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from haulout.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+RACE = ROOT / "examples" / "race" / "sum_race.bir"
+MENDED = ROOT / "examples" / "race" / "sum_mended.bir"
+HLO = ROOT / "examples" / "jax" / "mlp_tp.n2.hlo"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: int
+    stdout: str
+    stderr: str
+
+
+def haulout(*arguments: str | Path) -> Outcome:
+    result = CliRunner().invoke(main, [str(each) for each in arguments])
+    # Nothing but an exit status may leave a command.
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return Outcome(result.exit_code, result.stdout, result.stderr)
