@@ -5,6 +5,7 @@ Nothing here is shared with the library but the tables. Sizes are tens of instru
 
 from __future__ import annotations
 
+from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 
@@ -117,3 +118,132 @@ def longest_chain(program: Program) -> int:
             best = max(best, level[other] + 1)
         level[row] = last_of[core[row]] = best
     return max(level.values(), default=0)
+
+
+# -- loops: what a program does for given trip counts, written out as a straight list ------------------------------------
+
+
+def written_out(program: Program, trips: dict[int, int]) -> tuple[Program, list[tuple[int, int, int]]]:
+    """The straight-line program that runs when loop `k` (by the number of its header block) runs `trips[k]` times.
+
+    Also the source time of each of its instructions: (place of the block in the run, seq, core). What a branch
+    decides waits for the writers of its condition, by plain dependences.
+    """
+    build = ProgramBuilder(program.name, program.lnc)
+    times: list[tuple[int, int, int]] = []
+    blocks = len(program.blocks) // program.lnc
+    starts = program.starts("instructions", "blocks").tolist()
+    deps: dict[int, list[tuple[int, bool]]] = {}
+    for row, producer, carried in zip(
+        program.dependences.instruction.tolist(),
+        program.dependences.producer.tolist(),
+        program.dependences.carried.tolist(),
+        strict=True,
+    ):
+        deps.setdefault(row, []).append((producer, carried))
+    barriers = barrier_rows(program)
+    views = program.module_views()
+    for core in range(program.lnc):
+        function = build.function(build.module(f"nc{core}", core), "main")
+        locations = {}
+        for view in views[core].functions[0].locations:
+            locations[view.row] = build.location(
+                function, view.name, view.space, view.size, kind=view.kind, remote=view.remote, address=view.address
+            )
+        entry = build.block(function, "entry")
+        run = _run_of(program, core * blocks, blocks, trips)
+        instances: dict[int, list[tuple[int, tuple[int, ...], tuple[int, ...]]]] = {}
+        decided: list[int] = []
+        for place, (block, loops, copies) in enumerate(run):
+            for row in range(starts[block], starts[block + 1]):
+                waits = list(decided)
+                for producer, carried in deps.get(row, []):
+                    for index, other_loops, other_copies in reversed(instances.get(producer, [])):
+                        common = [k for k, (a, b) in enumerate(zip(loops, other_loops, strict=False)) if a == b]
+                        depth = len(common)
+                        if not carried or (
+                            depth
+                            and copies[: depth - 1] == other_copies[: depth - 1]
+                            and other_copies[depth - 1] == copies[depth - 1] - 1
+                        ):
+                            waits.append(index)
+                            break
+                begin, end = program.access_starts[row : row + 2].tolist()
+                operands: tuple[list[Operand], list[Operand]] = ([], [])
+                for access in range(begin, end):
+                    location = locations[int(program.accesses.location[access])]
+                    pattern = program.pattern(int(program.accesses.pattern[access]))
+                    operands[bool(program.accesses.write[access])].append((location, pattern))
+                engine = Engine(int(program.instructions.engine[row]))
+                name = f"{program.instruction_name(row)}@{place}"
+                if row in barriers:
+                    rendezvous = program.strings[int(program.barriers.name[barriers[row]])]
+                    index = build.barrier(entry, name, rendezvous, engine=engine, deps=waits)
+                else:
+                    index = build.instruction(entry, name, "op", engine, *operands, deps=waits)
+                instances.setdefault(row, []).append((index, loops, copies))
+                times.append((place, int(program.instructions.seq[row]), core))
+            cond = int(program.blocks.cond[block])
+            if cond != NONE:
+                writers = [
+                    int(program.accesses.instruction[access])
+                    for access in range(*program.access_starts[[starts[block], starts[block + 1]]].tolist())
+                    if program.accesses.write[access] and program.accesses.location[access] == cond
+                ]
+                decided = [instances[row][-1][0] for row in writers]
+    return build.freeze(), times
+
+
+def _run_of(
+    program: Program, first: int, blocks: int, trips: dict[int, int]
+) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    """(block, loops around it, iteration of each) in the order in which the blocks of a core run."""
+    run = []
+    loops: list[int] = []
+    counts: list[int] = []
+    block = first
+    while True:
+        successors = program.edges.target[program.edges.source == block].tolist()
+        if len(successors) == 2:
+            if not loops or loops[-1] != block:
+                loops.append(block)
+                counts.append(0)
+            run.append((block, tuple(loops), tuple(counts)))
+            if counts[-1] < trips[block - first]:
+                block = successors[0]
+            else:
+                loops.pop()
+                counts.pop()
+                block = successors[1]
+            continue
+        run.append((block, tuple(loops), tuple(counts)))
+        if not successors:
+            return run
+        if successors[0] <= block:
+            counts[-1] += 1
+        block = successors[0]
+
+
+def wrong_reads(program: Program, times: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """Reads (instruction, location) that, in source order, find another write's bytes at their address."""
+    logical: dict[tuple[object, int], int] = {}
+    physical: dict[tuple[object, int], int] = {}
+    wrong = []
+    starts = program.access_starts.tolist()
+    for row in sorted(range(len(times)), key=lambda row: times[row]):
+        for write in (False, True):
+            for access in range(starts[row], starts[row + 1]):
+                if bool(program.accesses.write[access]) != write:
+                    continue
+                location = int(program.accesses.location[access])
+                pattern = program.pattern(int(program.accesses.pattern[access]))
+                size = int(program.locations.size[location])
+                offsets = range(size) if pattern is None else pattern.bytes().tolist()
+                address = int(program.locations.address[location])
+                for offset in offsets:
+                    here, there = (int(program.owner[location]), offset), ("dram", address + offset)
+                    if write:
+                        logical[here] = physical[there] = row
+                    elif logical.get(here) != physical.get(there) and here in logical:
+                        wrong.append((row, location))
+    return wrong

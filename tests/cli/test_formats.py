@@ -82,13 +82,11 @@ def test_sarif(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("style", ["json", "sarif"])
 def test_an_internal_error_keeps_the_format(style: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from haulout import api
-
     def crash(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(api, "check", crash)
+    monkeypatch.setattr("haulout.ir.text.parse_bir", crash)
     result = haulout("check", MENDED, "--format", style)
     assert result.status == 3
     assert "internal-error" in json.dumps(json.loads(result.stdout))

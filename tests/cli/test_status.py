@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from tests.cli.command import HLO, MENDED, RACE, haulout
 
-from haulout import api
-
 
 def test_clean(tmp_path: Path) -> None:
     assert haulout("check", MENDED).status == 0
@@ -155,7 +153,7 @@ def test_crash_outside_of_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def crash(*_: object) -> None:
         raise ZeroDivisionError("of no use")
 
-    monkeypatch.setattr(api, "check", crash)
+    monkeypatch.setattr("haulout.ir.text.parse_bir", crash)
     result = haulout("check", MENDED)
     assert result.status == 3
     assert result.stdout.startswith("error[internal-error]: ZeroDivisionError: of no use")
@@ -185,7 +183,7 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhaust(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(api, "check", exhaust)
+    monkeypatch.setattr("haulout.ir.text.parse_bir", exhaust)
     result = haulout("check", MENDED)
     assert result.status == 1
     assert result.stdout.startswith("error[out-of-memory]: ")

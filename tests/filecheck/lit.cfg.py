@@ -17,3 +17,5 @@ config.test_source_root = str(Path(__file__).parent)
 config.test_exec_root = str(Path(tempfile.gettempdir()) / f"haulout-lit-{os.getuid()}")
 Path(config.test_exec_root).mkdir(exist_ok=True)
 config.environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), config.environment["PATH"]])
+if "PYTHONPATH" in os.environ:
+    config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]

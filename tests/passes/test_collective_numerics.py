@@ -49,6 +49,8 @@ def _cases() -> list[Case]:
     # Groups of one, scalars.
     cases.append(Case("all_reduce", 3, [[0], [1], [2]], ["f32"], shape=()))
     cases.append(Case("all_reduce", 3, _all(3), ["f32"], shape=()))
+    cases.append(Case("all_reduce", 3, [[2, 0], [1]], ["f32", "s32"]))
+    cases.append(Case("all_reduce", 8, [[7], [0, 1, 2], [3, 4, 5, 6]], ["f32"], op="maximum"))
     cases.append(Case("all_gather", 2, [[1], [0]], ["f32"]))
     cases.append(Case("reduce_scatter", 2, [[0], [1]], ["f32"]))
     cases.append(Case("all_to_all", 2, [[0], [1]], ["f32"]))

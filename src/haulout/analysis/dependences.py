@@ -27,7 +27,7 @@ from haulout.analysis.overlap import Extents, _scan_meets, extents
 from haulout.analysis.straightline import last_fence
 from haulout.ir.enums import NONE, DependenceKind, Engine, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Dependences, Ids, Ints
+from haulout.ir.schema import Bools, Bytes, Dependences, Ids, Ints
 from haulout.support.jit import njit, plain_if_small
 
 WALK = 64
@@ -35,48 +35,68 @@ RAW, WAR, WAW = int(DependenceKind.RAW), int(DependenceKind.WAR), int(Dependence
 
 
 def missing_order(program: Program, kinds: set[DependenceKind], *, removable_fences: bool) -> Dependences:
-    """Edges of the given kinds that the program lacks inside its cores.
+    """Edges of the given kinds that the program lacks inside its cores; straight-line programs.
 
     `removable_fences`: whether barriers that passes made may be relied on. Before fences are final they may not,
     since the `minimal` policy takes them away again. Conflicts by address count as WAR.
     """
-    accesses, instructions = program.accesses, program.instructions
-    used, line = np.unique(instructions.engine, return_inverse=True)
-    is_barrier = np.zeros(len(instructions), bool)
-    is_barrier[program.barriers.instruction] = True
-    # A barrier's operands are handles, not accesses.
-    real = ~is_barrier[accesses.instruction]
-    # A barrier on engine `all` fences its own core whoever its participants are.
-    local = instructions.engine[program.barriers.instruction] == Engine.ALL
-    if not removable_fences:
-        local &= program.barriers.made_by == NONE
-    fences = program.barriers.instruction[local]
-    is_fence = np.zeros(len(instructions), bool)
+    fences = local_fences(program, removable_fences)
+    is_fence = np.zeros(len(program.instructions), bool)
     is_fence[fences] = True
     forward = program.dependences.take(~program.dependences.carried)
-    order = _Order(
+    waits = np.searchsorted(forward.instruction, np.arange(len(program.instructions) + 1)).astype(np.int64)
+    order = Order(
         program.access_starts,
-        np.where(real, program.owner[accesses.location], NONE).astype(np.int32),
-        accesses.location,
-        accesses.write,
-        _groups(program),
+        touched_owner(program),
+        program.accesses.location,
+        program.accesses.write,
+        location_groups(program),
         program.instruction_function,
-        line.astype(np.int32),
+        engine_lines(program)[1],
         last_fence(program, fences),
         is_fence,
-        np.searchsorted(forward.instruction, np.arange(len(instructions) + 1)).astype(np.int64),
+        waits,
         forward.producer,
     )
+    waiting, producers, why = scan(program, order, extents(program), kinds)
+    return Dependences.make(len(waiting), instruction=waiting, producer=producers, kind=why)
+
+
+def scan(program: Program, order: Order, x: Extents, kinds: set[DependenceKind]) -> tuple[Ids, Ids, Ids]:
+    """(row, producer, kind) of every missing edge of a list of rows, which may be the program's own or unrolled."""
     wanted = np.array([kind in kinds for kind in DependenceKind])
-    with plain_if_small(_scan_order, len(accesses)):
-        waits, producers, why = _scan_order(
-            extents(program), order, footprint(program), wanted, len(used), len(program.locations)
-        )
-    return Dependences.make(len(waits), instruction=waits, producer=producers, kind=why)
+    lines = len(engine_lines(program)[0])
+    with plain_if_small(_scan_order, len(order.owner)):
+        return _scan_order(x, order, footprint(program), wanted, lines, len(program.locations))
 
 
-class _Order(NamedTuple):
-    """The program as the scan reads it."""
+def local_fences(program: Program, removable: bool) -> Ids:
+    """Barriers that fence their own core: those on engine `all`, whoever takes part; the user's only, or all."""
+    local = program.instructions.engine[program.barriers.instruction] == Engine.ALL
+    if not removable:
+        local &= program.barriers.made_by == NONE
+    rows: Ids = program.barriers.instruction[local]
+    return rows
+
+
+def engine_lines(program: Program) -> tuple[Bytes, Ids]:
+    """Engines in use, and the dense number of each instruction's."""
+    used, line = np.unique(program.instructions.engine, return_inverse=True)
+    dense: Ids = line.astype(np.int32)
+    return used, dense
+
+
+def touched_owner(program: Program) -> Ids:
+    """Owner location of each access; NONE for a barrier's operands, which are handles, not accesses."""
+    accesses = program.accesses
+    barrier = np.zeros(len(program.instructions), bool)
+    barrier[program.barriers.instruction] = True
+    owner: Ids = np.where(barrier[accesses.instruction], NONE, program.owner[accesses.location]).astype(np.int32)
+    return owner
+
+
+class Order(NamedTuple):
+    """A list of rows as the scan reads it: columns of rows and of their accesses."""
 
     operands: Ints
     owner: Ids
@@ -95,7 +115,7 @@ class _Order(NamedTuple):
     producer: Ids
 
 
-def _groups(program: Program) -> Ids:
+def location_groups(program: Program) -> Ids:
     """Number of (function that looks, owner location) for each location: two views of one thing share it."""
     group: Ids = np.arange(len(program.locations), dtype=np.int32)
     views = np.flatnonzero(program.locations.remote_name != NONE)
@@ -134,7 +154,7 @@ def footprint(program: Program) -> Footprint:
 
 @njit
 def _scan_order(
-    x: Extents, order: _Order, print_: Footprint, wanted: Bools, lines: int, locations: int
+    x: Extents, order: Order, print_: Footprint, wanted: Bools, lines: int, locations: int
 ) -> tuple[Ids, Ids, Ids]:
     """(instruction, producer, kind) of every missing edge; see the module's text."""
     rows = len(order.line)

@@ -8,7 +8,7 @@ the hull of all that. A location that is not `internal` is live in the whole fun
 or go there.
 
 Two locations of one core whose lifetimes do not meet may share storage: their accesses are ordered by the owner's
-list, which the edges of order 84 make true, or by a fence.
+list, which the edges of order 84 make true, or by a fence. Loops: `loop_lifetimes.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.analysis.dependences import touched_owner
+from haulout.analysis.loop_lifetimes import cover_loops, loop_ranges
+from haulout.analysis.loops import find_loops
 from haulout.analysis.straightline import epochs
-from haulout.ir.enums import Kind
+from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 
@@ -35,34 +38,36 @@ class Lifetimes(NamedTuple):
 
 def lifetimes(program: Program) -> Lifetimes:
     """Lifetimes of all locations; a view's is empty, its owner's counts."""
-    accesses, locations = program.accesses, program.locations
-    rows = len(program.instructions)
-    barrier = np.zeros(rows, bool)
-    barrier[program.barriers.instruction] = True
-    picked = np.flatnonzero(~barrier[accesses.instruction])
-    instruction = accesses.instruction[picked].astype(np.int64)
-    owner = program.owner[accesses.location[picked]]
-    known = owner >= 0
-    instruction, owner = instruction[known], owner[known]
-    owner_core = program.location_core[owner]
-    remote = program.instruction_core[instruction] != owner_core
-    first, last = instruction, instruction + 1
-    epoch_begin, epoch_end = _epoch_ranges(program)
-    index = epochs(program)[instruction[remote]]
-    # A core may have fewer epochs than the one that reaches for it; such programs are found by the checker.
-    index = np.minimum(index, epoch_begin.shape[1] - 1)
-    first[remote] = epoch_begin[owner_core[remote], index]
-    last[remote] = epoch_end[owner_core[remote], index]
-    begin = np.full(len(locations), rows, np.int64)
+    locations, found = program.locations, find_loops(program)
+    access = np.flatnonzero(touched_owner(program) != NONE)
+    owner = program.owner[program.accesses.location[access]]
+    first, last = loop_ranges(program, found, access) if found else _ranges(program, access)
+    begin = np.full(len(locations), len(program.instructions), np.int64)
     end = np.zeros(len(locations), np.int64)
     np.minimum.at(begin, owner, first)
     np.maximum.at(end, owner, last)
+    if found:
+        cover_loops(program, found, access, begin, end)
     function_begin, function_end = _function_ranges(program)
     whole = (locations.kind != Kind.INTERNAL) & (locations.remote_name < 0)
     begin = np.where(whole, function_begin[locations.function], begin)
     end = np.where(whole, function_end[locations.function], end)
     untouched = begin >= end
     return Lifetimes(np.where(untouched, 0, begin), np.where(untouched, 0, end))
+
+
+def _ranges(program: Program, access: Ints) -> tuple[Ints, Ints]:
+    """Rows that each access occupies on its owner's list: its own, or its whole epoch when another core makes it."""
+    instruction = program.accesses.instruction[access].astype(np.int64)
+    owner_core = program.location_core[program.owner[program.accesses.location[access]]]
+    remote = program.instruction_core[instruction] != owner_core
+    first, last = instruction.copy(), instruction + 1
+    epoch_begin, epoch_end = _epoch_ranges(program)
+    # A core may have fewer epochs than the one that reaches for it; such programs are found by the checker.
+    index = np.minimum(epochs(program)[instruction[remote]], epoch_begin.shape[1] - 1)
+    first[remote] = epoch_begin[owner_core[remote], index]
+    last[remote] = epoch_end[owner_core[remote], index]
+    return first, last
 
 
 def _function_ranges(program: Program) -> tuple[Ints, Ints]:

@@ -11,7 +11,8 @@ crosses K fences one after the other) and sufficient (fence k stands, on each co
    their next instruction that may, so that nobody waits at a fence for work that has nothing to do with it.
 
 Existing fences that stay (the user's) cut the lists into segments; what they order needs no other fence, so each
-segment is a problem of its own. Conflicts are found as in `dependences.py`: a chain of accesses for each (owner
+segment is a problem of its own. In a program with loops every block is one, too (`passes/fences/loops.py` adds what
+is needed between blocks). Conflicts are found as in `dependences.py`: a chain of accesses for each (owner
 location, core, read or write), walked from its end; phases never fall along a chain, so the first that meets decides.
 """
 
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.analysis.loops import find_loops
 from haulout.analysis.overlap import Extents, _scan_meets, extents
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
@@ -73,12 +75,14 @@ def phases(program: Program, permanent: Ids) -> Phases:
     rows, core = len(instructions), program.instruction_core
     closes = np.zeros(rows, bool)
     closes[permanent] = True
-    cuts = np.zeros(rows, np.int64)
-    cuts[1:] = closes[:-1] | (np.diff(program.instruction_function) != 0)
-    total = np.cumsum(cuts)
+    before = np.zeros(rows, np.int64)
+    before[1:] = np.cumsum(closes[:-1])
     first = np.searchsorted(core, np.arange(program.lnc))
-    base = total[np.minimum(first, max(rows - 1, 0))] if rows else first
-    segment: Ids = (total - base[core]).astype(np.int32)
+    base = before[np.minimum(first, max(rows - 1, 0))] if rows else first
+    # Functions cut, and where there are loops every block does. Cores have the same ones, in the same order.
+    parts = len(program.blocks) if find_loops(program) else len(program.functions)
+    part = instructions.block if parts == len(program.blocks) else program.instruction_function
+    segment: Ids = (before - base[core] + part % max(parts // program.lnc, 1)).astype(np.int32)
     chosen = np.flatnonzero(shared_accesses(program))
     # sort by (function, source time), then core and list order
     time = instructions.seq[accesses.instruction[chosen]]

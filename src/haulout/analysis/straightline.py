@@ -1,7 +1,7 @@
-"""Straight-line order: positions, fences and epochs of every instruction.
+"""List order: positions, fences and epochs of every instruction.
 
-A function is straight-line when its blocks form one chain in layout order; then an instruction's row is its position
-on its core. A *fence* is a `core_barrier` on engine `all` of all cores: everything before it on its core completes
+An instruction's row is its position on its core's list, which is also the order in time where no loop leads back.
+A *fence* is a `core_barrier` on engine `all` of all cores: everything before it on its core completes
 first, nothing after it starts. Fences cut a core's list into *epochs*; the entry of a function cuts too, since all
 cores enter it quiescent. Epoch k of one core and epoch k of another are the same stretch of time.
 """
@@ -13,29 +13,6 @@ import numpy as np
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
-from haulout.ir.verify import place
-from haulout.support.diagnostics import Label, bad_input
-
-
-def require_straight_line(program: Program) -> None:
-    """Raise `bad-input` at the first block that branches, loops or leaves the layout order."""
-    blocks, edges = program.blocks, program.edges
-    starts = program.starts("edges", "blocks")
-    count = np.diff(starts)
-    last = np.ones(len(blocks), bool)
-    last[:-1] = blocks.function[1:] != blocks.function[:-1]
-    follows = np.full(len(blocks), NONE, np.int64)
-    one = count == 1
-    follows[one] = edges.target[starts[:-1][one]]
-    chained = np.where(last, count == 0, one & (follows == np.arange(len(blocks)) + 1))
-    wrong = np.flatnonzero(~chained | (blocks.trip != NONE) | (blocks.cond != NONE))
-    if len(wrong):
-        row = int(wrong[0])
-        name = program.strings[int(blocks.name[row])]
-        bad_input(
-            f"control flow is not supported yet: block ^{name} does not lead straight to the next block",
-            Label(f"^{name} on core {program.block_core[row]}", place(program, NONE, int(blocks.text_line[row]))),
-        )
 
 
 def fence_mask(program: Program, *, permanent: bool = False) -> Bools:

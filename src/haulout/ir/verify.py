@@ -129,6 +129,8 @@ def _check_names(program: Program, found: Diagnostics) -> None:
                 found,
                 f"functions must be equal on all cores: core 0 has {listed[0]}, core {core} has {listed[1]}",
             )
+    if len(np.unique(modules.name)) < len(modules):
+        _bad(found, "two modules have one name")
     for what, names, parents in (
         ("block", program.blocks.name, program.blocks.function),
         ("location", program.locations.name, program.locations.function),
@@ -155,7 +157,7 @@ def _check_names(program: Program, found: Diagnostics) -> None:
 
 def _check_locations(program: Program, found: Diagnostics) -> None:
     rows = program.locations
-    for row in _some((rows.size < 0) | (rows.size > SIZE_MAX) | (rows.align < 1)):
+    for row in _some((rows.size < 0) | (rows.size > SIZE_MAX) | (rows.align < 1) | (rows.align > SIZE_MAX)):
         _bad(found, f"size {rows.size[row]}, align {rows.align[row]} is no size", location_label(program, row))
     sizes = np.array(
         [dtypes.NUMPY[text].itemsize if text in dtypes.NUMPY else 0 for text in program.strings], np.int64

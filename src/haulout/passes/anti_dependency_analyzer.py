@@ -10,20 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from haulout.analysis.dependences import missing_order
-from haulout.analysis.straightline import require_straight_line
-from haulout.ir.edit import add_dependences
 from haulout.ir.enums import DependenceKind
 from haulout.ir.program import Program
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.order_cores import order_cores
 
 
 @dataclass(frozen=True)
 class AntiDependencyAnalyzerPostSharedDram(Pass):
     """Adds the WAR and WAW edges that are missing.
 
-    Before: sound, straight-line, with the edges of `build_fdeps`. After: accesses of one core that conflict, by
-    location or (where addresses are there) by physical bytes, are ordered as its list has them. Idempotent.
+    Before: sound, with the edges of `build_fdeps`; nested loops are fine. After: accesses of one core that conflict,
+    by location or (where addresses are there) by physical bytes, are ordered as its list has them. Idempotent.
     """
 
     name: ClassVar[str] = "anti_dependency_analyzer_post_shared_dram"
@@ -39,8 +37,7 @@ class AntiDependencyAnalyzerPostSharedDram(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Add the missing edges."""
-        require_straight_line(program)
         kinds = {DependenceKind.WAR, DependenceKind.WAW}
-        edges = missing_order(program, kinds, removable_fences=self.fences_are_final)
-        context.count(f"{self.name}.{self.position}", edges=len(edges))
-        return add_dependences(program, edges)
+        program, edges = order_cores(program, kinds, removable_fences=self.fences_are_final)
+        context.count(f"{self.name}.{self.position}", edges=edges)
+        return program

@@ -5,27 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from haulout.analysis.dependences import missing_order
-from haulout.analysis.straightline import require_straight_line
-from haulout.ir.edit import add_dependences
 from haulout.ir.enums import DependenceKind
 from haulout.ir.program import Program
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.order_cores import order_cores
 
 
 @dataclass(frozen=True)
 class BuildFdeps(Pass):
     """Adds a RAW edge wherever a read may overtake the write that it needs on another engine of its core.
 
-    Before: a sound straight-line program. After: every read is ordered behind the writes before it in its core's
-    list, by engine order or by edges that do not lean on barriers that a pass may take away. Idempotent.
+    Before: a sound program whose control flow is nested loops. After: every read is ordered behind the writes before
+    it in its core's list and in earlier iterations, by engine order or by edges that do not lean on barriers that a
+    pass may take away. Idempotent.
     """
 
     name: ClassVar[str] = "build_fdeps"
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Add the missing edges."""
-        require_straight_line(program)
-        edges = missing_order(program, {DependenceKind.RAW}, removable_fences=False)
-        context.count(self.name, edges=len(edges))
-        return add_dependences(program, edges)
+        program, edges = order_cores(program, {DependenceKind.RAW}, removable_fences=False)
+        context.count(self.name, edges=edges)
+        return program

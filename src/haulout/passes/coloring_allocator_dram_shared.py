@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from haulout.analysis.lifetimes import Lifetimes, lifetimes
-from haulout.analysis.straightline import require_straight_line
+from haulout.analysis.loops import find_loops
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
@@ -40,7 +40,7 @@ class ColoringAllocatorDramShared(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core by itself, then stack the partitions."""
-        require_straight_line(program)
+        find_loops(program)
         locations = program.locations
         life = lifetimes(program)
         owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE)

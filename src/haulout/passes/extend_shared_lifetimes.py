@@ -17,14 +17,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from haulout.analysis.loops import find_loops
 from haulout.analysis.phases import Phases, phases, shared_accesses
-from haulout.analysis.straightline import fence_mask, fence_rows, require_straight_line
+from haulout.analysis.straightline import fence_mask, fence_rows
 from haulout.ir.edit import compact
 from haulout.ir.enums import LINES, NONE, Kind
 from haulout.ir.program import Program
 from haulout.ir.verify import instruction_label, location_label
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.fences.bracket import bracket_slots
+from haulout.passes.fences.loops import loop_slots
 from haulout.passes.fences.slots import insert_fences, phase_slots
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, fail
 
@@ -48,7 +50,7 @@ class ExtendSharedLifetimes(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """The recipe of the module's text."""
-        require_straight_line(program)
+        find_loops(program)
         blocks = len(program.blocks)
         require_produced(program)
         if self.fences == "bracket":
@@ -94,7 +96,8 @@ class ExtendSharedLifetimes(Pass):
     def _insert(self, program: Program, found: Phases, context: PassContext) -> Program:
         subgraph = max(int(program.modules.subgraph[0]), 0)
         names = [f"cb_sg{subgraph}_fence{k}" for k in range(int(found.needed.sum()))]
-        return insert_fences(program, phase_slots(program, found, names), self.name)
+        program = insert_fences(program, phase_slots(program, found, names), self.name)
+        return insert_fences(program, loop_slots(program, f"cb_sg{subgraph}_loop"), self.name)
 
 
 def has_seq(program: Program) -> bool:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from haulout.analysis.straightline import require_straight_line
+from haulout.analysis.loops import find_loops
 from haulout.ir.arrays import operand_arrays, require_bytes
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
@@ -52,7 +52,7 @@ class LowerLocalCollectives(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Match collectives over the cores, shift `seq`, replace."""
-        require_straight_line(program)
+        find_loops(program)
         sites = _match(program)
         if not sites:
             context.count(self.name, collectives=0)

@@ -76,7 +76,7 @@ CATALOG: dict[str, Entry] = {
         "Move one of them; the allocator never does this, so look for an address that was set by hand.",
     ),
     "misaligned-storage": Entry(
-        "An address is no multiple of the location's alignment.",
+        "An address or offset is negative, or no multiple of the alignment.",
         "The hardware rejects or splits the access.",
         "Choose an address that is a multiple of `align`.",
     ),
@@ -121,15 +121,30 @@ CATALOG: dict[str, Entry] = {
         "Two fences around a block do not order what is inside it.",
         "Nothing; the fences are correct.",
     ),
-    "misaligned": Entry(
-        "The planner's validator: an offset is negative, or no multiple of its buffer's alignment.",
-        "The placement cannot be used.",
-        "Choose a multiple of the alignment; the planner's own placements always are.",
-    ),
     "moved-pin": Entry(
         "The planner's validator: a pinned buffer is not at the offset that it is pinned to.",
         "Something else relies on that place.",
         "Leave it at its offset, or unpin it.",
+    ),
+    "wrong-pool": Entry(
+        "The planner's validator: a buffer is in a pool that it does not allow, or shares it with a symmetric one.",
+        "The memory that it needs is another one.",
+        "Place it in a pool that it allows.",
+    ),
+    "crossed-segment": Entry(
+        "The planner's validator: a buffer crosses a multiple of its segment, the largest contiguous stretch.",
+        "Its bytes are not contiguous there.",
+        "Place it behind the boundary.",
+    ),
+    "split-alias": Entry(
+        "The planner's validator: two buffers that are aliases are not in one place.",
+        "They are one storage; what is written to one must be seen in the other.",
+        "Give both the same pool and offset.",
+    ),
+    "unequal-offsets": Entry(
+        "The planner's validator: buffers of a symmetric group have different offsets.",
+        "Each pool's owner takes its own offset for everybody's.",
+        "Give all of them one offset.",
     ),
     "kernel-error": Entry(
         "A kernel passes something that its operation does not take: a wrong argument, element type or shape.",

@@ -25,6 +25,8 @@ _TOKEN = re.compile(
 _PATTERN = re.compile(r"[ \t]*\[(?P<pattern>[^\]]*)\]")
 """Behind a location: a byte pattern, whose grammar is its own (`values.parse_pattern`)."""
 
+_UNCLOSED = 'a string that is not closed, has a control character, or another escape than \\" and \\\\'
+
 
 class Line:
     """A cursor over the tokens of one line."""
@@ -41,7 +43,8 @@ class Line:
             match = _TOKEN.match(text, position)
             if match is None:
                 start = position + len(text[position:]) - len(text[position:].lstrip(" \t\r"))
-                self._error_at(start, start + 1, "a character that no token starts with")
+                opens = text[start] == '"' or (text[start] in "%@^" and text[start + 1 : start + 2] == '"')
+                self._error_at(start, start + 1, _UNCLOSED if opens else "a character that no token starts with")
             kind = match.lastgroup or "end"
             self.tokens.append((kind, match.group(kind), match.start(kind)))
             if kind == "end":
@@ -68,7 +71,8 @@ class Line:
     def expected(self, what: str) -> NoReturn:
         """Raise `expected WHAT, found ...`."""
         kind, text, _ = self.tokens[self.at]
-        self.error(f"expected {what}, found {'the end of the line' if kind == 'end' else text!r}")
+        found = "the end of the line" if kind == "end" else repr(text)
+        self.error(f"expected {what}, found {found}")
 
     @property
     def kind(self) -> str:

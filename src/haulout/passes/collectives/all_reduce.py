@@ -12,15 +12,15 @@ def lower_all_reduce(site: Site) -> None:
     """`y = op(x of each member)`; several operands are reduced between the same two meetings."""
     groups = site.groups(equal=False)
     together = [group for group in groups if len(group) > 1]
-    for core in (group[0] for group in groups if len(group) == 1):
-        for number, (source, target) in enumerate(zip(site.inputs[core], site.outputs[core], strict=True)):
-            site.copy(core, READ, f"out{number}", source.operand, target.operand)
-    if not together:
-        return
     stages = site.stage_in(together)
-    site.meet(FIRST_MEET)
-    for group in together:
+    if together:
+        site.meet(FIRST_MEET)
+    for group in groups:
         for core in group:
-            for number, target in enumerate(site.outputs[core]):
-                site.combine(core, f"out{number}", [(stages[peer, number][core], None) for peer in group], target)
-    site.meet(LAST_MEET)
+            for number, (source, target) in enumerate(zip(site.inputs[core], site.outputs[core], strict=True)):
+                if len(group) == 1:
+                    site.copy(core, READ, f"out{number}", source.operand, target.operand)
+                else:
+                    site.combine(core, f"out{number}", [(stages[peer, number][core], None) for peer in group], target)
+    if together:
+        site.meet(LAST_MEET)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from haulout.analysis.loops import Loops, find_loops
 from haulout.analysis.phases import shared_accesses
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.passes.fences.slots import Slots
@@ -35,6 +37,8 @@ def bracket_slots(program: Program) -> Slots:
     np.maximum.at(end, owner, axis)
     spans = np.flatnonzero(end >= 0)
     groups = _components(begin[spans], end[spans])
+    if found := find_loops(program):
+        groups = _control_equivalent(program, found, groups)
     subgraph = max(int(program.modules.subgraph[0]), 0)
     block_starts = program.starts("instructions", "blocks")
     before, blocks, names = [], [], []
@@ -48,6 +52,35 @@ def bracket_slots(program: Program) -> Slots:
                 blocks.append(row)
                 names.append(f"{stem}_{suffix}")
     return Slots(np.array(before, np.int32), np.array(blocks, np.int32), names)
+
+
+def _control_equivalent(program: Program, found: Loops, groups: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Widen spans until both ends stand in the same innermost loop, so that both run equally often."""
+    stride = len(program.blocks) + 1
+
+    def widened(low: int, high: int) -> tuple[int, int]:
+        function, first = divmod(low, stride)
+        origin = int(np.searchsorted(program.blocks.function, function))
+        first, last = origin + first, origin + high % stride
+        while (at := found.of_block[first]) != (to := found.of_block[last]):
+            if at != NONE and to not in [at, *_inside(found, int(at))]:
+                first = found.loops[at].header - 1
+            else:
+                last = found.loops[to].last + 1
+        return function * stride + first - origin, function * stride + last - origin
+
+    while True:
+        wider = [widened(low, high) for low, high in groups]
+        merged = _components(np.array([each[0] for each in wider]), np.array([each[1] for each in wider]))
+        if merged == groups:
+            return groups
+        groups = merged
+
+
+def _inside(found: Loops, loop: int) -> list[int]:
+    """Loops inside a loop, at any depth."""
+    inner = [index for index, each in enumerate(found.loops) if each.parent == loop]
+    return inner + [deeper for index in inner for deeper in _inside(found, index)]
 
 
 def _components(begin: Ints, end: Ints) -> list[tuple[int, int]]:

@@ -68,10 +68,18 @@ def phase_slots(program: Program, phases: Phases, names: list[str]) -> Slots:
                 if begin < end:
                     blocks.append(int(program.instructions.block[min(slot, end - 1)]))
                 else:
-                    blocks.append(int(np.searchsorted(program.block_core, each, side="right")) - 1)
+                    # A core with nothing in this segment: the block that another core is in.
+                    blocks.append(_same_block(program, phases, segment, each))
                 labels.append(names[at])
             at += 1
     return Slots(np.array(before, np.int32), np.array(blocks, np.int32), labels)
+
+
+def _same_block(program: Program, phases: Phases, segment: int, core: int) -> int:
+    """The block of a segment on a core that has no instruction in it."""
+    row = int(np.flatnonzero(phases.segment == segment)[0])
+    blocks = len(program.blocks) // program.lnc
+    return core * blocks + int(program.instructions.block[row]) % blocks
 
 
 def insert_fences(program: Program, slots: Slots, made_by: str) -> Program:

@@ -1,0 +1,68 @@
+"""The pytest plugin: one line checks a kernel.
+
+    def test_fused_mlp(nki_check):
+        nki_check("kernels.py::fused_mlp", x="bf16[4,1,1024]", k=4)
+
+The fixture fails the test with the report that `haulout check` prints. Arguments are arrays, specs or plain values;
+a string is read as the command line reads it. A relative file is looked for beside the test, then
+in the current folder. `allow` names codes that do not fail the test. `--nki-barrier-scope` sets the reading of
+`core_barrier` for all tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haulout.frontends.nki.arguments import parse_value
+from haulout.nki import BarrierScope, CheckedKernel, Kernel, check_kernel
+from haulout.support.diagnostics import HauloutError, Severity
+from haulout.support.render import render_text
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--nki-barrier-scope`."""
+    parser.getgroup("haulout").addoption(
+        "--nki-barrier-scope",
+        choices=("data", "global"),
+        default="data",
+        help="what core_barrier orders in kernels that nki_check checks: its tensor, as documented, or everything",
+    )
+
+
+@pytest.fixture
+def nki_check(request: pytest.FixtureRequest) -> Callable[..., CheckedKernel]:
+    """Check a kernel; the test fails with the report when there is an error or a warning."""
+    folder = request.path.parent
+    default: BarrierScope = request.config.getoption("--nki-barrier-scope")
+
+    def run(
+        kernel: Kernel,
+        *,
+        lnc: int = 2,
+        barrier_scope: BarrierScope | None = None,
+        allow: Collection[str] = (),
+        **arguments: Any,
+    ) -> CheckedKernel:
+        __tracebackhide__ = True
+        if isinstance(kernel, str):
+            file, _, name = kernel.rpartition("::")
+            beside = folder / file
+            kernel = f"{beside if beside.exists() else Path(file)}::{name}"
+        values = {
+            name: parse_value(value, f"argument {name}", folder) if isinstance(value, str) else value
+            for name, value in arguments.items()
+        }
+        try:
+            found = check_kernel(kernel, values, lnc=lnc, barrier_scope=barrier_scope or default)
+        except HauloutError as error:
+            pytest.fail(render_text(error.diagnostics), pytrace=False)
+        serious = [each for each in found.diagnostics if each.severity > Severity.NOTE and each.code not in allow]
+        if serious:
+            pytest.fail(render_text(serious), pytrace=False)
+        return found
+
+    return run
