@@ -169,7 +169,7 @@ def test_crash_in_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def crash(*_: object) -> None:
         raise ZeroDivisionError("of no use")
 
-    monkeypatch.setattr("haulout.passes.build_fdeps.missing_order", crash)
+    monkeypatch.setattr("haulout.passes.build_fdeps.BuildFdeps.run", crash)
     result = haulout("compile", MENDED, "-o", tmp_path / "out")
     assert result.status == 3
     reproducer = tmp_path / "out" / "reproducer.build_fdeps.bir"

@@ -88,7 +88,7 @@ def test_victim_sees_what_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def crash(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of no use")
 
-    monkeypatch.setattr("haulout.passes.build_fdeps.missing_order", crash)
+    monkeypatch.setattr("haulout.passes.build_fdeps.BuildFdeps.run", crash)
     assert "ZeroDivisionError" in str(traceback_of(TEXTS[0]))
     monkeypatch.setattr("haulout.ir.text.parse_bir", crash)
     assert "Traceback" in str(traceback_of(TEXTS[0]))

@@ -21,8 +21,8 @@ from haulout.ir.verify import check_sound
 from haulout.passes.pipeline import Fences
 from haulout.support.diagnostics import HauloutError
 
-SECONDS = 30
-"""After so long a mutant counts as one that hangs; a sound one takes some milliseconds."""
+SECONDS = 300
+"""After so long a mutant counts as one that hangs; one takes milliseconds, the first may compile kernels."""
 BYTES = 3 << 30
 """Address space that a mutant may use on top of what is there; a sound one uses some megabytes."""
 SMALL_BYTES = 1 << 20
