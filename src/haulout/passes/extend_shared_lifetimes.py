@@ -26,6 +26,7 @@ from haulout.ir.program import Program
 from haulout.ir.verify import instruction_label, location_label
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.fences.bracket import bracket_slots
+from haulout.passes.fences.capacity import free_storage
 from haulout.passes.fences.loops import loop_slots
 from haulout.passes.fences.nests import block_weight, nest_slots, plan_nests
 from haulout.passes.fences.slots import insert_fences, phase_slots
@@ -48,6 +49,8 @@ class ExtendSharedLifetimes(Pass):
     cross_core: ClassVar[bool] = True
 
     fences: Literal["bracket", "minimal"] = "minimal"
+    capacity: int | None = None
+    """Bytes of DRAM for all cores: `minimal` adds fences where storage must be freed earlier to fit."""
 
     def run(self, program: Program, context: PassContext) -> Program:
         """The recipe of the module's text."""
@@ -58,6 +61,8 @@ class ExtendSharedLifetimes(Pass):
             program = self._bracket(program, context)
         else:
             program = self._minimal(program, context)
+            if self.capacity is not None and has_seq(program):
+                program = self._free_storage(program, self.capacity, context)
         program = renumber(program)
         if len(program.blocks) != blocks:
             fail("internal-error", f"fences changed the number of blocks from {blocks} to {len(program.blocks)}")
@@ -112,6 +117,17 @@ class ExtendSharedLifetimes(Pass):
         names = [f"{stem}_fence{k}" for k in range(int(found.needed.sum()))]
         program = insert_fences(program, phase_slots(program, found, names), self.name)
         return insert_fences(program, loop_slots(program, f"{stem}_loop"), self.name)
+
+    def _free_storage(self, program: Program, capacity: int, context: PassContext) -> Program:
+        program, added = free_storage(program, capacity, f"{self._stem(program)}_free", self.name)
+        if added:
+            names = ", ".join(fence.name for fence in added)
+            freed = sum(fence.freed for fence in added)
+            context.note(
+                "capacity-fence", f"added for the capacity: {names}; the peaks of all cores fall by {freed} bytes"
+            )
+        context.count(self.name, capacity_fences=len(added), fences=len(added))
+        return program
 
     def _stem(self, program: Program) -> str:
         return f"cb_sg{max(int(program.modules.subgraph[0]), 0)}"

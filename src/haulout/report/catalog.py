@@ -116,6 +116,28 @@ CATALOG: dict[str, Entry] = {
         "Without a common time nobody can say which of two unordered accesses should come first.",
         "Give every instruction a `seq` to let the compiler place fences.",
     ),
+    "too-few-semaphores": Entry(
+        "A core waits for more engines than it has semaphores, and they cannot be shared.",
+        "One counter an engine is exact; a shared one needs its signals to follow one another, which adds waits that "
+        "could hang where the cores do not meet in one order.",
+        "Allow more: `lower_sync{semaphores=N}`; one for each engine that is waited for is always enough.",
+    ),
+    "kept-dependences": Entry(
+        "`lower_sync` left dependences as they are.",
+        "In a loop no constant tells how often a producer has signalled; a wait that follows the loop does "
+        "(`wait_back`), and here it may not be used, for the reason shown.",
+        "Allow `relative_waits`, or let all cores meet in one order.",
+    ),
+    "kept-partitions": Entry(
+        "Other partitions of DRAM were asked for, and the program keeps proportional ones, for the reason shown.",
+        "A joint space that is no smaller, or is not tried, would only give up the separation of the cores.",
+        "Nothing; or remove what the message names.",
+    ),
+    "capacity-fence": Entry(
+        "A fence that no conflict needs was added, because storage must be free earlier to fit the capacity.",
+        "With fewer fences buffers are held for longer.",
+        "Nothing; or raise the capacity to save the fence.",
+    ),
     "added-rendezvous": Entry(
         "The policy `bracket` found conflicts between cores without a rendezvous and added fences for them.",
         "Two fences around a block do not order what is inside it.",

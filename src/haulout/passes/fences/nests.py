@@ -65,17 +65,33 @@ def block_weight(found: Loops, block: int) -> float:
 
 
 def nest_slots(program: Program, plan: NestPlan, stem: str) -> Slots:
-    """The plan's fences on every core."""
+    """The plan's fences on every core, `<stem>0`, `<stem>1`, ...
+
+    Fences that are there already have times of their own on every core: a new one goes into the same gap between
+    them everywhere, the earliest that any core asks for.
+    """
     blocks = len(program.blocks) // program.lnc
     starts = program.starts("instructions", "blocks").tolist()
-    seq = program.instructions.seq
+    fences = fence_rows(program)
+    is_fence = np.zeros(len(program.instructions) + 1, np.int64)
+    is_fence[fences + 1] = 1
+    passed = np.cumsum(is_fence)
+    seq = np.where(is_fence[1:] == 1, -1, program.instructions.seq)
+    mine = [fences[program.instruction_core[fences] == core] for core in range(program.lnc)]
     before, joined, names = [], [], []
     for number, (block, time) in enumerate(plan.places):
+        wanted, gaps = [], []
         for core in range(program.lnc):
-            row = core * blocks + block
-            begin, end = starts[row], starts[row + 1]
-            before.append(end if time == END else begin + int(np.searchsorted(seq[begin:end], time)))
-            joined.append(row)
+            begin, end = starts[core * blocks + block], starts[core * blocks + block + 1]
+            late = np.flatnonzero(seq[begin:end] >= time)
+            row = begin + int(late[0]) if len(late) and time != END else end
+            wanted.append(row)
+            gaps.append(int(passed[row] - passed[starts[core * blocks]]))
+        gap = min(gaps)
+        for core, row in enumerate(wanted):
+            closing = mine[core][gap : gap + 1].tolist()
+            before.append(min([row, *closing]))
+            joined.append(core * blocks + block)
             names.append(f"{stem}{number}")
     return Slots(np.array(before, np.int32), np.array(joined, np.int32), names)
 
