@@ -1,9 +1,10 @@
 """The tables of the planner: peak over lower bound, and seconds, on public instances and generated ones.
 
-    python benchmarks/packing.py --data DIR [--table minimalloc traces xla scale] [--time-limit SECONDS]
+    python benchmarks/packing.py --data DIR [--table minimalloc traces xla ablation scale] [--peers SECONDS]
 
 DIR holds minimalloc/*.csv (the capacity is in the file's name), idealloc/**/*.csv and xla/*.csv. Every placement is
-checked by the validator within `solve`. Kernels are compiled before anything is timed.
+checked by the validator within `solve`. Kernels are compiled before anything is timed. Peers that are installed run
+beside ours, on one thread each, with a limit of --peers seconds a problem (`packing_peers.py`).
 """
 
 from __future__ import annotations
@@ -15,23 +16,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from packing_peers import AVAILABLE, Peer
 
 from haulout.passes.allocator import Problem, Progress, Solution, solve
-from haulout.passes.allocator.best_fit import best_fit, xla_orders
+from haulout.passes.allocator.construct import construct
 from haulout.passes.allocator.csvio import read_csv
+from haulout.passes.allocator.decide import MOST_ROWS, Decider
+from haulout.passes.allocator.descend import descend
+from haulout.passes.allocator.incumbent import Incumbent
 from haulout.passes.allocator.instance import canonical
+from haulout.passes.allocator.squeaky_wheel import squeaky_wheel
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--table", nargs="+", choices=list(TABLES), default=list(TABLES))
-    parser.add_argument("--time-limit", type=float, help="seconds for the runs without capacity; default: by counts")
+    parser.add_argument("--peers", type=float, default=10.0, metavar="SECONDS")
     arguments = parser.parse_args()
     warm_up()
     for name in arguments.table:
         print(f"\n## {name}\n")
-        for line in TABLES[name](arguments.data, arguments.time_limit):
+        for line in TABLES[name](arguments.data, arguments.peers):
             print(line, flush=True)
 
 
@@ -57,70 +63,124 @@ def timed(problem: Problem, **options: float | None) -> tuple[Solution, float, f
     return solution, time.perf_counter() - start, found
 
 
-def xla_ratio(problem: Problem) -> float:
-    """XLA's best fit on the same problem, the better of its two orders."""
+def row(*cells: object) -> str:
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def head(*names: str) -> str:
+    return row(*names) + "\n" + "|" + "---|" * len(names)
+
+
+def peer(run: Peer, problem: Problem, capacity: int | None, limit: float) -> str:
+    """Ratio and seconds of another planner; with a capacity, whether it fits."""
+    start = time.perf_counter()
+    end = run(problem, capacity, limit)
+    seconds = time.perf_counter() - start
+    if end is None:
+        return f"none, {seconds:.2f} s"
+    if capacity is not None:
+        return f"{'fits' if end <= capacity else 'too large'}, {seconds:.2f} s"
     instance = canonical(problem)
-    return min(best_fit(instance, order)[1] for order in xla_orders(instance)) / instance.bound
+    return f"{end / (instance.bound * instance.unit):.4f}, {seconds:.2f} s"
 
 
-def minimalloc(data: Path, limit: float | None) -> Iterator[str]:
-    """Each instance with its capacity, and without."""
-    yield "| instance | n | with capacity | seconds | without: ratio | status | found after s | seconds |"
-    yield "|---|---|---|---|---|---|---|---|"
+def minimalloc(data: Path, limit: float) -> Iterator[str]:
+    """Each instance with its capacity and without; the peers with neither more nor less to know."""
+    exact = {name: run for name, run in AVAILABLE.items() if name == "CP-SAT"}
+    quick = {name: run for name, run in AVAILABLE.items() if name != "CP-SAT"}
+    ours = ("ours with capacity, s", *(f"{name} with capacity" for name in exact))
+    free = ("ours in 1 s", "ours by counts", *quick)
+    yield head("instance", "n", *ours, *free)
     total = 0.0
     for path in sorted((data / "minimalloc").glob("*.csv")):
-        problem = read_csv(path).problem
-        fit, seconds, _ = timed(problem, capacity=int(path.stem.split(".")[1]))
+        problem, capacity = read_csv(path).problem, int(path.stem.split(".")[1])
+        fit, seconds, _ = timed(problem, capacity=capacity)
         total += seconds
-        free, whole, found = timed(problem, time_limit=limit)
-        yield (
-            f"| {path.stem.split('.')[0]} | {len(problem)} | {'fits' if fit.fits else fit.status} | {seconds:.3f} "
-            f"| {free.ratio:.5f} | {free.status} | {found:.2f} | {whole:.2f} |"
+        second, _, _ = timed(problem, time_limit=1.0)
+        counts, whole, _ = timed(problem)
+        yield row(
+            path.stem.split(".")[0],
+            len(problem),
+            f"{seconds:.3f}" if fit.fits else fit.status,
+            *(peer(run, problem, capacity, limit) for run in exact.values()),
+            f"{second.ratio:.4f}",
+            f"{counts.ratio:.4f}, {whole:.2f} s",
+            *(peer(run, problem, None, limit) for run in quick.values()),
         )
-    yield f"\nwith capacity, all: {total:.2f} s"
+    yield f"\nours with capacity, all: {total:.2f} s"
 
 
-def traces(data: Path, limit: float | None) -> Iterator[str]:
+def traces(data: Path, limit: float) -> Iterator[str]:
     """The traces of idealloc's repository."""
-    yield "| trace | n | XLA best fit | ours | method | found after s | seconds |"
-    yield "|---|---|---|---|---|---|---|"
+    yield head("trace", "n", "XLA best fit", "first placement", "ours", "method", "found after s", "seconds")
     for path in sorted((data / "idealloc").rglob("*.csv")):
         problem = read_csv(path).problem
-        peer = f"{xla_ratio(problem):.5f}" if len(problem) < 30_000 else "not run"
-        ours, seconds, found = timed(problem, time_limit=limit)
-        yield (
-            f"| {path.stem} | {len(problem)} | {peer} | {ours.ratio:.5f} | {ours.method} | {found:.2f} "
-            f"| {seconds:.2f} |"
-        )
+        theirs = peer(AVAILABLE["XLA best fit"], problem, None, limit)
+        first, soon, _ = timed(problem, time_limit=0.0)
+        ours, seconds, found = timed(problem)
+        yield row(
+            path.stem, len(problem), theirs, f"{first.ratio:.4f}, {soon:.2f} s", f"{ours.ratio:.5f}", ours.method,
+            f"{found:.2f}", f"{seconds:.2f}",
+        )  # fmt: skip
 
 
-def xla(data: Path, limit: float | None) -> Iterator[str]:
+def xla(data: Path, limit: float) -> Iterator[str]:
     """XLA's own problems: how many at the bound, and the worst."""
     ours, theirs, seconds = [], [], 0.0
     for path in sorted((data / "xla").glob("*.csv")):
         problem = read_csv(path).problem
-        solution, spent, _ = timed(problem, time_limit=limit)
+        solution, spent, _ = timed(problem)
         seconds += spent
         ours.append(solution.ratio)
-        theirs.append(xla_ratio(problem))
-    yield "| planner | problems | at the bound | worst | geometric mean |"
-    yield "|---|---|---|---|---|"
+        theirs.append((AVAILABLE["XLA best fit"](problem, None, limit) or 0) / max(solution.lower_bound, 1))
+    yield head("planner", "problems", "at the bound", "worst", "geometric mean")
     for name, ratios in (("ours", ours), ("XLA best fit", theirs)):
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        yield f"| {name} | {len(ratios)} | {sum(r == 1.0 for r in ratios)} | {max(ratios):.5f} | {mean:.5f} |"
+        yield row(name, len(ratios), sum(r == 1.0 for r in ratios), f"{max(ratios):.5f}", f"{mean:.5f}")
     yield f"\nours, all: {seconds:.2f} s"
 
 
-def scale(data: Path, limit: float | None) -> Iterator[str]:
+def ablation(data: Path, limit: float) -> Iterator[str]:
+    """What each stage adds, without capacity: ratio and seconds of the stages up to it."""
+    yield head(
+        "problem", "n", "dives and fits", "and squeaky wheel", "and branch and bound", "branch and bound alone"
+    )
+    paths = [*sorted((data / "minimalloc").glob("*.csv")), *sorted((data / "idealloc").rglob("*.csv"))]
+    for path in paths:
+        problem = read_csv(path).problem
+        instance = canonical(problem)
+        cells = []
+        state = Incumbent(instance, instance.bound, instance.bound)
+        for stage in (construct, lambda s: squeaky_wheel(s, min(480, 2_000_000 // len(s.instance))), exact):
+            start = time.perf_counter()
+            if not (state.offset is not None and state.over):
+                stage(state)
+            cells.append(f"{state.peak / instance.bound:.4f}, {time.perf_counter() - start:.2f} s")
+        alone = Incumbent(instance, instance.bound, instance.bound)
+        alone.offer(np.cumsum(instance.size) - instance.size, int(instance.size.sum()), "one behind the other")
+        start = time.perf_counter()
+        if (instance.alignment == 1).all():
+            exact(alone)
+        cells.append(f"{alone.peak / instance.bound:.4f}, {time.perf_counter() - start:.2f} s")
+        yield row(path.stem.split(".")[0], len(problem), *cells)
+
+
+def exact(state: Incumbent) -> None:
+    """Branch and bound downwards, with the usual budget."""
+    cost = len(state.instance) + state.instance.columns
+    if len(state.instance) <= MOST_ROWS:
+        descend(state, Decider(state), 80_000_000 // cost, 80_000_000 // cost)
+
+
+def scale(data: Path, limit: float) -> Iterator[str]:
     """Growth from a thousand to a million buffers."""
-    yield "| kind | n | ratio | first placement s | seconds |"
-    yield "|---|---|---|---|---|"
+    yield head("kind", "n", "first placement", "by counts")
     for kind, make in (("network", network), ("random", scattered)):
         for n in (1_000, 10_000, 100_000, 1_000_000):
             problem = make(n)
-            first, seconds_first, _ = timed(problem, time_limit=0.0)
-            solution, seconds, _ = timed(problem, time_limit=limit)
-            yield f"| {kind} | {n} | {first.ratio:.4f} → {solution.ratio:.4f} | {seconds_first:.2f} | {seconds:.2f} |"
+            first, soon, _ = timed(problem, time_limit=0.0)
+            solution, seconds, _ = timed(problem)
+            yield row(kind, n, f"{first.ratio:.4f}, {soon:.2f} s", f"{solution.ratio:.4f}, {seconds:.2f} s")
 
 
 def scattered(n: int) -> Problem:
@@ -144,10 +204,11 @@ def network(n: int) -> Problem:
     return Problem.of(lower, np.maximum(upper, lower + 1), sizes[(layer * 7 + (kind * 10).astype(int)) % 40], 64)
 
 
-TABLES: dict[str, Callable[[Path, float | None], Iterator[str]]] = {
+TABLES: dict[str, Callable[[Path, float], Iterator[str]]] = {
     "minimalloc": minimalloc,
     "traces": traces,
     "xla": xla,
+    "ablation": ablation,
     "scale": scale,
 }
 

@@ -120,7 +120,7 @@ def longest_chain(program: Program) -> int:
     return max(level.values(), default=0)
 
 
-# -- loops: what a program does for given trip counts, written out as a straight list ------------------------------------
+# -- loops: what a program does for given trip counts, written out as a straight list --------------------------------
 
 
 def written_out(program: Program, trips: dict[int, int]) -> tuple[Program, list[tuple[int, int, int]]]:

@@ -60,12 +60,13 @@ class Case:
     """Its name, or a driver that gets the module first."""
     arguments: dict[str, Any] = field(default_factory=dict)
     target: str = "gen3"
+    cores: int = 2
     number: int | None = None
     """Its row among the twelve kernels whose truths are known."""
     enums: dict[str, str] = field(default_factory=dict)
     """Arguments that are attributes of the module, dotted."""
 
-    def trace(self, *, cores: int = 2, **options: Any) -> Trace:
+    def trace(self, **options: Any) -> Trace:
         """Run it; `library_folder()` must not be None."""
         with library():
             module = importlib.import_module(f"{PACKAGE}.{self.module}")
@@ -84,7 +85,7 @@ class Case:
                     return driver(module, **given)
 
                 kernel.__name__ = self.name
-            return trace_kernel(kernel, arguments, cores=cores, target=self.target, **options)
+            return trace_kernel(kernel, arguments, cores=self.cores, target=self.target, **options)
 
 
 @contextmanager
@@ -104,6 +105,7 @@ def _rmsnorm(module: Any, x: Any, gamma: Any) -> Any:
     nl = module.nl
     output = nl.ndarray((128, 64, 16), dtype=x.dtype, buffer=nl.sbuf, name="output")
     module.rmsnorm_tkg(x, gamma, output)
+    return output
 
 
 def _mlp_tkg(module: Any, **given: Any) -> Any:

@@ -5,6 +5,7 @@
 import haulout.check  # noqa: F401
 from haulout.api import CompileResult, check, compile, load, simulate
 from haulout.ir.program import Program
+from haulout.passes.allocator import plan
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 
 __version__ = "0.1.0"
@@ -18,5 +19,6 @@ __all__ = [
     "check",
     "compile",
     "load",
+    "plan",
     "simulate",
 ]

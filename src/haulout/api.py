@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from haulout.frontends.nki import BarrierScope
+    from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.manager import PassRecord
     from haulout.passes.pipeline import Fences
     from haulout.report.model import Report
@@ -90,6 +91,7 @@ def compile(
     *,
     fences: Fences = "minimal",
     capacity: int | None = None,
+    partitions: Partitions = "proportional",
     lnc: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
@@ -98,7 +100,8 @@ def compile(
 ) -> CompileResult:
     """Compile a program for several cores and prove the result.
 
-    `fences`: the policy; `capacity`: bytes of DRAM for all cores together. The checker's findings do not raise: they
+    `fences`: the policy; `capacity`: bytes of DRAM for all cores together; `partitions`: how the cores share it
+    (see `coloring_allocator_dram_shared`). The checker's findings do not raise: they
     are in the result. `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot
     be compiled.
     """
@@ -119,7 +122,7 @@ def compile(
         context.diagnostics.extend(traced.findings)
     else:
         program = load(source, lnc=lnc)
-    passes = standard_pipeline(fences=fences, capacity=capacity)
+    passes = standard_pipeline(fences=fences, capacity=capacity, partitions=partitions)
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     program = manager.run(program, context)
     began = perf_counter()

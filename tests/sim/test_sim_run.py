@@ -183,22 +183,6 @@ def test_blocks_run_along_their_successors() -> None:
     assert found.statistics.instructions == 2
 
 
-@pytest.mark.parametrize(
-    ("blocks", "says"),
-    [
-        ("block ^a -> ^b, ^c:\nblock ^b:\nblock ^c:", "^a branches"),
-        ("block ^a -> ^b:\nblock ^b -> ^b, ^c trip=3:\nblock ^c:", "^b branches"),
-        ("block ^a -> ^b:\nblock ^b -> ^a:", "^b loops"),
-    ],
-)
-def test_control_flow_is_not_supported_yet(blocks: str, says: str) -> None:
-    with pytest.raises(HauloutError, match="not supported yet") as caught:
-        simulate(program(blocks))
-    (diagnostic,) = caught.value.diagnostics
-    assert says in diagnostic.message
-    assert diagnostic.span is not None and diagnostic.span.line > 4
-
-
 def test_inputs_that_do_not_fit_are_all_named() -> None:
     text = program(f"{INPUT}\n{vector('z', attrs='kind=inout')}\n%copy = dma_copy @dma0 (%x) -> (%z)")
     good = {"x": np.zeros(4, np.float32), "z": np.zeros(4, np.float32)}
@@ -290,9 +274,10 @@ def test_constants_need_data() -> None:
     refused(lambda: simulate(program("mloc %c dram.local size=4 kind=const")), "a constant without data")
 
 
-def test_memory_that_the_machine_lacks_is_said() -> None:
-    huge = f"mloc %x dram.local size={2**61}"
-    refused(lambda: simulate(program(huge)), "bytes of simulated memory")
+@pytest.mark.parametrize("size", [2**44, 2**61])
+def test_memory_that_the_machine_lacks_is_said(size: int) -> None:
+    huge = f"mloc %x dram.local size={size} kind=input"
+    refused(lambda: simulate(program(huge)), f"has {size} bytes of simulated memory")
 
 
 def test_unsound_programs_are_refused_before_they_run() -> None:

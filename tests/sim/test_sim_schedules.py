@@ -288,10 +288,17 @@ def test_schedules_are_written_as_they_are_read(text: str) -> None:
     assert str(parse_schedule(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "fast", "random:x", "slowest", "slowest:0", "slowest:0:dma99", "slowest:a:pe"])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "random:x", "slowest", "slowest:0", "slowest:0:dma99", "slowest:a:pe", "slowest:0:all"]
+)
 def test_unknown_schedules_are_refused(text: str) -> None:
     with pytest.raises(HauloutError, match="unknown schedule"):
         parse_schedule(text)
+
+
+def test_schedules_name_cores_that_there_are() -> None:
+    with pytest.raises(HauloutError, match="no core 2"):
+        simulate(ring(2), schedule="slowest:2:dma0")
 
 
 def test_semaphores_are_not_supported_yet() -> None:

@@ -1,4 +1,4 @@
-"""A gated MLP for a few tokens with the residual added first. BROKEN: the cores meet before they have stored their parts."""
+"""A gated MLP for a few tokens with the residual added first. BROKEN: the cores meet before they store."""
 
 import nki
 import nki.isa as nisa

@@ -1,4 +1,4 @@
-"""Two cores add up the halves of x: each writes its part to shared HBM, and both read both parts. BROKEN: they do not meet."""
+"""Two cores add up the halves of x: each writes its part, both read both. BROKEN: they do not meet."""
 
 import nki
 import nki.isa as nisa

@@ -81,11 +81,11 @@ def cover_loops(program: Program, found: Loops, access: Ints, begin: Ints, end: 
     """Widen lifetimes, in place, over loops that a value is live around or lives into."""
     starts = program.starts("instructions", "blocks")
     spans = [(int(starts[loop.header]), int(starts[loop.last + 1])) for loop in found.loops]
-    for loop in found.loops:
+    for each in found.loops:
         # The branch reads its condition when the header ends.
-        cond = int(program.owner[program.blocks.cond[loop.header]])
-        begin[cond] = min(begin[cond], int(starts[loop.header + 1]) - 1)
-        end[cond] = max(end[cond], int(starts[loop.header + 1]))
+        cond = int(program.owner[program.blocks.cond[each.header]])
+        begin[cond] = min(begin[cond], int(starts[each.header + 1]) - 1)
+        end[cond] = max(end[cond], int(starts[each.header + 1]))
     owner = program.owner[program.accesses.location[access]]
     by_owner = np.argsort(owner, kind="stable")
     cuts = np.searchsorted(owner[by_owner], np.arange(len(program.locations) + 1)).tolist()

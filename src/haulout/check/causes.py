@@ -80,6 +80,7 @@ def find_cause(lines: Lines, producer: int, consumer: int) -> Cause:
     first, second = int(model.core[i]), int(model.core[j])
     i_name, j_name = model.name(i), model.name(j)
     place = f"a core_barrier @all on every core: after {i_name} on core {first}, before {j_name} on core {second}"
+    place += model.later(i, j)
     place += _moment(model, i, j)
     for line in lines.common(first, second):
         here = lines.barriers.instruction[lines.rows(line, first)]
@@ -111,19 +112,19 @@ def find_cause(lines: Lines, producer: int, consumer: int) -> Cause:
         if gated < at:
             text += f"; nor does it hold back @{_engine(model, j)}, where {j_name} runs"
         return Cause("flight", text, (*fixes, f"or put {place}"))
-    text = f"no barrier of both cores stands after {i_name} and before {j_name}"
+    text = f"no barrier of both cores stands after {i_name} and before {j_name}{model.later(i, j)}"
     exchange = f"or a sendrecv from core {first} to core {second} in the same places"
     return Cause("none", text, (f"put {place}", exchange))
 
 
 def _engine(model: Model, instruction: int) -> str:
-    return Engine(int(model.engine[instruction])).text
+    return model.engine_name(instruction)
 
 
 def _moment(model: Model, first: int, second: int) -> str:
     """Where on the common time axis a barrier would have to stand."""
     seq = model.program.instructions.seq
     begin, end = int(seq[model.rows[first]]), int(seq[model.rows[second]])
-    if begin < 0 or end < 0 or begin >= end:
+    if begin < 0 or end < 0 or begin >= end or model.later(first, second):
         return ""
     return f" (on every core between seq {begin} and seq {end})"

@@ -1,6 +1,7 @@
 """The recipe: everything that is proved about a program, from the program alone.
 
-    model        one function on all cores as columns; what is not understood is said, not skipped
+    model        one function on all cores as columns; what is not understood is said, not skipped; a function with
+                 loops is judged run by run, each a straight line
     barriers     every two cores attend their common barriers in one sequence: barrier-mismatch
     fused graph  one node a rendezvous; a topological order of it, or the cycle: deadlock
     order        clocks inside a core, bands between cores
@@ -25,11 +26,14 @@ from haulout.check.causes import Lines
 from haulout.check.conflicts import Conflicts, find_conflicts
 from haulout.check.faithful import SourceOrder, check_times, source_order
 from haulout.check.graph import build_graph, check_acyclic
+from haulout.check.holders import check_holders
 from haulout.check.meetings import check_meetings, find_meetings
-from haulout.check.model import Model, models
+from haulout.check.model import Function, Model, functions
 from haulout.check.order import build_order, events
 from haulout.check.regions import find_regions
 from haulout.check.report import Reporter
+from haulout.check.seen import Seen
+from haulout.check.steps import Copies
 from haulout.check.storage import check_lifetimes, check_placements, check_views
 from haulout.check.storage_map import physical_map
 from haulout.check.uninitialized import check_written
@@ -48,25 +52,45 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
 
     The program must be sound (`haulout.ir.verify`). With `source`, the program that it was made from, the order of
     conflicts is compared with that one's too; a program with `seq` carries that order itself. An empty list is the
-    proof. Findings come worst first, at most 50 of them; a function that the checker does not understand (control
-    flow, semaphores) yields one `bad-input` finding and nothing else.
+    proof. Findings come worst first, at most 50 of them; a function that the checker does not understand (branches
+    that are no loops, semaphores) yields one `bad-input` finding and nothing else.
     """
     found: list[Diagnostic] = []
-    for model in models(program):
-        if isinstance(model, Diagnostic):
-            found.append(model)
+    for function in functions(program):
+        if isinstance(function, list):
+            found += function
             continue
         try:
-            with plain_if_small(sweep.scan_conflicts, len(model.rows) + len(model.access)):
-                found += check_function(model, source)
+            found += check_function(function, source)
         except HauloutError as error:
             found += error.diagnostics
     found.sort(key=lambda finding: -finding.severity)
     return _shortened(found)
 
 
-def check_function(model: Model, source: Program | None) -> list[Diagnostic]:
+def check_function(function: Function, source: Program | None) -> list[Diagnostic]:
     """All findings for one function."""
+    copies = function.copies(deep=False)
+    found = _check_runs(function, copies, source)
+    if found and (deep := function.copies(deep=True)) != copies:
+        # More iterations may order what is left unordered so far.
+        found = _check_runs(function, deep, source)
+    return found
+
+
+def _check_runs(function: Function, copies: list[Copies], source: Program | None) -> list[Diagnostic]:
+    """What is wrong with any run of a function, told once: a straight line has one run."""
+    found: list[Diagnostic] = []
+    seen = Seen()
+    for model in function.models(copies):
+        with plain_if_small(sweep.scan_conflicts, len(model.rows) + len(model.access)):
+            fresh = check_model(model, source, seen)
+        found += seen.fresh(fresh) if model.unrolled is not None else fresh
+    return found
+
+
+def check_model(model: Model, source: Program | None, seen: Seen) -> list[Diagnostic]:
+    """All findings for one straight line; conflicts that `seen` knows from other runs are left out."""
     placed = check_views(model) + check_placements(model)
     barriers, meetings = find_barriers(model), find_meetings(model)
     stuck = check_barriers(model, barriers) + check_meetings(model, meetings)
@@ -83,12 +107,15 @@ def check_function(model: Model, source: Program | None) -> list[Diagnostic]:
     regions = find_regions(model, physical_map(model))
     conflicts = _confirmed(model, wanted, find_conflicts(model, order, regions, schedule))
     reporter = Reporter(model, order, regions, Lines(model, barriers, order))
-    ordered = [finding for each in conflicts for finding in reporter.tell(each)]
+    ordered = [finding for each in seen.unknown(model, conflicts) for finding in reporter.tell(each)]
     ordered += check_times(model, source)
-    lifetimes = check_lifetimes(model, order, regions, schedule)
+    if model.unrolled is None:
+        storage = check_lifetimes(model, order, regions, schedule)
+    else:
+        storage = check_holders(model, regions, schedule)
     del regions
     values = check_written(model, schedule, _excused(model, conflicts))
-    return ordered + values + placed + lifetimes
+    return ordered + values + placed + storage
 
 
 def _confirmed(model: Model, wanted: SourceOrder, conflicts: list[Conflicts]) -> list[Conflicts]:

@@ -3,7 +3,7 @@
 The source's order is `seq`, the position of the source operation, equal on all cores; inside a core it is list order,
 and `seq` must not contradict that. The sweep compares each ordered pair with it (`Order.time`): once no pair races,
 every read sees exactly the writes that it sees in the source. Storage that two tensors share is no matter of order
-here: `storage.py` proves that one is dead before the other begins.
+here: `storage.py` and `holders.py` prove that no read sees the other's bytes. In loops time is (iterations, `seq`).
 
 A program without `seq` is its own source. When it was made from another one, that one's happens-before counts: a
 schedule of it stands in for `seq`, and a pair that disagrees with the schedule is reported only when the source
@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.check.barriers import check_barriers, find_barriers
+from haulout.check.columns import occurrence
 from haulout.check.graph import build_graph
 from haulout.check.meetings import find_meetings
-from haulout.check.model import Model, models
+from haulout.check.model import Function, Model, functions
 from haulout.check.order import Order, build_order
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
@@ -50,10 +51,10 @@ class SourceOrder:
 
 def source_order(model: Model, source: Program | None) -> SourceOrder:
     """The order to be kept: `seq`, else the order of the source, else none but list order."""
-    time = model.program.instructions.seq[model.rows]
+    time = model.time
     if source is None or bool(np.any(time != NONE)):
         return SourceOrder(time)
-    other = _model_of(source, model.function)
+    other = _model_of(source, model)
     if other is None:
         return SourceOrder(time)
     barriers, meetings = find_barriers(other), find_meetings(other)
@@ -72,33 +73,34 @@ def source_order(model: Model, source: Program | None) -> SourceOrder:
 
 def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
     """`unfaithful-order` where `seq` falls along a core's list, or rises otherwise than the source's."""
-    seq = model.program.instructions.seq[model.rows]
+    seq, time = model.program.instructions.seq[model.rows], model.time
     found = []
-    same = model.core[1:] == model.core[:-1]
-    falls = np.flatnonzero(same & (seq[1:] < seq[:-1]) & (seq[1:] != NONE))
-    for at in falls[:1].tolist():
+    timed = np.flatnonzero(time != NONE)
+    same = model.core[timed[1:]] == model.core[timed[:-1]]
+    falls = np.flatnonzero(same & (time[timed[1:]] < time[timed[:-1]]))
+    for before, after in zip(timed[falls][:1].tolist(), timed[falls + 1][:1].tolist(), strict=True):
         message = (
-            f"seq falls from {seq[at]} to {seq[at + 1]} along the list of core {model.core[at]}: the list runs in "
-            f"another order than the source"
+            f"seq falls from {seq[before]} to {seq[after]} along the list of core {model.core[before]}: the list "
+            f"runs in another order than the source"
         )
-        labels = (model.label(at + 1), model.label(at))
+        labels = (model.label(after), model.label(before))
         found.append(Diagnostic("unfaithful-order", Severity.ERROR, message, labels))
-    other = _model_of(source, model.function) if source is not None else None
+    other = _model_of(source, model) if source is not None else None
     if other is None:
         return found
     match = _match(model, other)
-    known = np.flatnonzero((match != NONE) & (seq != NONE))
-    given = other.program.instructions.seq[other.rows][match[known]]
+    known = np.flatnonzero((match != NONE) & (time != NONE))
+    given = other.time[match[known]]
     known, given = known[given != NONE], given[given != NONE]
     # Sort by the source's time: the compiled program's may not fall, nor stand still where the source's rises.
-    by = np.lexsort((seq[known], given))
+    by = np.lexsort((time[known], given))
     known, given = known[by], given[by]
-    highest = np.maximum.accumulate(seq[known])
+    highest = np.maximum.accumulate(time[known])
     new = np.append(False, given[1:] != given[:-1]) if len(given) else np.zeros(0, bool)
-    wrong = np.flatnonzero(new & (seq[known] <= np.append(NONE, highest[:-1])[: len(known)]))
+    wrong = np.flatnonzero(new & (time[known] <= np.append(NONE, highest[:-1])[: len(known)]))
     for at in wrong[:1].tolist():
         later = int(known[at])
-        earlier = int(known[int(np.argmax(seq[known[:at]]))])
+        earlier = int(known[int(np.argmax(time[known[:at]]))])
         message = (
             f"the source runs {model.name(earlier)} on core {model.core[earlier]} before {model.name(later)} on core "
             f"{model.core[later]}, but their seq is {seq[earlier]} and {seq[later]}"
@@ -118,15 +120,20 @@ def _before(order: Order, first: int, second: int) -> bool:
     return any(order.before(int(a), int(b)) for a in accesses[0] for b in accesses[1])
 
 
-def _model_of(source: Program, function: str) -> Model | None:
-    for each in models(source):
-        if isinstance(each, Model) and each.function == function:
-            return each
+def _model_of(source: Program, model: Model) -> Model | None:
+    """The source's function of that name; where it has loops, the same run of it."""
+    for each in functions(source):
+        if not isinstance(each, Function) or each.name != model.function:
+            continue
+        if model.unrolled is None:
+            return next(iter(each.models(each.copies(False)))) if each.nest is None else None
+        if each.nest == model.unrolled.nest:
+            return each.model(model.unrolled.run, each.wanted)
     return None
 
 
 def _match(model: Model, other: Model) -> Ids:
-    """Join on (core, name): the source's instruction for each of the model's, NONE where there is none."""
+    """Join on (core, name, which copy): the source's instruction for each of the model's, NONE: it has none."""
     strings, theirs = model.program.strings, other.program.strings
     names = model.program.instructions.name[model.rows]
     other_names = other.program.instructions.name[other.rows]
@@ -135,7 +142,8 @@ def _match(model: Model, other: Model) -> Ids:
         other_names = known[other_names]
 
     def keys(cores: Ids, ids: Ids) -> Ints:
-        return cores.astype(np.int64) * (len(strings) + 1) + ids
+        key: Ints = cores.astype(np.int64) * (len(strings) + 1) + ids
+        return key if model.unrolled is None else key * (len(model.rows) + len(other.rows)) + occurrence(key)
 
     named = np.flatnonzero(other_names != NONE)
     have = keys(other.core[named], other_names[named])

@@ -6,8 +6,8 @@ instruction is entered at one node and left at one. Its reads happen where it is
 left.
 
 Edges, from "complete" to "may start": engine order, dependences, everything before a barrier on `all` to it and from
-it to everything after it, arrivals to completions. A topological order of the graph is a schedule; where there is
-none, the cycle is the deadlock.
+it to everything after it, a branch to everything after it, arrivals to completions. A topological order of the graph
+is a schedule; where there is none, the cycle is the deadlock.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def build_graph(model: Model, barriers: Barriers, meetings: Meetings) -> Graph:
     leave[meetings.instruction] = count + np.arange(len(meetings.instruction), dtype=np.int32)
     nodes = count + len(meetings.instruction)
 
-    before, after = _scan_lines(model.core_starts, model.queue, model.is_fence, len(model.queue_core))
+    before, after = _scan_lines(
+        model.core_starts, model.queue, model.is_fence, model.is_branch, len(model.queue_core)
+    )
     waits = np.repeat(np.arange(count, dtype=np.int32), np.diff(model.producer_starts))
     arrives, completes = meetings.instruction[meetings.arrives], meetings.instruction[meetings.completes]
     source = np.concatenate([leave[before], leave[model.producer], enter[meetings.instruction], enter[arrives]])
@@ -67,15 +69,18 @@ def build_graph(model: Model, barriers: Barriers, meetings: Meetings) -> Graph:
 
 
 @njit
-def _scan_lines(core_starts: Ints, queue: Ids, fence: Bools, queues: int) -> tuple[Ids, Ids]:
-    """Order of the lines of each core as pairs (before, after): engine order, and fences against all queues."""
+def _scan_lines(core_starts: Ints, queue: Ids, fence: Bools, branch: Bools, queues: int) -> tuple[Ids, Ids]:
+    """Order of the lines of each core as pairs (before, after): engine order, fences against all queues, branches
+    before all that follows.
+    """
     count = len(queue)
-    before = np.empty(3 * count, np.int32)
-    after = np.empty(3 * count, np.int32)
+    before = np.empty(4 * count, np.int32)
+    after = np.empty(4 * count, np.int32)
     last = np.full(queues, -1, np.int32)
     pairs = 0
     for core in range(len(core_starts) - 1):
         newest_fence = -1
+        newest_branch = -1  # behind the newest fence
         for i in range(core_starts[core], core_starts[core + 1]):
             previous = last[queue[i]]
             if fence[i]:
@@ -84,13 +89,19 @@ def _scan_lines(core_starts: Ints, queue: Ids, fence: Bools, queues: int) -> tup
                     if last[q] >= core_starts[core] and last[q] >= newest_fence:
                         before[pairs], after[pairs] = last[q], i
                         pairs += 1
-                newest_fence = i
-            elif previous > newest_fence:
-                before[pairs], after[pairs] = previous, i
-                pairs += 1
-            elif newest_fence >= 0:
-                before[pairs], after[pairs] = newest_fence, i
-                pairs += 1
+                newest_fence, newest_branch = i, -1
+            else:
+                if previous > newest_fence:
+                    before[pairs], after[pairs] = previous, i
+                    pairs += 1
+                elif newest_fence >= 0 and newest_branch < 0:
+                    before[pairs], after[pairs] = newest_fence, i
+                    pairs += 1
+                if newest_branch > previous:
+                    before[pairs], after[pairs] = newest_branch, i
+                    pairs += 1
+                if branch[i]:
+                    newest_branch = i
             last[queue[i]] = i
     return before[:pairs].copy(), after[:pairs].copy()
 
@@ -221,6 +232,8 @@ def _step(model: Model, members: dict[int, list[int]], here: int, there: int) ->
                 best = best or (first, second, "a dependence")
             elif first < second and model.queue[first] == model.queue[second]:
                 best = best or (first, second, "it stands before it on its engine")
+            elif first < second and model.is_branch[first]:
+                best = best or (first, second, "it stands behind that branch")
             elif first < second and (model.is_fence[first] or model.is_fence[second]):
                 best = best or (first, second, "a barrier on all engines stands between")
     if best is None:  # only a meeting leads from core to core without a shared node, or from itself to itself

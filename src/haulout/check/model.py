@@ -5,19 +5,24 @@ the cores' lists (core 0's list, then core 1's, ...); blocks that form a chain a
 instructions; the operands of a barrier are handles and are left out. A *queue* is a line of one core, numbered
 densely over all cores; a *column* is an engine, numbered densely over the engines in use.
 
-Only chains are understood so far. Everything that walks blocks is in this file: to learn loops, it is `_chain` that
-must return more than one list.
+A function with loops has many runs. Each that must be looked at is a model of its own, of the straight line that it
+executes (`loops.py`, `runs.py`, `unroll.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from haulout.check.columns import sorted_by
+from haulout.check.loops import Nest, block_rows, chain, find_nest
+from haulout.check.runs import Run, choose_copies, find_runs
+from haulout.check.steps import Copies, Moves, check_moves, copies, find_moves
+from haulout.check.unroll import BRANCH, Unrolled, unroll
 from haulout.ir.attributes import format_name
-from haulout.ir.enums import LINES, NONE, Engine
+from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Bytes, Ids, Ints
 from haulout.ir.verify import instruction_label, place
@@ -57,7 +62,12 @@ class Model:
 
     locations: Ids
     """The rows of `program.locations` that belong to the function, on all cores."""
-    queue_core: Ids = field(default_factory=lambda: np.zeros(0, np.int32))
+    queue_core: Ids
+    time: Ints
+    """Where the source has each instruction: its `seq`, in a run with loops its place in the source's order; NONE: no
+    `seq`."""
+    unrolled: Unrolled | None
+    """The run that this is, when the function has loops."""
 
     @property
     def cores(self) -> int:
@@ -70,13 +80,63 @@ class Model:
         fence: Bools = self.engine == Engine.ALL
         return fence
 
+    @property
+    def is_branch(self) -> Bools:
+        """Which instructions are branches of a run with loops (`unroll.py`)."""
+        branch: Bools = self.engine == BRANCH
+        return branch
+
+    def engine_name(self, instruction: int) -> str:
+        """Its engine, as the format writes it."""
+        line = int(self.engine[instruction])
+        return "branches" if line == BRANCH else Engine(line).text
+
     def name(self, instruction: int) -> str:
-        """`%name`, as the format writes it."""
-        return "%" + format_name(self.program.instruction_name(int(self.rows[instruction])))
+        """`%name`, as the format writes it; the copies of one instruction have its name."""
+        program, row = self._source(instruction)
+        if row == NONE:
+            assert self.unrolled is not None
+            return self.unrolled.branch(int(self.rows[instruction]))
+        return "%" + format_name(program.instruction_name(row))
 
     def label(self, instruction: int, message: str = "") -> Label:
         """An instruction and its place, for a message."""
-        return instruction_label(self.program, int(self.rows[instruction]), message)
+        program, row = self._source(instruction)
+        if row == NONE:
+            line = int(self.program.instructions.text_line[self.rows[instruction]])
+            span = place(self.program, NONE, line)
+            return Label(message or f"{self.name(instruction)} on core {self.core[instruction]}", span)
+        return instruction_label(program, row, message)
+
+    def _source(self, instruction: int) -> tuple[Program, int]:
+        """The program as it is written, and the row of an instruction in it."""
+        row = int(self.rows[instruction])
+        if self.unrolled is None:
+            return self.program, row
+        return self.unrolled.source, int(self.unrolled.origin[row])
+
+    def later(self, first: int, second: int) -> str:
+        """When the second of two instructions runs, as seen from the first, with a blank before; empty without
+        loops."""
+        if self.unrolled is None:
+            return ""
+        text = self.unrolled.later(int(self.rows[first]), int(self.rows[second]))
+        return " " + text if text else ""
+
+    def wait(self, first: int, second: int) -> str:
+        """Where a wait of the second of two instructions for the first can stand: its `deps`, its `carried`, or the
+        `^header` of a loop that is over by then.
+        """
+        if self.unrolled is None:
+            return "deps"
+        return self.unrolled.wait(int(self.rows[first]), int(self.rows[second]))
+
+    def still_loops(self, first: int, second: int) -> list[str]:
+        """Loops between two instructions (NONE: the start) that this run leaves out."""
+        if self.unrolled is None:
+            return []
+        ends = [NONE if each == NONE else int(self.rows[each]) for each in (first, second)]
+        return self.unrolled.still_loops(ends[0], ends[1])
 
     def location_name(self, location: int) -> str:
         """`%name` of a location."""
@@ -88,33 +148,86 @@ class Model:
         return np.where(owner == NONE, np.arange(len(owner), dtype=np.int32), owner).astype(np.int32)
 
 
-def models(program: Program) -> list[Model | Diagnostic]:
-    """One model for each function name, in core 0's order; a diagnostic for a function that is not understood."""
-    functions = program.functions
-    found: list[Model | Diagnostic] = []
-    for first in np.flatnonzero(functions.module == 0).tolist():
-        rows = np.flatnonzero(functions.name == functions.name[first]).tolist()
-        found.append(_unsupported(program, rows) or _model(program, rows))
+# -- which functions are understood -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Function:
+    """A function on all cores: a straight line, or with loops; then `models` are its runs (`runs.py`)."""
+
+    program: Program
+    name: str
+    rows: list[int]
+    """Its rows in `program.functions`, core after core."""
+    nest: Nest | None
+    moves: Moves | None = None
+    wanted: list[Copies] = field(default_factory=list)
+
+    def copies(self, deep: bool) -> list[Copies]:
+        """The iterations of each loop that are looked at."""
+        if self.nest is None:
+            return []
+        starts = self.program.starts("instructions", "blocks")
+        blocks = [block_rows(self.program, row) for row in self.rows]
+        sizes = [
+            sum(int(starts[rows[block] + 1] - starts[rows[block]]) for rows in blocks)
+            for block in range(len(self.nest.paths))
+        ]
+        engine = self.program.instructions.engine
+        queues = sum(len(np.unique(engine[starts[each.start] : starts[each.stop]])) for each in blocks)
+        return choose_copies(self.nest, self.wanted, sizes, queues, deep)
+
+    def models(self, copies: Sequence[Copies]) -> Iterator[Model]:
+        """A model of each run that must be looked at, one after the other; just one of a straight line."""
+        if self.nest is None:
+            yield _model(self.program, self.name, self.rows, None)
+            return
+        for run in find_runs(self.nest, copies):
+            yield self.model(run, copies)
+
+    def model(self, run: Run, copies: Sequence[Copies]) -> Model:
+        """The model of one run."""
+        assert self.nest is not None and self.moves is not None
+        unrolled = unroll(self.program, self.rows, self.nest, run, self.moves, copies)
+        return _model(unrolled.program, self.name, self.rows, unrolled)
+
+
+def functions(program: Program) -> list[Function | list[Diagnostic]]:
+    """Each function, in core 0's order; what is wrong with one that is not understood."""
+    table = program.functions
+    found: list[Function | list[Diagnostic]] = []
+    for first in np.flatnonzero(table.module == 0).tolist():
+        rows = np.flatnonzero(table.name == table.name[first]).tolist()
+        found.append(_function(program, program.strings[int(table.name[first])], rows))
     return found
 
 
-# -- control flow ----------------------------------------------------------------------------------------------------
+def _function(program: Program, name: str, rows: list[int]) -> Function | list[Diagnostic]:
+    nest = find_nest(program, rows)
+    if isinstance(nest, Diagnostic):
+        return [nest]
+    if wrong := _unsupported(program, rows, nest is None):
+        return [wrong]
+    if nest is None:
+        return Function(program, name, rows, None)
+    moves = find_moves(program, rows, nest)
+    if found := check_moves(program, nest, moves, rows):
+        return found
+    return Function(program, name, rows, nest, moves, copies(program, nest, moves))
 
 
-def _unsupported(program: Program, functions: list[int]) -> Diagnostic | None:
-    """The first thing in a function that this checker does not understand."""
-    for function in functions:
-        if isinstance(wrong := _chain(program, function), Diagnostic):
-            return wrong
-    rows, inside = program.dependences, np.isin(program.instruction_function, functions)
-    position = _positions(program, functions)
-    ahead = inside[rows.instruction] & (position[rows.producer] >= position[rows.instruction]) & ~rows.carried
-    if ahead.any():
-        at = int(np.flatnonzero(ahead)[0])
-        producer = format_name(program.instruction_name(int(rows.producer[at])))
-        label = instruction_label(program, int(rows.instruction[at]))
-        message = f"it waits for %{producer}, which stands behind it"
-        return Diagnostic("bad-input", Severity.ERROR, message, (label,))
+def _unsupported(program: Program, functions: list[int], straight: bool) -> Diagnostic | None:
+    """Dependences that look ahead in a straight line, and semaphores."""
+    inside = np.isin(program.instruction_function, functions)
+    if straight:
+        rows, position = program.dependences, _positions(program, functions)
+        ahead = inside[rows.instruction] & (position[rows.producer] >= position[rows.instruction]) & ~rows.carried
+        if ahead.any():
+            at = int(np.flatnonzero(ahead)[0])
+            producer = format_name(program.instruction_name(int(rows.producer[at])))
+            label = instruction_label(program, int(rows.instruction[at]))
+            message = f"it waits for %{producer}, which stands behind it"
+            return Diagnostic("bad-input", Severity.ERROR, message, (label,))
     semaphores = program.semaphores.instruction
     if len(semaphores) and inside[semaphores].any():
         label = instruction_label(program, int(semaphores[inside[semaphores]][0]))
@@ -122,50 +235,14 @@ def _unsupported(program: Program, functions: list[int]) -> Diagnostic | None:
     return None
 
 
-def _chain(program: Program, function: int) -> list[int] | Diagnostic:
-    """The blocks of a function in the order in which they run; a diagnostic when they are no chain."""
-    begin, end = np.searchsorted(program.blocks.function, [function, function + 1]).tolist()
-    cuts = np.searchsorted(program.edges.source, np.arange(begin, end + 1)).tolist()
-    targets = program.edges.target[cuts[0] : cuts[-1]].tolist()
-    chain, seen, at = [begin], {begin}, begin
-    while at < end:
-        successors = targets[cuts[at - begin] - cuts[0] : cuts[at - begin + 1] - cuts[0]]
-        if not successors:
-            break
-        names = [_block_name(program, block) for block in successors]
-        if len(set(successors)) > 1:
-            return _control_flow(program, at, f"branches to {', '.join(names)}")
-        if successors[0] in seen:
-            return _control_flow(program, at, f"leads back to {names[0]}")
-        at = successors[0]
-        seen.add(at)
-        chain.append(at)
-    missed = next((block for block in range(begin, end) if block not in seen), None)
-    if missed is not None:
-        return _control_flow(program, missed, "is not reached")
-    return chain if begin < end else []
-
-
-def _block_name(program: Program, block: int) -> str:
-    return "^" + format_name(program.strings[int(program.blocks.name[block])])
-
-
-def _control_flow(program: Program, block: int, does: str) -> Diagnostic:
-    blocks = program.blocks
-    span = place(program, NONE, int(blocks.text_line[block]))
-    text = f"block {_block_name(program, block)} of core {program.block_core[block]} {does}"
-    message = f"not supported yet: control flow ({text}); nothing of this function is proved"
-    return Diagnostic("bad-input", Severity.ERROR, message, (Label(text, span),))
-
-
 def _listed(program: Program, functions: list[int]) -> tuple[Ids, Ints]:
     """Instruction rows in the order of the cores' lists, and where each core's begin."""
     starts = program.starts("instructions", "blocks")
     parts, lengths = [], [0]
     for function in functions:
-        chain = _chain(program, function)
-        assert isinstance(chain, list)
-        pieces = [np.arange(starts[block], starts[block + 1], dtype=np.int32) for block in chain]
+        blocks = chain(program, function)
+        assert isinstance(blocks, list)
+        pieces = [np.arange(starts[block], starts[block + 1], dtype=np.int32) for block in blocks]
         parts += pieces
         lengths.append(sum(map(len, pieces)))
     rows = np.concatenate(parts) if parts else np.zeros(0, np.int32)
@@ -183,13 +260,13 @@ def _positions(program: Program, functions: list[int]) -> Ids:
 # -- columns ---------------------------------------------------------------------------------------------------------
 
 
-def _model(program: Program, functions: list[int]) -> Model:
+def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled | None) -> Model:
     rows, core_starts = _listed(program, functions)
     local = np.full(len(program.instructions), NONE, np.int32)
     local[rows] = np.arange(len(rows), dtype=np.int32)
     core = program.instruction_core[rows]
     engine = program.instructions.engine[rows]
-    used = np.zeros((program.lnc, LINES), bool)
+    used = np.zeros((program.lnc, BRANCH + 1), bool)
     used[core, engine] = True
     queue_of = np.cumsum(used.ravel(), dtype=np.int32).reshape(used.shape) - 1
     column_of = np.cumsum(used.any(axis=0), dtype=np.int32) - 1
@@ -208,7 +285,7 @@ def _model(program: Program, functions: list[int]) -> Model:
     each = np.arange(len(rows) + 1)
     return Model(
         program=program,
-        function=program.strings[int(program.functions.name[functions[0]])],
+        function=name,
         rows=rows,
         core=core,
         engine=engine,
@@ -226,4 +303,6 @@ def _model(program: Program, functions: list[int]) -> Model:
         producer_starts=np.searchsorted(waits[edges], each).astype(np.int64),
         locations=np.flatnonzero(np.isin(program.locations.function, functions)).astype(np.int32),
         queue_core=np.nonzero(used)[0].astype(np.int32),
+        time=program.instructions.seq[rows] if unrolled is None else unrolled.time[rows],
+        unrolled=unrolled,
     )

@@ -1,8 +1,8 @@
 """Happens-before, for a pair of accesses in constant time: clocks inside a core, bands between cores.
 
 Inside a core the list is a topological order, and an instruction's *clock* says for each engine the last instruction
-on it that must be complete before this one starts (its own included): engine order, dependences and barriers, joined
-in one scan. `a` comes before `b` by these when `clock[b, engine of a] >= a`.
+on it that must be complete before this one starts (its own included): engine order, dependences, barriers and
+branches, joined in one scan. `a` comes before `b` by these when `clock[b, engine of a] >= a`.
 
 Every path that leaves a core runs through a rendezvous, so through a node of some *line*: the barriers of one
 engine and one set of participants, or the arrivals of the `sendrecv`s of one queue. Nodes of a line are in one
@@ -63,7 +63,13 @@ def build_order(model: Model, graph: Graph, barriers: Barriers, meetings: Meetin
     """Clocks and bands of an acyclic fused graph."""
     columns = int(model.column.max()) + 1 if len(model.column) else 0
     clock = _scan_clocks(
-        model.core_starts, model.column, model.is_fence, model.producer_starts, model.producer, columns
+        model.core_starts,
+        model.column,
+        model.is_fence,
+        model.is_branch,
+        model.producer_starts,
+        model.producer,
+        columns,
     )
     line, index, lines = _lines(model, graph, barriers, meetings)
     up, down = _scan_bands(graph.starts, graph.successors, graph.order, line, index, lines)
@@ -97,11 +103,17 @@ def _lines(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings) -
 
 @njit
 def _scan_clocks(
-    core_starts: Ints, column: Ids, fence: Bools, producer_starts: Ints, producer: Ids, columns: int
+    core_starts: Ints,
+    column: Ids,
+    fence: Bools,
+    branch: Bools,
+    producer_starts: Ints,
+    producer: Ids,
+    columns: int,
 ) -> Column:
     """For each instruction and engine, the last instruction on it that is complete when this one is."""
     clock = np.full((len(column), columns), -1, np.int32)
-    floor = np.empty(columns, np.int32)  # what the newest fence has waited for, itself included
+    floor = np.empty(columns, np.int32)  # what the newest fence or branch has waited for, itself included
     last = np.empty(columns, np.int32)  # the newest instruction of each engine
     for core in range(len(core_starts) - 1):
         floor[:] = -1
@@ -128,6 +140,9 @@ def _scan_clocks(
                         clock[i, e] = clock[j, e]
             clock[i, own] = i
             last[own] = i
+            if branch[i]:
+                for e in range(columns):
+                    floor[e] = clock[i, e]
     return clock
 
 

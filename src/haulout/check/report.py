@@ -17,7 +17,7 @@ from haulout.check.conflicts import Conflicts
 from haulout.check.model import Model
 from haulout.check.order import Order
 from haulout.check.regions import Regions
-from haulout.ir.enums import NONE, Engine, Space
+from haulout.ir.enums import NONE, Space
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 _MOST = 20
@@ -102,7 +102,7 @@ class Reporter:
         i, j = int(order.instruction[first]), int(order.instruction[second])
         if model.core[i] == model.core[j]:
             return (first, second) if i < j else (second, first)
-        times = [int(model.program.instructions.seq[model.rows[row]]) for row in (i, j)]
+        times = [int(model.time[row]) for row in (i, j)]
         if NONE not in times and times[0] != times[1]:
             return (first, second) if times[0] < times[1] else (second, first)
         places = [int(row - model.core_starts[model.core[row]]) for row in (i, j)]
@@ -125,7 +125,7 @@ class Reporter:
         if kind in (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE):
             producer, consumer = self._name(first), self._name(second)
             helps = (
-                f"add {producer[1:]} to the deps of {consumer} (or of anything before it on its engine)",
+                self._wait(first, second),
                 f"or put both on one engine: {consumer} runs on @{self._engine(second)}, "
                 f"{producer} on @{self._engine(first)}",
             )
@@ -133,14 +133,17 @@ class Reporter:
             notes.append(
                 "the bytes of a `?` access are not known statically: it is taken to meet all of its location"
             )
-        if kind == sweep.RACE and self._time(first) == self._time(second) != NONE:
+        i, j = (int(self.order.instruction[access]) for access in (first, second))
+        if kind == sweep.RACE and self.model.time[i] == self.model.time[j] != NONE:
             notes.append(
                 f"both have seq={self._time(first)}: the source gives them no order, so no fence can be derived"
             )
+        if still := self.model.still_loops(i, j):
+            notes.append(f"this happens when the loop at {' and at '.join(still)} runs zero times")
         return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), helps)
 
     def _sentence(self, kind: int, first: int, second: int) -> str:
-        one, other = self._who(first), self._who(second)
+        one, other = self._who(first), self._who(second) + self._later(first, second)
         target = self._target(second)
         does = "writes" if self.model.write[second] else "reads"
         did = "writes" if self.model.write[first] else "reads"
@@ -213,7 +216,27 @@ class Reporter:
         return self.model.name(int(self.order.instruction[access]))
 
     def _engine(self, access: int) -> str:
-        return Engine(int(self.model.engine[self.order.instruction[access]])).text
+        return self.model.engine_name(int(self.order.instruction[access]))
+
+    def _later(self, first: int, second: int) -> str:
+        """When the second access happens, as seen from the first; empty without loops."""
+        i, j = (int(self.order.instruction[access]) for access in (first, second))
+        return self.model.later(i, j)
+
+    def _wait(self, first: int, second: int) -> str:
+        """What makes the second access wait for the first, on the same core."""
+        producer, consumer = self._name(first), self._name(second)
+        i, j = (int(self.order.instruction[access]) for access in (first, second))
+        match self.model.wait(i, j):
+            case "deps":
+                return f"add {producer[1:]} to the deps of {consumer} (or of anything before it on its engine)"
+            case "carried":
+                return f"add {producer[1:]} to the carried of {consumer} (or of anything before it on its engine)"
+            case header:
+                return (
+                    f"put a nop with carried=[{producer[1:]}] at the start of {header}, and its name into the deps "
+                    f"of {consumer}"
+                )
 
     def _who(self, access: int) -> str:
         return f"{self._name(access)} on core {self.model.core[self.order.instruction[access]]}"

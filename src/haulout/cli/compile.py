@@ -12,6 +12,7 @@ from haulout.cli.common import emit, exit_status, format_option, guarded, pass_p
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.frontends.nki import BarrierScope
 from haulout.ir.text import print_bir
+from haulout.passes.coloring_allocator_dram_shared import Partitions
 from haulout.passes.pipeline import Fences
 from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, summary_lines
@@ -31,6 +32,13 @@ from haulout.support.files import write_files
     help="The reference's brackets, or the fewest fences that order every conflict.",
 )
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes of DRAM for all cores together.")
+@click.option(
+    "--partitions",
+    type=click.Choice(["proportional", "equal", "joint"]),
+    default="proportional",
+    show_default=True,
+    help="Each core its own part of DRAM, as large as it needs or all alike, or one space for all.",
+)
 @click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
 @kernel_options
 @format_option
@@ -41,6 +49,7 @@ def compile(
     output: str,
     fences: Fences,
     capacity: int | None,
+    partitions: Partitions,
     lnc: int | None,
     arg: tuple[str, ...],
     args_file: str | None,
@@ -60,6 +69,7 @@ def compile(
         source,
         fences=fences,
         capacity=capacity,
+        partitions=partitions,
         lnc=lnc,
         arguments=kernel_arguments(arg, args_file),
         barrier_scope=barrier_scope,

@@ -7,9 +7,11 @@ import click
 from haulout import __version__
 from haulout.cli.check import check
 from haulout.cli.compile import compile
+from haulout.cli.explain import explain
 from haulout.cli.map import map
 from haulout.cli.opt import opt
 from haulout.cli.plan import plan
+from haulout.cli.reduce import reduce
 from haulout.cli.simulate import simulate
 
 
@@ -28,3 +30,5 @@ main.add_command(simulate)
 main.add_command(plan)
 main.add_command(map)
 main.add_command(opt)
+main.add_command(explain)
+main.add_command(reduce)

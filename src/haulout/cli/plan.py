@@ -1,4 +1,4 @@
-"""`haulout plan PROBLEM.csv`: the allocator by itself."""
+"""`haulout plan PROBLEM`: the allocator by itself."""
 
 from __future__ import annotations
 
@@ -7,39 +7,68 @@ from pathlib import Path
 import click
 
 from haulout.cli.common import FOUND, emit, format_option, guarded, quiet_option
-from haulout.passes.allocator import Problem, Progress, Solution, solve
-from haulout.passes.allocator.csvio import read_csv, to_csv
-from haulout.passes.allocator.overflow import over_capacity
+from haulout.passes.allocator import Problem, Progress, Solution, over_capacity, solve
+from haulout.passes.allocator.csvio import to_csv
+from haulout.passes.allocator.readers import read_problem
 from haulout.report.tables import format_bytes
 from haulout.support.files import write_text
 
 
 @click.command()
-@click.argument("problem", metavar="PROBLEM.csv")
+@click.argument("problem", metavar="PROBLEM")
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes that the placement may take.")
+@click.option("--segment", type=click.IntRange(min=1), help="No buffer crosses a multiple of so many bytes.")
+@click.option("--spread", is_flag=True, help="Spend bytes to spare below the capacity on avoiding reuse.")
+@click.option("--effort", type=click.FloatRange(0, 1000), default=1.0, show_default=True, help="0: no search.")
 @click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds; without it, counts bound the search.")
 @click.option("-o", "--output", metavar="FILE", help="Write the problem with its offsets to this CSV file.")
 @format_option
 @quiet_option
 @guarded
 def plan(
-    problem: str, capacity: int | None, time_limit: float | None, output: str | None, style: str, quiet: bool
+    problem: str,
+    capacity: int | None,
+    segment: int | None,
+    spread: bool,
+    effort: float,
+    time_limit: float | None,
+    output: str | None,
+    style: str,
+    quiet: bool,
 ) -> int:
     """Give buffers with live ranges offsets in as few bytes as can be found.
 
-    PROBLEM.csv has the columns of MiniMalloc: id, lower, upper (or start, end), size, and perhaps alignment, gaps and
-    offset (pinned). With a capacity the search ends at the first placement that fits. Ctrl-C keeps the best so far.
+    PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and perhaps
+    alignment, gaps, offset (pinned) and hint (where to start); or the *buffer-assignment.txt that XLA writes with
+    --xla_dump_to, its *live-range.txt beside it. With a capacity the search ends at the first placement that fits.
+    Ctrl-C keeps the best so far.
     """
-    table = read_csv(problem)
-    wanted = table.problem
-    if table.offset is not None:
-        rows = table.problem
-        wanted = Problem.of(rows.lower, rows.upper, rows.size, rows.alignment, pinned=table.offset, owner=rows.owner)
-    solution = solve(wanted, capacity=capacity, time_limit=time_limit, progress=None if quiet else _tell)
+    table = read_problem(problem)
+    rows = table.problem
+    wanted = Problem.of(
+        rows.lower,
+        rows.upper,
+        rows.size,
+        rows.alignment,
+        pinned=table.offset,
+        owner=rows.owner,
+        segment=segment or 0,
+        rules=rows.rules,
+        window=None if rows.window_low is None else rows.windows,
+    )
+    solution = solve(
+        wanted,
+        capacity=capacity,
+        hint=table.hint,
+        spread=spread,
+        time_limit=time_limit,
+        effort=effort,
+        progress=None if quiet else _tell,
+    )
     if output is not None and solution.fits:
         write_text(Path(output), to_csv(wanted, solution.offset, table.ids))
     if not solution.fits:
-        emit([over_capacity(wanted, solution)], style)
+        emit([over_capacity(wanted, solution, table.ids)], style)
         return FOUND
     emit([], style)
     if style == "text":
@@ -52,6 +81,12 @@ def _summary(problem: Problem, solution: Solution) -> str:
         f"{len(problem)} buffers: peak {solution.peak} bytes ({format_bytes(solution.peak)}), {solution.status}",
         f"lower bound {solution.lower_bound} bytes, ratio {solution.ratio:.6f}",
     ]
+    if len(solution.pools) > 1:
+        lines += [f"pool {use.name}: peak {use.peak} bytes, lower bound {use.lower_bound}" for use in solution.pools]
+    if solution.in_place:
+        lines.append(f"{len(solution.in_place)} outputs took over the storage of an input")
+    if solution.reuse_pairs is not None:
+        lines.append(f"{solution.reuse_pairs} pairs of buffers share bytes at different times")
     if solution.interrupted:
         lines.append("interrupted: the best placement found until then")
     return "\n".join(lines)

@@ -6,12 +6,12 @@
     check       the independent checker, on all cores
     certain?    findings that rest on accesses whose bytes only the device knows are possible (`certainty.py`)
 
-A loop whose count only the device knows is taken twice in a row; when there is one, the kernel is checked once more
-without its iterations, since a loop that does not run orders nothing.
+A loop whose count only the device knows is a loop of the program, which may run any number of times, none included.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,12 +27,15 @@ from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 
+_TOUCHED = re.compile(r"(?:reads|writes|touch) %([\w.]+)")
+"""The tensor in a race's sentence."""
+_COVERAGE = frozenset({"uninitialized-read", "output-not-written"})
 _RACES = frozenset({"cross-core-race", "possible-race"})
 
 
 @dataclass(slots=True)
 class CheckedKernel:
-    """A kernel's trace, its program with the order that NKI guarantees, and all findings."""
+    """A kernel's trace, its program as it was judged (`emit`, `for_check`), and all findings."""
 
     trace: Trace
     program: Program | None
@@ -51,7 +54,7 @@ def trace(
     *,
     lnc: int = 2,
     barrier_scope: BarrierScope = "data",
-    trips: int = 2,
+    trips: int | None = None,
     target: str = "gen3",
 ) -> Emitted:
     """The program of a kernel on `lnc` cores, as recorded.
@@ -72,7 +75,7 @@ def check(
     *,
     lnc: int = 2,
     barrier_scope: BarrierScope = "data",
-    trips: int = 2,
+    trips: int | None = None,
     target: str = "gen3",
 ) -> list[Diagnostic]:
     """Races, hangs and wrong addresses of a kernel; an empty list, or notes only, is the proof. See `trace`."""
@@ -87,31 +90,24 @@ def check_kernel(
     *,
     lnc: int = 2,
     barrier_scope: BarrierScope = "data",
-    trips: int = 2,
+    trips: int | None = None,
     target: str = "gen3",
 ) -> CheckedKernel:
     """The same, with the trace and the program."""
-    found = judge(trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target), barrier_scope)
-    if found.program is not None and trips and any(each.loops for each in found.trace.recorders):
-        without = judge(trace_of(kernel, arguments, lnc=lnc, trips=0, target=target), barrier_scope)
-        known = {(each.code, each.message) for each in found.diagnostics}
-        for each in without.diagnostics:
-            if each.severity > Severity.NOTE and (each.code, each.message) not in known:
-                notes = (*each.notes, "when the loops whose count only the device knows do not run")
-                found.diagnostics.append(replace(each, notes=notes))
-        found.diagnostics = _worst_first(found.diagnostics)
-    return found
+    return judge(trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target), barrier_scope)
 
 
 def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
     """All findings for a trace."""
     if found.failed:
         return CheckedKernel(found, None, _worst_first(found.findings.items))
-    emitted = emit(found, barrier_scope=barrier_scope, split_duplicates=True)
+    emitted = emit(found, barrier_scope=barrier_scope, for_check=True)
     diagnostics = [*emitted.findings, *lint(found, barrier_scope)]
     try:
         program = prepare(emitted.program)
-        diagnostics += [_with_nki_fix(each) for each in check_certain(program)]
+        assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
+        for each in check_certain(program):
+            diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each))
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
     return CheckedKernel(found, program, _worst_first(diagnostics))
@@ -129,14 +125,20 @@ def prepare(program: Program) -> Program:
     return AntiDependencyAnalyzerPostSharedDram(fences_are_final=True).run(program, context)
 
 
+def _on_assumption(finding: Diagnostic) -> Diagnostic:
+    """What is written or not may depend on how often a loop runs, which was assumed."""
+    notes = (*finding.notes, "it may rest on how often loops run, which is known on the device only and was assumed")
+    return replace(finding, severity=min(finding.severity, Severity.WARNING), notes=notes)
+
+
 def _with_nki_fix(finding: Diagnostic) -> Diagnostic:
     """A race's fix in the kernel's own words: which barrier, between which lines."""
     places = [label.span for label in finding.labels[:2]]
     if finding.code not in _RACES or None in places:
         return finding
-    text = (
-        f"in NKI: nisa.core_barrier(that tensor, cores=(0, 1)) on every core, after {places[1]}, before {places[0]}"
-    )
+    tensor = _TOUCHED.search(finding.message)
+    name = tensor.group(1) if tensor else "that tensor"
+    text = f"in NKI: nisa.core_barrier({name}, (0, 1)) on every core, after {places[1]}, before {places[0]}"
     return replace(finding, help=(text, *finding.help))
 
 

@@ -23,12 +23,15 @@ Kernel = str | Callable[..., Any]
 _MARK = "__haulout__"
 
 
-def tensor(dtype: Any, *shape: int, buffer: str = "shared_hbm") -> TensorSpec:
-    """A tensor argument: element type by NKI's name, the program's or NumPy's; `buffer` as in `nl`."""
+def tensor(dtype: Any, *shape: int, buffer: str = "shared_hbm", within: tuple[int, int] | None = None) -> TensorSpec:
+    """A tensor argument: element type by NKI's name, the program's or NumPy's; `buffer` as in `nl`.
+
+    `within`: integers in it lie between the two, the second excluded; for indices whose values are not given.
+    """
     name = nki_name(dtype)
     if name is None:
         bad_input(f"no element type is named {dtype!r}")
-    return TensorSpec(name, shape, Buffer[buffer])
+    return TensorSpec(name, shape, Buffer[buffer], within=within)
 
 
 def install() -> None:
@@ -52,7 +55,7 @@ def trace_of(
     arguments: Mapping[str, Any] | Sequence[Any],
     *,
     lnc: int = 2,
-    trips: int = 2,
+    trips: int | None = None,
     target: str = "gen3",
 ) -> Trace:
     """Run the kernel's Python once a core."""

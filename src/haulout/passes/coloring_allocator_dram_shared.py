@@ -1,14 +1,21 @@
 """coloring_allocator_dram_shared (order 82): DRAM addresses, each core in a partition of its own.
 
 For each core: the locations that it owns, local and shared together, with their lifetimes on its list
-(`analysis/lifetimes.py`), go to the planner (`passes/allocator`). Partitions stand one behind the other in the one
-DRAM of the program, each as large as its core's peak. Views are not placed here; order 83 copies their owner's place.
+(`analysis/lifetimes.py`), go to the planner (`passes/allocator`). How the cores share the one DRAM is the option
+`partitions`:
+
+    proportional   one behind the other, each as large as its core's peak
+    equal          all as large as the largest, core k at k times that size
+    joint          one space: bytes of one core serve another one after a fence (`joint_space.py`), when that takes
+                   less than proportional partitions
+
+Views are not placed here; order 83 copies their owner's place.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -16,11 +23,28 @@ from haulout.analysis.lifetimes import Lifetimes, lifetimes
 from haulout.analysis.loops import find_loops
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Ints
+from haulout.ir.schema import Bools, Ints
 from haulout.ir.text.values import SIZE_MAX
 from haulout.passes.allocator import Solution, plan
 from haulout.passes.base import Pass, PassContext
-from haulout.support.diagnostics import fail
+from haulout.passes.joint_space import MOST, JointPlan, plan_joint
+from haulout.support.diagnostics import bad_input, fail
+
+Partitions = Literal["proportional", "equal", "joint"]
+
+_EFFORT = 0.1
+"""Of the planner: a compile does not wait for the last tenth of a percent."""
+
+
+class _Layout(NamedTuple):
+    """Addresses of all locations and what they take, in bytes."""
+
+    address: Ints
+    peaks: list[int]
+    bounds: list[int]
+    total: int
+    origins: list[int]
+    """Where each core's partition starts."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +52,10 @@ class ColoringAllocatorDramShared(Pass):
     """Gives every DRAM location that is no view an absolute address.
 
     Before: fences are final (order 81). After: locations of one core with meeting lifetimes share no byte; every
-    address is aligned and inside its core's partition; partitions do not overlap. Placements that the program came
-    with are kept. Error: `over-capacity` when the partitions together need more than `capacity` bytes.
+    address is aligned and inside its core's partition; partitions do not overlap. With joint partitions, which the
+    program then says in its attribute `partitions`, locations of different cores share bytes across a fence only.
+    Placements that the program came with are kept, in proportional partitions. Error: `over-capacity` when all
+    cores together need more than `capacity` bytes.
     """
 
     name: ClassVar[str] = "coloring_allocator_dram_shared"
@@ -37,13 +63,52 @@ class ColoringAllocatorDramShared(Pass):
 
     capacity: int | None = None
     """Bytes of DRAM for all cores together; None: as much as needed."""
+    partitions: Partitions = "proportional"
+
+    def __post_init__(self) -> None:
+        if self.partitions not in get_args(Partitions):
+            bad_input(
+                f"{self.name}: option partitions={self.partitions!r} is none of {', '.join(get_args(Partitions))}"
+            )
 
     def run(self, program: Program, context: PassContext) -> Program:
-        """Plan each core by itself, then stack the partitions."""
-        find_loops(program)
+        """Plan each core by itself, then lay the partitions out."""
+        loops = bool(find_loops(program))
         locations = program.locations
         life = lifetimes(program)
         owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE)
+        layout = self._stack(program, owned, life)
+        step = int(locations.align[owned].max(initial=64))  # so that equal offsets stay aligned
+        share = -(-max(layout.peaks, default=0) // step) * step
+        totals = {"proportional": layout.total, "equal": share * program.lnc}
+        pinned = bool((locations.address[owned] != NONE).any())
+        joint = None if pinned or loops else self._plan_joint(program, owned, life)
+        if joint is not None:
+            totals["joint"] = min(joint.peak, layout.total)
+        obstacle = "some locations came with addresses" if pinned else ""
+        layout, kind = self._choose(program, context, owned, layout, joint, share, obstacle)
+        bound = joint.lower_bound if joint is not None and kind == "joint" else sum(layout.bounds)
+        if self.capacity is not None and layout.total > self.capacity:
+            self._over_capacity(layout, kind, bound)
+        for core in range(program.lnc):
+            context.count(
+                f"{self.name}.core{core}", peak_bytes=layout.peaks[core], lower_bound_bytes=layout.bounds[core]
+            )
+        context.count(self.name, total_peak_bytes=layout.total, total_lower_bound_bytes=bound)
+        context.count(f"{self.name}.totals", **totals)
+        zero = np.where(owned, np.maximum(locations.bank, 0), locations.bank)
+        part = np.where(owned, np.maximum(locations.partition, 0), locations.partition)
+        placed = locations.replace(address=layout.address, bank=zero, partition=part)
+        attrs = {key: value for key, value in program.attrs.items() if key != "partitions"}
+        if self.capacity is not None:
+            attrs["capacity"] = self.capacity
+        if kind == "joint":
+            attrs["partitions"] = "joint"
+        return program.replace(locations=placed, attrs=attrs)
+
+    def _stack(self, program: Program, owned: Bools, life: Lifetimes) -> _Layout:
+        """Every core by itself, and proportional partitions."""
+        locations = program.locations
         address = locations.address.copy()
         base = 0
         # Cores with placements of their own come first: theirs are fixed, the others stack behind them.
@@ -51,6 +116,7 @@ class ColoringAllocatorDramShared(Pass):
         pinned = [bool(np.any(address[rows] != NONE)) for rows in mine]
         peaks = [0] * program.lnc
         bounds = [0] * program.lnc
+        origins = [0] * program.lnc
         for core in sorted(range(program.lnc), key=lambda core: (not pinned[core], core)):
             rows = mine[core]
             step = int(locations.align[rows].max(initial=64))
@@ -61,21 +127,54 @@ class ColoringAllocatorDramShared(Pass):
             )
             solution = self._plan_core(program, rows, life, origin, address)
             address[rows] = origin + solution.offset
+            origins[core] = origin
             peaks[core], bounds[core] = int(solution.peak), int(solution.lower_bound)
             base = max(base, origin + peaks[core])
             if base > SIZE_MAX:
                 fail("over-capacity", f"the partitions reach further than 2**62 bytes: core {core} ends at {base}")
-        total = sum(peaks)
-        if self.capacity is not None and total > self.capacity:
-            self._over_capacity(peaks, bounds, total)
-        for core in range(program.lnc):
-            context.count(f"{self.name}.core{core}", peak_bytes=peaks[core], lower_bound_bytes=bounds[core])
-        context.count(self.name, total_peak_bytes=total, total_lower_bound_bytes=sum(bounds))
-        zero = np.where(owned, np.maximum(locations.bank, 0), locations.bank)
-        part = np.where(owned, np.maximum(locations.partition, 0), locations.partition)
-        placed = locations.replace(address=address, bank=zero, partition=part)
-        attrs = program.attrs if self.capacity is None else {**program.attrs, "capacity": self.capacity}
-        return program.replace(locations=placed, attrs=attrs)
+        return _Layout(address, peaks, bounds, sum(peaks), origins)
+
+    def _plan_joint(self, program: Program, owned: Bools, life: Lifetimes) -> JointPlan | None:
+        """The joint space, where it is asked for or soon known."""
+        rows = np.flatnonzero(owned)
+        if program.lnc < 2 or len(rows) > (MOST if self.partitions == "joint" else MOST // 6):
+            return None
+        return plan_joint(program, rows, life)
+
+    def _choose(
+        self,
+        program: Program,
+        context: PassContext,
+        owned: Bools,
+        stacked: _Layout,
+        joint: JointPlan | None,
+        share: int,
+        reason: str,
+    ) -> tuple[_Layout, Partitions]:
+        """The layout that is asked for, or proportional partitions and a note that says why."""
+        if self.partitions == "proportional" or program.lnc < 2:
+            return stacked, "proportional"
+        if not reason and self.partitions == "equal":
+            if share * program.lnc > SIZE_MAX:
+                fail("over-capacity", f"{program.lnc} partitions of {share} bytes reach further than 2**62 bytes")
+            address = stacked.address.copy()
+            for core in range(program.lnc):
+                rows = np.flatnonzero(owned & (program.location_core == core))
+                address[rows] += core * share - stacked.origins[core]
+            return stacked._replace(
+                address=address, total=share * program.lnc, origins=[core * share for core in range(program.lnc)]
+            ), "equal"
+        if not reason and joint is None:
+            reason = f"the program has loops, or more than {MOST} locations"
+        elif joint is not None and joint.peak >= stacked.total:
+            reason = f"a joint space would take {joint.peak} bytes, they take {stacked.total}"
+        if reason or joint is None:
+            context.note("kept-partitions", f"partitions stay proportional: {reason}")
+            return stacked, "proportional"
+        address = stacked.address.copy()
+        address[owned] = joint.offset
+        # A core has no part of its own then: what it needs by itself stays the figure that is reported for it.
+        return stacked._replace(address=address, total=joint.peak, origins=[0] * program.lnc), "joint"
 
     def _plan_core(self, program: Program, rows: Ints, life: Lifetimes, origin: int, address: Ints) -> Solution:
         """The placement of one core's locations, as offsets from its partition's start."""
@@ -86,22 +185,23 @@ class ColoringAllocatorDramShared(Pass):
             program.locations.size[rows],
             program.locations.align[rows],
             pinned=np.where(fixed == NONE, NONE, fixed - origin),
+            effort=_EFFORT,
         )
 
-    def _over_capacity(self, peaks: list[int], bounds: list[int], total: int) -> None:
-        capacity = self.capacity or 0
+    def _over_capacity(self, layout: _Layout, kind: Partitions, bound: int) -> None:
         listed = [
-            f"core {core}: {peak} bytes placed, {bound} live at one time"
-            for core, (peak, bound) in enumerate(zip(peaks, bounds, strict=True))
+            f"core {core}: {peak} bytes placed, {least} live at one time"
+            for core, (peak, least) in enumerate(zip(layout.peaks, layout.bounds, strict=True))
         ]
-        certain = sum(bounds) > capacity
+        certain = bound > (self.capacity or 0)
+        others = [each for each in get_args(Partitions) if each != kind]
         fail(
             "over-capacity",
-            f"the program needs {total} bytes of DRAM, the capacity is {capacity}",
-            notes=[*listed, f"{sum(bounds)} bytes are live at one time on all cores together"],
+            f"the program needs {layout.total} bytes of DRAM, the capacity is {self.capacity}",
+            notes=[*listed, f"{bound} bytes are live at one time on all cores together"],
             help=[
                 "no placement can fit: shorten lifetimes or raise the capacity"
                 if certain
-                else "a better placement may exist: raise the capacity, or try --fences bracket"
+                else f"a better placement may exist: raise the capacity, or try --partitions {' or '.join(others)}"
             ],
         )

@@ -10,11 +10,12 @@ from haulout.ir.attributes import AttrValue, parse_attrs
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass
 from haulout.passes.build_fdeps import BuildFdeps
-from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
+from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared, Partitions
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
 from haulout.passes.fold_constants import FoldConstants
 from haulout.passes.localize_shared_memory import LocalizeSharedMemory
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
+from haulout.passes.lower_sync import LowerSync
 from haulout.passes.sync_shared_allocations import SyncSharedAllocations
 from haulout.support.diagnostics import bad_input
 
@@ -31,12 +32,15 @@ REGISTRY: dict[str, type[Pass]] = {
         ExtendSharedLifetimes,
         ColoringAllocatorDramShared,
         SyncSharedAllocations,
+        LowerSync,
     )
 }
 """Every pass by its name."""
 
 
-def standard_pipeline(*, fences: Fences = "minimal", capacity: int | None = None) -> list[Pass]:
+def standard_pipeline(
+    *, fences: Fences = "minimal", capacity: int | None = None, partitions: Partitions = "proportional"
+) -> list[Pass]:
     """What `haulout compile` runs before the checker."""
     return [
         FoldConstants(),
@@ -44,8 +48,8 @@ def standard_pipeline(*, fences: Fences = "minimal", capacity: int | None = None
         BuildFdeps(),
         AntiDependencyAnalyzerPostSharedDram(),
         LowerLocalCollectives(),
-        ExtendSharedLifetimes(fences=fences),
-        ColoringAllocatorDramShared(capacity=capacity),
+        ExtendSharedLifetimes(fences=fences, capacity=capacity),
+        ColoringAllocatorDramShared(capacity=capacity, partitions=partitions),
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]
@@ -78,7 +82,7 @@ def _make(kind: type[Pass], options: dict[str, AttrValue]) -> Pass:
         item = known.get(key.replace("-", "_"))
         if item is None:
             bad_input(f"{kind.name} has no option {key!r}", help=["options: " + (", ".join(known) or "none")])
-        allowed = {"bool": bool, "int | None": int}.get(str(item.type), str)
+        allowed = {"bool": bool, "int": int, "int | None": int}.get(str(item.type), str)
         if not isinstance(value, allowed) or (allowed is int and isinstance(value, bool)):
             bad_input(f"{kind.name}: option {key}={value!r} is no {item.type}")
         if allowed is int and isinstance(value, int) and value < 0:

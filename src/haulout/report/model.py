@@ -54,6 +54,8 @@ class Report(msgspec.Struct):
     cores: list[CoreReport]
     total_peak_bytes: int
     total_lower_bound_bytes: int
+    partition_totals: dict[str, int]
+    """Bytes of DRAM of all cores by kind of partitions; a joint space is absent where it was not tried."""
     counters: dict[str, dict[str, int]]
     diagnostics: list[dict[str, Any]]
     timings: list[Timing]
@@ -104,6 +106,7 @@ def make_report(
         ],
         total_peak_bytes=totals.get("total_peak_bytes", 0),
         total_lower_bound_bytes=totals.get("total_lower_bound_bytes", 0),
+        partition_totals=context.counters.get(f"{allocator}.totals", {}),
         counters=context.counters,
         diagnostics=as_json(diagnostics),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],

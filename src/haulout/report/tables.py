@@ -45,5 +45,11 @@ def summary_lines(report: Report) -> list[str]:
     return [
         f"shared: {report.shared_locations} locations, {format_bytes(report.shared_bytes)}",
         f"fences ({report.fences}): {report.barriers} on each core{chain}",
-        f"DRAM of all cores: {format_bytes(report.total_peak_bytes)}",
+        f"DRAM of all cores: {format_bytes(report.total_peak_bytes)}" + _partitions(report.partition_totals),
     ]
+
+
+def _partitions(totals: dict[str, int]) -> str:
+    """What other partitions would take, in brackets, where that differs."""
+    listed = ", ".join(f"{kind} {format_bytes(total)}" for kind, total in totals.items())
+    return f" (partitions: {listed})" if len(set(totals.values())) > 1 else ""

@@ -52,15 +52,21 @@ def cut(regions: Regions) -> Atoms:
 def byte_set(pattern: Pattern) -> Pattern:
     """A pattern that touches the same bytes, in another order, with as few dims as possible."""
     offset, run = pattern.offset, pattern.run
-    dims = []
+    steps = []
     for stride, count in pattern.dims:
         offset += min(0, stride * (count - 1))
-        dims.append((abs(stride), count))
-    for stride, count in sorted(dims):
+        steps.append((abs(stride), count))
+    dims: list[tuple[int, int]] = []
+    for stride, count in sorted(steps):
         if stride <= run:
             run += stride * (count - 1)
-    kept = [(stride, count) for stride, count in sorted(dims, reverse=True) if stride > run]
-    return Pattern(offset, run, tuple(kept)).canonical()
+        elif dims and stride % dims[-1][0] == 0 and stride // dims[-1][0] <= dims[-1][1]:
+            # Copies of a row of runs that continue or overlap it make a longer row.
+            inner, times = dims[-1]
+            dims[-1] = inner, times + stride // inner * (count - 1)
+        else:
+            dims.append((stride, count))
+    return Pattern(offset, run, tuple(reversed(dims)))
 
 
 def _runs(regions: Regions) -> tuple[Ints, Ints, Ints]:

@@ -3,6 +3,10 @@
 The judgement is by shadow memory (shadow.py), not by numbers that happen to differ, and it is exact: the
 schedules of `adversarial_schedules` agree if and only if every two accesses that conflict are ordered. On
 request the outputs are computed and compared as well.
+
+What runs must be known: loops whose `trip` is given run so often; where it is not, the program is executed once in
+its own order to see. A program that cannot be executed is compared as if such loops ran twice, and the report says
+so.
 """
 
 from __future__ import annotations
@@ -10,14 +14,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from haulout.ir.attributes import format_name
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.verify import instruction_label
+from haulout.sim.execution import Progress
 from haulout.sim.inputs import Values
-from haulout.sim.run import Prepared, Progress, prepare, run
+from haulout.sim.numerics.evaluate import KERNELS
+from haulout.sim.plan import Plan, Prepared, plan_visits, prepare
+from haulout.sim.run import run, run_reference
 from haulout.sim.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
-from haulout.sim.shadow import GIVEN, NOBODY, Difference, Shadow
+from haulout.sim.shadow import GIVEN, NOBODY, Difference, Instance, Shadow
+from haulout.sim.visits import MOST_INSTRUCTIONS, Visits, counted, walk
 from haulout.support.diagnostics import Diagnostic, Label, Severity
+
+_ASSUMED_TRIP = 2
+"""Of loops of which nobody knows how often they run: what one iteration needs of the one before shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,8 @@ class ScheduleReport:
     """(schedule, output) whose bytes differ from the reference's, where values were compared."""
     diagnostics: tuple[Diagnostic, ...]
     """`cross-core-race` and `missing-dependence`: one for each access and pair of writers."""
+    assumed: tuple[str, ...] = ()
+    """Headers of loops that were taken to run twice, since how often they do is not known."""
 
     @property
     def agrees(self) -> bool:
@@ -46,77 +58,112 @@ def compare_schedules(
     *,
     seed: int = 0,
     values: bool = False,
+    max_instructions: int = MOST_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> ScheduleReport:
     """Compare schedules with the first of them; without any, `list` with every queue as the slowest in turn.
 
-    The comparison is by shadow; with `values`, the outputs' bytes are computed and compared as well, from
-    `inputs` or from `seed`. `progress` is called with the schedules begun and their number. Raises what
-    `simulate` raises.
+    The comparison is by shadow; with `values`, the outputs' bytes are computed and compared as well. `inputs`, or
+    those drawn from `seed`, also decide how often loops run whose `trip` is not known; loops may execute
+    `max_instructions` instructions on all cores together. `progress` is called with the schedules begun and their
+    number. Raises what `simulate` raises.
     """
     prepared = prepare(program)
     chosen = [parse_schedule(each) if isinstance(each, str) else each for each in schedules or ()]
-    chosen = chosen or adversarial_schedules(program, prepared.trace)
-    shadow = Shadow(prepared)
-    reference = event_order(program, prepared.trace, prepared.graph, chosen[0])
+    visits, assumed = _outcomes(prepared, inputs, seed, values, max_instructions)
+    plan = plan_visits(prepared, visits)
+    trace, graph = plan.trace, plan.graph
+    chosen = chosen or adversarial_schedules(trace)
+    shadow = Shadow(prepared, plan, runs=len(chosen))
+    reference = event_order(trace, graph, chosen[0])
     expected = shadow.hashes(reference)
     found = []
     for number, schedule in enumerate(chosen[1:], 1):
         if progress is not None:
             progress(number, len(chosen))
-        order = event_order(program, prepared.trace, prepared.graph, schedule)
+        order = event_order(trace, graph, schedule)
         step = shadow.first_difference(order, expected)
         if step is not None:
             found.append(shadow.difference(str(schedule), reference, order, step))
-    unequal = _unequal_outputs(prepared, inputs, chosen, seed) if values else []
+    unequal = _unequal_outputs(prepared, plan, inputs, chosen, seed) if values else []
     named = tuple(str(schedule) for schedule in chosen)
-    return ScheduleReport(named[0], named, tuple(found), tuple(unequal), _diagnostics(program, named[0], found))
+    diagnostics = _diagnostics(prepared, named[0], found)
+    return ScheduleReport(named[0], named, tuple(found), tuple(unequal), diagnostics, assumed)
+
+
+def _outcomes(
+    prepared: Prepared, inputs: Values | None, seed: int, values: bool, most: int
+) -> tuple[Visits, tuple[str, ...]]:
+    """What runs, and the headers of the loops about which that is a guess."""
+    code = prepared.code
+    unknown = [loop.name for loop in code.nest.loops if loop.trip == NONE]
+    if unknown and (values or _can_be_executed(prepared)):
+        return run_reference(prepared, inputs, seed=seed, most=most)[0], ()
+    trips = [_ASSUMED_TRIP if loop.trip == NONE else loop.trip for loop in code.nest.loops]
+    return walk(code.nest, code.sizes, counted(trips), most=most), tuple(unknown)
+
+
+def _can_be_executed(prepared: Prepared) -> bool:
+    """Whether every instruction that may run is known and every operand has an element type."""
+    program = prepared.program
+    known = {"nop", "core_barrier", "sendrecv", "memset", "dma_copy"}
+    for cores in prepared.code.rows:
+        for rows in cores:
+            for row in rows[rows < prepared.code.instructions].tolist():
+                opcode = program.strings[int(program.instructions.opcode[row])]
+                if opcode in known:
+                    continue
+                begin, end = program.access_starts[row : row + 2].tolist()
+                typed = program.locations.dtype[program.accesses.location[begin:end]] != NONE
+                if opcode not in KERNELS or not (typed.all() or "dtypes" in program.instruction_attrs(row)):
+                    return False
+    return True
 
 
 def _unequal_outputs(
-    prepared: Prepared, inputs: Values | None, schedules: Sequence[Schedule], seed: int
+    prepared: Prepared, plan: Plan, inputs: Values | None, schedules: Sequence[Schedule], seed: int
 ) -> list[tuple[str, str]]:
-    reference = run(prepared, inputs, seed=seed, schedule=schedules[0])
+    reference = run(prepared, plan, inputs, seed=seed, schedule=schedules[0])
     unequal = []
     for schedule in schedules[1:]:
-        outputs = run(prepared, inputs, seed=seed, schedule=schedule).outputs
+        outputs = run(prepared, plan, inputs, seed=seed, schedule=schedule).outputs
         differing = (name for name in outputs if outputs[name].tobytes() != reference.outputs[name].tobytes())
         unequal += [(str(schedule), name) for name in differing]
     return unequal
 
 
-def _diagnostics(program: Program, reference: str, found: Sequence[Difference]) -> tuple[Diagnostic, ...]:
-    """One finding for each access and pair of writers."""
-    distinct: dict[tuple[int, int, int], Difference] = {}
+def _diagnostics(prepared: Prepared, reference: str, found: Sequence[Difference]) -> tuple[Diagnostic, ...]:
+    """One finding for each access and pair of writers, in whatever iterations."""
+    distinct: dict[tuple[int, int, bool, int, int], Difference] = {}
     for each in found:
-        distinct.setdefault((each.access, each.expected, each.found), each)
-    return tuple(_diagnostic(program, reference, each) for each in distinct.values())
+        key = each.access.row, each.location, each.write, each.expected.row, each.found.row
+        distinct.setdefault(key, each)
+    return tuple(_diagnostic(prepared, reference, each) for each in distinct.values())
 
 
-def _diagnostic(program: Program, reference: str, difference: Difference) -> Diagnostic:
-    accesses = program.accesses
-    instruction = int(accesses.instruction[difference.access])
-    location = program.strings[int(program.locations.name[accesses.location[difference.access]])]
-    cores = {int(program.instruction_core[instruction])}
-    labels = [instruction_label(program, instruction)]
+def _diagnostic(prepared: Prepared, reference: str, difference: Difference) -> Diagnostic:
+    code, program = prepared.code, prepared.program
+    access = difference.access
+    location = program.strings[int(program.locations.name[difference.location])]
+    cores = {int(code.core[access.row])}
+    labels = [code.label(access.row)]
     for writer, schedule in ((difference.expected, reference), (difference.found, difference.schedule)):
-        if writer == NOBODY:
+        if writer.row == NOBODY:
             labels.append(Label(f"under `{schedule}` nothing has written it before"))
-        elif writer == GIVEN:
+        elif writer.row == GIVEN:
             labels.append(Label(f"under `{schedule}` it still holds what it held at the start"))
         else:
-            cores.add(int(program.instruction_core[writer]))
-            text = f"under `{schedule}` {_named(program, writer)} has written it before"
-            labels.append(instruction_label(program, writer, text))
-    verb = "overwrites" if accesses.write[difference.access] else "reads"
+            cores.add(int(code.core[writer.row]))
+            text = f"under `{schedule}` {_named(prepared, writer)} has written it before"
+            labels.append(code.label(writer.row, text))
     return Diagnostic(
         "cross-core-race" if len(cores) > 1 else "missing-dependence",
         Severity.ERROR,
-        f"what {_named(program, instruction)} {verb} of %{location} depends on the schedule, "
-        f"from byte {difference.byte} on",
+        f"what {_named(prepared, access)} {'overwrites' if difference.write else 'reads'} of %{location} depends on "
+        f"the schedule, from byte {difference.byte} on",
         tuple(labels),
     )
 
 
-def _named(program: Program, row: int) -> str:
-    return f"%{format_name(program.instruction_name(row))} on core {program.instruction_core[row]}"
+def _named(prepared: Prepared, instance: Instance) -> str:
+    return prepared.code.named(instance.row) + prepared.code.iteration(*instance)

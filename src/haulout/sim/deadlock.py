@@ -6,27 +6,24 @@ from typing import NoReturn
 
 import numpy as np
 
-from haulout.ir.attributes import format_name
-from haulout.ir.enums import Engine
-from haulout.ir.program import Program
 from haulout.ir.schema import Ids
-from haulout.ir.verify import instruction_label
+from haulout.sim.code import line_text
 from haulout.sim.events import EventGraph, Why
 from haulout.sim.trace import Trace
 from haulout.support.diagnostics import Label, fail
 
 
-def explain_deadlock(program: Program, trace: Trace, graph: EventGraph, done: Ids) -> NoReturn:
+def explain_deadlock(trace: Trace, graph: EventGraph, done: Ids) -> NoReturn:
     """Raise `deadlock` with the cycle that the events which never became ready contain."""
     cycle = _cycle(graph, done)
     labels = []
     for number, edge in enumerate(cycle):
         waiter, awaited = int(graph.target_item[edge]), int(graph.source_item[edge])
         meets = int(graph.target_item[cycle[(number + 1) % len(cycle)]])
-        sentence = _sentence(program, trace, Why(int(graph.why[edge])), waiter, awaited)
+        sentence = _sentence(trace, Why(int(graph.why[edge])), waiter, awaited)
         if meets != awaited:
-            sentence += f", which meets {_named(program, trace, meets)}"
-        labels.append(Label(sentence, instruction_label(program, int(trace.instruction[waiter])).span))
+            sentence += f", which meets {_named(trace, meets)}"
+        labels.append(Label(sentence, trace.code.label(int(trace.row[waiter])).span))
     cores = sorted({int(trace.core[graph.target_item[edge]]) for edge in cycle})
     fail(
         "deadlock",
@@ -54,17 +51,17 @@ def _cycle(graph: EventGraph, done: Ids) -> list[int]:
     return path[entered[event] :]
 
 
-def _sentence(program: Program, trace: Trace, why: Why, waiter: int, awaited: int) -> str:
-    subject, target = _named(program, trace, waiter), _named(program, trace, awaited)
+def _sentence(trace: Trace, why: Why, waiter: int, awaited: int) -> str:
+    subject, target = _named(trace, waiter), _named(trace, awaited)
     if why is Why.DEPENDENCE:
         return f"{subject} depends on {target}"
     if why is Why.MEETING:
         return f"{subject} waits for the arrival of {target}"
-    engines = program.instructions.engine[trace.instruction[[waiter, awaited]]]
-    line = Engine(int(engines.min()))
-    return f"{subject} stands behind {target} on line {line.text}"
+    if why is Why.BRANCH:
+        return f"{subject} waits for {target}"
+    line = int(trace.code.engine[trace.row[[waiter, awaited]]].min())
+    return f"{subject} stands behind {target} on line {line_text(line)}"
 
 
-def _named(program: Program, trace: Trace, item: int) -> str:
-    row = int(trace.instruction[item])
-    return f"%{format_name(program.instruction_name(row))} on core {trace.core[item]}"
+def _named(trace: Trace, item: int) -> str:
+    return trace.code.named(int(trace.row[item]))

@@ -1,7 +1,8 @@
 """One run's memory, and what an instruction does to it.
 
 An instruction reads its operands, computes (`numerics.evaluate`), and writes its results. The two halves are
-apart, because a `sendrecv` reads when it arrives and writes, what its partner has read, when it completes.
+apart, because a `sendrecv` reads when it arrives and writes, what its partner has read, when it completes. A branch
+reads its `cond` alone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,10 +21,12 @@ from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
 from haulout.ir.verify import instruction_label, location_label
+from haulout.sim.code import Code
 from haulout.sim.layout import Layout
 from haulout.sim.memory import Memory
 from haulout.sim.numerics import TensorType, evaluate
 from haulout.sim.regions import Regions
+from haulout.sim.visits import Iteration
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
 
 _COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute")
@@ -32,49 +35,71 @@ _MOST = 20
 _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
 
-class Machine:
-    """Executes instructions of one program, each at the moment that the schedule gives it."""
+class _Prepared(NamedTuple):
+    """What all executions of an instruction share."""
 
-    def __init__(self, program: Program, memory: Memory, layout: Layout, found: Diagnostics) -> None:
-        self.program, self.memory, self.layout, self.found = program, memory, layout, found
+    opcode: str
+    reads: tuple[int, ...]
+    """Rows of `accesses`."""
+    writes: tuple[int, ...]
+    moves: bool
+    """Whether an operand moves with the iterations."""
+
+
+class Machine:
+    """Executes the code of one program, each row at the moment that the schedule gives it."""
+
+    def __init__(self, code: Code, memory: Memory, layout: Layout, found: Diagnostics) -> None:
+        self.code, self.memory, self.layout, self.found = code, memory, layout, found
+        self.program = code.program
         self.operands = memory.operands
-        self._starts = program.access_starts.tolist()
-        self._middle = self.operands.middle.tolist()
-        self._location = program.accesses.location.tolist()
-        self._opcode = [program.strings[row] for row in program.instructions.opcode.tolist()]
-        self._attrs_row = program.instructions.attrs.tolist()
+        self._repeats = bool(code.nest.loops)
+        """Whether it is worth while to remember what an instruction needs."""
+        self._known: dict[int, _Prepared] = {}
         self._attrs: dict[int, dict[str, AttrValue]] = {}
         self._types: dict[tuple[int, int, int], TensorType] = {}
+        self._typed_rows: dict[int, list[TensorType]] = {}
+        self._told: set[tuple[int, int]] = set()
 
-    def execute(self, instruction: int) -> None:
-        """Read, compute and write, at once."""
+    def execute(self, instruction: int, around: Iteration) -> None:
+        """Read, compute and write, at once; `around`: the iterations of the loops around it."""
         try:
-            self._compute(instruction)
+            self._compute(instruction, around)
         except HauloutError as error:
             raise self._at(instruction, error) from None
 
-    def read(self, instruction: int) -> Bytes:
+    def read(self, instruction: int, around: Iteration) -> Bytes:
         """All bytes that an instruction reads, in the order of its operands."""
-        reads, _ = self._accesses(instruction)
+        known = self._prepared(instruction)
+        reads = self._operands(known, known.reads, around)
         self._check_defined(instruction, reads)
         return np.concatenate([np.zeros(0, np.uint8), *map(self.memory.read, reads)])
 
-    def write(self, instruction: int, data: Bytes) -> None:
+    def write(self, instruction: int, data: Bytes, around: Iteration) -> None:
         """Put bytes into what an instruction writes, in the order of its operands."""
-        _, writes = self._accesses(instruction)
+        known = self._prepared(instruction)
+        writes = self._operands(known, known.writes, around)
         wanted = sum(self.operands[access].nbytes for access in writes)
         if wanted != len(data):
-            label = instruction_label(self.program, instruction)
-            bad_input(f"{len(data)} bytes arrive, its destination holds {wanted}", label)
+            bad_input(f"{len(data)} bytes arrive, its destination holds {wanted}", self.code.label(instruction))
         begin = 0
         for access in writes:
             end = begin + self.operands[access].nbytes
             self.memory.write(access, data[begin:end])
             begin = end
 
-    def _compute(self, instruction: int) -> None:
-        opcode = self._opcode[instruction]
-        reads, writes = self._accesses(instruction)
+    def takes(self, branch: int) -> bool:
+        """Whether a branch takes the loop's body: the first element of `cond` is not zero."""
+        operand = int(self.code.begin[branch])
+        self._check_defined(branch, (operand,))
+        data = self.memory.read(operand)
+        dtype = self.program.strings.get(int(self.program.locations.dtype[self.operands.location[operand]]))
+        return bool((data if dtype is None else data.view(NUMPY[dtype]) != 0).any())
+
+    def _compute(self, instruction: int, around: Iteration) -> None:
+        known = self._prepared(instruction)
+        opcode = known.opcode
+        reads, writes = (self._operands(known, each, around) for each in (known.reads, known.writes))
         self._check_defined(instruction, reads)
         if opcode == "dma_copy" and len(reads) == len(writes) == 1:
             sizes = [self.operands[access].nbytes for access in (reads[0], writes[0])]
@@ -98,52 +123,75 @@ class Machine:
         for access, result in zip(writes, results, strict=True):
             self.memory.write(access, result.reshape(-1).view(np.uint8))
 
-    def _accesses(self, instruction: int) -> tuple[range, range]:
-        """Rows of `accesses`: reads, writes."""
-        begin, middle, end = self._starts[instruction], self._middle[instruction], self._starts[instruction + 1]
-        return range(begin, middle), range(middle, end)
+    def _prepared(self, instruction: int) -> _Prepared:
+        known = self._known.get(instruction)
+        if known is None:
+            begin, middle, end = (
+                int(column[instruction]) for column in (self.code.begin, self.code.middle, self.code.end)
+            )
+            known = _Prepared(
+                self.program.strings[int(self.program.instructions.opcode[instruction])],
+                tuple(range(begin, middle)),
+                tuple(range(middle, end)),
+                instruction in self.operands.moves.moving,
+            )
+            if self._repeats:
+                self._known[instruction] = known
+        return known
+
+    def _operands(self, known: _Prepared, accesses: tuple[int, ...], around: Iteration) -> tuple[int, ...]:
+        """The operands of accesses, where the iteration takes them."""
+        if not known.moves:
+            return accesses
+        return tuple(self.operands.moves.operand(access, around) for access in accesses)
 
     def _attributes(self, instruction: int) -> dict[str, AttrValue]:
-        text = self._attrs_row[instruction]
+        text = int(self.program.instructions.attrs[instruction])
         if text not in self._attrs:
             self._attrs[text] = self.program.instruction_attrs(instruction)
         return self._attrs[text]
 
     def _typed(self, instruction: int) -> list[TensorType]:
         """Types of all operands, reads first; they follow from the attributes' text, the place, and the location."""
-        begin, end = self._starts[instruction], self._starts[instruction + 1]
-        text = self._attrs_row[instruction]
-        keys = [(text, access - begin, self._location[access]) for access in range(begin, end)]
+        if instruction in self._typed_rows:
+            return self._typed_rows[instruction]
+        known = self._prepared(instruction)
+        accesses = (*known.reads, *known.writes)
+        text = int(self.program.instructions.attrs[instruction])
+        keys = [(text, at, int(self.operands.location[access])) for at, access in enumerate(accesses)]
         if not all(key in self._types for key in keys):
             for key, array in zip(keys, chain(*operand_arrays(self.program, instruction)), strict=True):
                 self._types[key] = TensorType(NUMPY[array.dtype], array.shape)
         types = [self._types[key] for key in keys]
-        for access, each in zip(range(begin, end), types, strict=True):
+        for access, each in zip(accesses, types, strict=True):
             if each.nbytes != self.operands[access].nbytes:
                 touched = self.operands[access].nbytes
                 bad_input(f"an operand is {each}, which is {each.nbytes} bytes, but touches {touched}")
+        if self._repeats:
+            self._typed_rows[instruction] = types
         return types
 
-    def _check_defined(self, instruction: int, reads: Sequence[int]) -> None:
-        told: set[int] = set()
-        for access in reads:
-            undefined = self.memory.undefined(access)
-            location = int(self.program.accesses.location[access])
-            if undefined is None or location in told or len(self.found) >= _MOST:
+    def _check_defined(self, row: int, reads: Sequence[int]) -> None:
+        for operand in reads:
+            undefined = self.memory.undefined(operand)
+            if undefined is None or len(self.found) >= _MOST:
                 continue
-            told.add(location)
+            location = int(self.operands.location[operand])
+            if (row, location) in self._told:
+                continue
+            self._told.add((row, location))
             name = self.program.strings[int(self.program.locations.name[location])]
             self.found.add(
                 "uninitialized-read",
                 Severity.ERROR,
                 f"{undefined[0]} of the bytes that it reads of %{name} have never been written, the first at byte "
                 f"{self.layout.byte_of(location, undefined[1])}",
-                instruction_label(self.program, instruction),
+                self.code.label(row),
                 location_label(self.program, location),
             )
 
     def _at(self, instruction: int, error: HauloutError) -> HauloutError:
-        label = instruction_label(self.program, instruction)
+        label = self.code.label(instruction)
         return HauloutError(*(replace(each, labels=(label, *each.labels)) for each in error.diagnostics))
 
 

@@ -1,7 +1,7 @@
 """Operands at hand: what a run asks for again and again about an access or a location, worked out once.
 
-Operands are numbered as in `regions.operand_regions`: first the rows of `accesses`, then every location as a
-whole.
+Operands are numbered as in `code.py`: the rows of `accesses`, every location as a whole, the `cond` of every block,
+and the variants of operands that move.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numpy as np
 
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout.ir.schema import Ints
+from haulout.ir.schema import Ids, Ints
 from haulout.sim.atoms import Atoms, cut
 from haulout.sim.layout import Layout
+from haulout.sim.moves import Moves
 from haulout.sim.regions import operand_regions
 
 
@@ -32,11 +33,21 @@ class Operand(NamedTuple):
 class Operands:
     """All operands of a program in one layout."""
 
-    def __init__(self, program: Program, layout: Layout) -> None:
-        self.regions = operand_regions(program, layout)
+    def __init__(self, program: Program, layout: Layout, moves: Moves) -> None:
+        self.moves = moves
+        self.regions = operand_regions(program, layout, moves)
         self.atoms: Atoms = cut(self.regions)
-        self.middle: Ints = _first_writes(program)
-        """For each instruction: its first row of `accesses` that is a write."""
+        moved, _ = moves.variants()
+        accesses = program.accesses
+        self.location: Ids = np.concatenate(
+            [
+                accesses.location,
+                np.arange(len(program.locations), dtype=np.int32),
+                program.blocks.cond,
+                accesses.location[moved],
+            ]
+        )
+        """Of each operand; NONE for blocks without `cond`."""
         self._accesses = len(program.accesses)
         self._known: dict[int, Operand] = {}
 
@@ -51,9 +62,3 @@ class Operands:
     def whole(self, location: int) -> int:
         """The operand that is all of a location."""
         return self._accesses + location
-
-
-def _first_writes(program: Program) -> Ints:
-    starts = program.access_starts
-    reads = np.append(0, np.cumsum(~program.accesses.write))
-    return np.asarray(starts[:-1] + reads[starts[1:]] - reads[starts[:-1]])

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from haulout.ir.enums import NONE
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
+from haulout.sim.code import condition_bytes
 from haulout.sim.layout import Layout
+from haulout.sim.moves import Moves
 
 
 @dataclass
@@ -52,42 +55,68 @@ class Regions:
         return map(self.pattern, range(starts[operand], starts[operand + 1]))
 
 
-def operand_regions(program: Program, layout: Layout) -> Regions:
-    """The regions of every operand: first the rows of `accesses`, then every location as a whole."""
-    every = np.arange(len(program.locations), dtype=np.int32)
-    location = np.concatenate([program.accesses.location, every])
-    pattern = np.concatenate([program.accesses.pattern, np.full(len(every), NONE, np.int32)])
-    return _regions(program, layout, location, pattern)
+def operand_regions(program: Program, layout: Layout, moves: Moves) -> Regions:
+    """The regions of every operand, in the order of `code.py`."""
+    accesses, locations, blocks = program.accesses, program.locations, program.blocks
+    moved, shift = moves.variants()
+    wholes = np.full(len(locations) + len(blocks), NONE, np.int32)
+    every = np.arange(len(locations), dtype=np.int32)
+    location = np.concatenate([accesses.location, every, blocks.cond, accesses.location[moved]])
+    pattern = np.concatenate([accesses.pattern, wholes, accesses.pattern[moved]])
+    size = np.append(locations.size, 0)[location]
+    first = len(accesses) + len(locations)
+    size[first : first + len(blocks)] = condition_bytes(program)
+    far = np.concatenate([np.zeros(first + len(blocks), np.int64), shift])
+    return _regions(program, layout, _Wanted(location, pattern, size, far))
 
 
-def _regions(program: Program, layout: Layout, location: Ids, pattern: Ids) -> Regions:
-    patterns, size = program.patterns, program.locations.size[location]
+class _Wanted(NamedTuple):
+    """Operands as columns."""
+
+    location: Ids
+    """NONE: an operand of no bytes, which nobody uses."""
+    pattern: Ids
+    size: Ints
+    """Bytes from the location's first one, where there is no pattern."""
+    shift: Ints
+    """Bytes by which the pattern is moved."""
+
+
+def _regions(program: Program, layout: Layout, wanted: _Wanted) -> Regions:
+    location, pattern, size, shift = wanted
+    patterns = program.patterns
     offset, run, dim_begin, dim_end = (
         np.append(column, 0)[pattern].astype(np.int64)
         for column in (patterns.offset, patterns.run, patterns.dim_begin, patterns.dim_end)
     )
+    base, width = (np.append(column, NONE)[location] for column in (layout.base, layout.width))
     regions = Regions(
         starts=np.arange(len(location) + 1),
-        offset=offset + layout.base[location],
-        run=np.where(layout.base[location] == NONE, NONE, np.where(pattern == NONE, size, run)),
+        offset=offset + shift + base,
+        run=np.where(base == NONE, NONE, np.where(pattern == NONE, size, run)),
         dim_begin=dim_begin,
         dim_end=dim_end,
         stride=program.dims.stride,
         count=program.dims.count,
     )
-    torn = np.flatnonzero((layout.width[location] < size) & (regions.run != NONE))
+    torn = np.flatnonzero((width < np.append(program.locations.size, 0)[location]) & (regions.run != NONE))
     if not len(torn):
         return regions
-    cut = {at: _cut(program, layout, int(location[at]), int(pattern[at])) for at in torn.tolist()}
+    cut = {}
+    for at in torn.tolist():
+        touched = program.pattern(int(pattern[at]))
+        touched = Pattern(0, int(size[at])) if touched is None else touched
+        moved = Pattern(touched.offset + int(shift[at]), touched.run, touched.dims)
+        cut[at] = _cut(program, layout, int(location[at]), moved)
     return _with_cut(regions, cut)
 
 
-def _cut(program: Program, layout: Layout, location: int, pattern: int) -> list[Pattern]:
+def _cut(program: Program, layout: Layout, location: int, touched: Pattern) -> list[Pattern]:
     """The bytes of an operand whose location lies in several partitions."""
     base, width, pitch = (int(column[location]) for column in (layout.base, layout.width, layout.pitch))
-    touched = program.pattern(pattern)
-    if touched is None:
-        return [Pattern(base, width, ((pitch, int(program.locations.size[location]) // width),))]
+    size = int(program.locations.size[location])
+    if touched == Pattern(0, size):
+        return [Pattern(base, width, ((pitch, size // width),))]
     inside = touched.bytes()
     at = base + inside // width * pitch + inside % width
     bounds = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)]

@@ -1,9 +1,9 @@
 """Which instructions of different cores meet: barriers by index on their line, exchanges by sender, receiver, tag.
 
 The k-th barrier on line e of the participants S on one core meets the k-th such barrier on every other core
-of S. If their names or their numbers differ, the cores would wait for each other in different places:
-`barrier-mismatch`. The k-th `sendrecv` with which core s sends to core r under a tag meets the k-th with
-which r receives from s under it; one without its partner waits for ever: `deadlock`.
+of S; in loops every iteration meets anew. If their names or their numbers differ, the cores would wait for each
+other in different places: `barrier-mismatch`. The k-th `sendrecv` with which core s sends to core r under a tag
+meets the k-th with which r receives from s under it; one without its partner waits for ever: `deadlock`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ class BarrierSet(NamedTuple):
     cores: tuple[int, ...]
 
 
-def barrier_groups(program: Program, trace: Trace) -> Ids:
+def barrier_groups(trace: Trace) -> Ids:
     """For each item of the trace: the first item that it meets in a barrier, on the lowest core; itself otherwise."""
+    program = trace.code.program
     meets = np.arange(len(trace), dtype=np.int32)
     sequences: dict[BarrierSet, dict[int, list[tuple[int, int]]]] = {}
     row_of = {instruction: row for row, instruction in enumerate(program.barriers.instruction.tolist())}
-    for item in np.flatnonzero(np.isin(trace.instruction, program.barriers.instruction)).tolist():
-        instruction, core = int(trace.instruction[item]), int(trace.core[item])
+    for item in np.flatnonzero(np.isin(trace.row, program.barriers.instruction)).tolist():
+        instruction, core = int(trace.row[item]), int(trace.core[item])
         row = row_of[instruction]
         key = BarrierSet(int(program.instructions.engine[instruction]), _participants(program, row))
         if core not in key.cores:
@@ -48,18 +49,19 @@ def barrier_groups(program: Program, trace: Trace) -> Ids:
     for key, lists in sequences.items():
         first = lists[key.cores[0]]
         for core in key.cores[1:]:
-            _expect_same(program, trace, key, (key.cores[0], first), (core, lists[core]))
+            _expect_same(trace, key, (key.cores[0], first), (core, lists[core]))
             meets[[item for item, _ in lists[core]]] = [item for item, _ in first]
     return meets
 
 
-def exchanges(program: Program, trace: Trace) -> list[tuple[int, int]]:
+def exchanges(trace: Trace) -> list[tuple[int, int]]:
     """Pairs (waiting item, item whose arrival it waits for), partners by partners, in trace order."""
+    program = trace.code.program
     sent: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     received: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     row_of = {instruction: row for row, instruction in enumerate(program.meetings.instruction.tolist())}
-    for item in np.flatnonzero(np.isin(trace.instruction, program.meetings.instruction)).tolist():
-        row, core = row_of[int(trace.instruction[item])], int(trace.core[item])
+    for item in np.flatnonzero(np.isin(trace.row, program.meetings.instruction)).tolist():
+        row, core = row_of[int(trace.row[item])], int(trace.core[item])
         to, source, tag = (
             int(column[row]) for column in (program.meetings.to, program.meetings.source, program.meetings.tag)
         )
@@ -71,19 +73,20 @@ def exchanges(program: Program, trace: Trace) -> list[tuple[int, int]]:
     for key in dict.fromkeys([*sent, *received]):
         mine, theirs = sent[key], received[key]
         if len(mine) != len(theirs):
-            _without_partner(program, trace, key, mine, theirs)
+            _without_partner(trace, key, mine, theirs)
         for sender, receiver in zip(mine, theirs, strict=True):
             pairs += [(sender, receiver), (receiver, sender)]
     return pairs
 
 
-def senders(program: Program, trace: Trace) -> dict[int, int]:
+def senders(trace: Trace) -> dict[int, int]:
     """For each item that receives: the item whose data it receives."""
+    program = trace.code.program
     result = {}
     row_of = {instruction: row for row, instruction in enumerate(program.meetings.instruction.tolist())}
-    for waiting, partner in exchanges(program, trace):
-        row = row_of[int(trace.instruction[waiting])]
-        sends_here = int(program.meetings.to[row_of[int(trace.instruction[partner])]]) == int(trace.core[waiting])
+    for waiting, partner in exchanges(trace):
+        row = row_of[int(trace.row[waiting])]
+        sends_here = int(program.meetings.to[row_of[int(trace.row[partner])]]) == int(trace.core[waiting])
         if sends_here and int(program.meetings.source[row]) == int(trace.core[partner]):
             result[waiting] = partner
     return result
@@ -96,13 +99,13 @@ def _participants(program: Program, row: int) -> tuple[int, ...]:
 
 
 def _expect_same(
-    program: Program,
     trace: Trace,
     key: BarrierSet,
     left: tuple[int, list[tuple[int, int]]],
     right: tuple[int, list[tuple[int, int]]],
 ) -> None:
     """Raise `barrier-mismatch` at the first index where the two cores' sequences differ."""
+    program = trace.code.program
     names = [[name for _, name in barriers] for _, barriers in (left, right)]
     if names[0] == names[1]:
         return
@@ -110,7 +113,7 @@ def _expect_same(
     at = next((k for k in range(shorter) if names[0][k] != names[1][k]), shorter)
     said = [f"'{program.strings[each[at]]}'" if at < len(each) else "missing" for each in names]
     labels = [
-        instruction_label(program, int(trace.instruction[barriers[at][0]]))
+        instruction_label(program, int(trace.row[barriers[at][0]]))
         for _, barriers in (left, right)
         if at < len(barriers)
     ]
@@ -126,15 +129,14 @@ def _expect_same(
     )
 
 
-def _without_partner(
-    program: Program, trace: Trace, key: tuple[int, int, int], sent: list[int], received: list[int]
-) -> None:
+def _without_partner(trace: Trace, key: tuple[int, int, int], sent: list[int], received: list[int]) -> None:
+    program = trace.code.program
     sender, receiver, tag = key
     index = min(len(sent), len(received))
     waiting = (sent if len(sent) > len(received) else received)[index]
     core, absent = (sender, receiver) if len(sent) > len(received) else (receiver, sender)
     named = f" tagged '{program.strings[tag]}'" if tag != NONE else ""
-    label = instruction_label(program, int(trace.instruction[waiting]))
+    label = instruction_label(program, int(trace.row[waiting]))
     fail(
         "deadlock",
         f"exchange {index} from core {sender} to core {receiver}{named} has no partner on core {absent}: "

@@ -1,38 +1,25 @@
 """Simulating a program: its outputs under one schedule.
 
-The recipe: trace what each core executes; build the graph of events; lay the locations out; fill in constants
-and inputs; then let the events happen in the order of the schedule, and read the outputs.
+The recipe: lay the locations out, fill in constants and inputs. Then the *reference* goes through the program
+section by section, all cores together, each section's events in the order of `list`, and follows the branches
+where their conditions take them. For the schedule `list` that is all. For another one the reference has found what
+runs; the events of all of it happen once more, in the order of that schedule.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from haulout.ir.enums import Kind
 from haulout.ir.program import Program
-from haulout.ir.schema import Ids
-from haulout.ir.verify import check_sound, location_label
-from haulout.sim.events import Effect, EventGraph, event_graph
-from haulout.sim.inputs import Values, element_type, input_bytes, locations_of_kind, qualified_name
-from haulout.sim.layout import Layout, lay_out
-from haulout.sim.machine import Machine, check_patterns_known
-from haulout.sim.memory import Memory
-from haulout.sim.operands import Operands
-from haulout.sim.rendezvous import senders
-from haulout.sim.schedules import Schedule, event_order, parse_schedule
-from haulout.sim.trace import Trace, trace_program
-from haulout.support.diagnostics import Diagnostic, Diagnostics, Severity, bad_input
-
-Progress = Callable[[int, int], None]
-"""Called now and then with what is done and what there is: events of a run, schedules of a comparison."""
-
-_PROGRESS_EVERY = 256
+from haulout.sim.execution import Execution, Progress, Steps
+from haulout.sim.inputs import Values
+from haulout.sim.plan import Plan, Prepared, plan_section, plan_visits, prepare, within_memory
+from haulout.sim.schedules import ListOrder, Schedule, event_order, parse_schedule
+from haulout.sim.visits import MOST_INSTRUCTIONS, Iteration, Visits, walk
+from haulout.support.diagnostics import Diagnostic, bad_input, fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +29,7 @@ class Statistics:
     instructions: int
     """Instructions executed, on all cores."""
     events: int
-    """Steps of the schedule."""
+    """Steps of the schedule; the branches of loops are steps, too."""
     barriers: int
     """Barriers passed; one that several cores attend counts once."""
     memory_bytes: int
@@ -65,124 +52,106 @@ class SimulationResult:
         return f"<SimulationResult of {len(self.outputs)} outputs, schedule {self.schedule}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Everything about a program that all of its runs share."""
-
-    program: Program
-    trace: Trace
-    graph: EventGraph
-    layout: Layout
-    operands: Operands
-    senders: dict[int, int]
-    """For each item of the trace that receives: the item whose data it receives."""
-
-
-def prepare(program: Program) -> Prepared:
-    """What every run of a program needs. Raises `HauloutError`: unsound, unsupported, or cores that cannot meet."""
-    check_sound(program)
-    trace = trace_program(program)
-    graph = event_graph(program, trace)
-    layout = lay_out(program, trace.functions)
-    operands = Operands(program, layout)
-    check_patterns_known(program, operands.regions, trace.instruction)
-    return Prepared(program, trace, graph, layout, operands, senders(program, trace))
-
-
 def simulate(
     program: Program,
     inputs: Values | None = None,
     *,
     seed: int = 0,
     schedule: Schedule | str = "list",
+    max_instructions: int = MOST_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> SimulationResult:
     """Run a program and return the outputs of every core.
 
     `inputs` maps `MODULE/LOCATION`, or `LOCATION` for every core, to arrays of exactly the location's dtype
     and shape; without it the inputs are drawn from `seed` (see `inputs.py`). `schedule` is one of
-    `schedules.py`, or its text: `list`, `random:SEED`, `slowest:CORE:ENGINE`.
+    `schedules.py`, or its text: `list`, `random:SEED`, `slowest:CORE:ENGINE`. Loops may execute
+    `max_instructions` instructions on all cores together.
 
-    Raises `HauloutError`: `bad-input` for inputs or instructions that do not fit, `barrier-mismatch` and
-    `deadlock` when the program cannot run to its end.
+    Raises `HauloutError`: `bad-input` for inputs or instructions that do not fit and for loops that do not end,
+    `barrier-mismatch` and `deadlock` when the program cannot run to its end.
     """
-    return run(prepare(program), inputs, seed=seed, schedule=schedule, progress=progress)
+    schedule = parse_schedule(schedule) if isinstance(schedule, str) else schedule
+    prepared = prepare(program)
+    visits, result = run_reference(prepared, inputs, seed=seed, most=max_instructions, progress=progress)
+    if isinstance(schedule, ListOrder):
+        return result
+    return run(prepared, plan_visits(prepared, visits), inputs, seed=seed, schedule=schedule, progress=progress)
 
 
-def run(
+def run_reference(
     prepared: Prepared,
     inputs: Values | None = None,
     *,
     seed: int = 0,
-    schedule: Schedule | str = "list",
+    most: int = MOST_INSTRUCTIONS,
+    progress: Progress | None = None,
+) -> tuple[Visits, SimulationResult]:
+    """The run in program order: what it executes and what it produces."""
+    execution = Execution(prepared, inputs, seed, progress)
+    reference = _Reference(prepared, execution)
+    with within_memory(prepared.layout.size):
+        visits = walk(prepared.code.nest, prepared.code.sizes, reference.decide, reference.visit, most)
+    return visits, _result(execution, ListOrder())
+
+
+def run(
+    prepared: Prepared,
+    plan: Plan,
+    inputs: Values | None = None,
+    *,
+    seed: int = 0,
+    schedule: Schedule,
     progress: Progress | None = None,
 ) -> SimulationResult:
-    """`simulate` for a program that is prepared."""
-    program, trace, graph = prepared.program, prepared.trace, prepared.graph
-    if isinstance(schedule, str):
-        schedule = parse_schedule(schedule)
-    order = event_order(program, trace, graph, schedule)
-    memory = _initial_memory(prepared, inputs, seed)
-    found = Diagnostics()
-    machine = Machine(program, memory, prepared.layout, found)
-    _happen(prepared, machine, order, progress)
-    outputs = _outputs(prepared, memory, found)
-    barriers = int((graph.effect == Effect.NOTHING).sum())
-    statistics = Statistics(len(trace), len(graph), barriers, prepared.layout.size)
-    return SimulationResult(outputs, tuple(found), statistics, str(schedule))
+    """The run of a plan under a schedule."""
+    steps = Steps(plan, event_order(plan.trace, plan.graph, schedule))
+    execution = Execution(prepared, inputs, seed, progress)
+    with within_memory(prepared.layout.size):
+        execution.happen(steps, schedule=str(schedule))
+    return _result(execution, schedule)
 
 
-def _happen(prepared: Prepared, machine: Machine, order: Ids, progress: Progress | None) -> None:
-    """Let the events happen."""
-    graph = prepared.graph
-    items, effects = graph.item[order].tolist(), graph.effect[order].tolist()
-    instructions = prepared.trace.instruction.tolist()
-    sent: dict[int, Any] = {}
-    for step, (item, effect) in enumerate(zip(items, effects, strict=True)):
-        if progress is not None and step % _PROGRESS_EVERY == 0:
-            progress(step, len(order))
-        if effect == Effect.BOTH:
-            machine.execute(instructions[item])
-        elif effect == Effect.READS:
-            sent[item] = machine.read(instructions[item])
-        elif effect == Effect.WRITES and item in prepared.senders:
-            machine.write(instructions[item], sent[prepared.senders[item]])
-    if progress is not None:
-        progress(len(order), len(order))
+def _result(execution: Execution, schedule: Schedule) -> SimulationResult:
+    outputs = execution.outputs()
+    statistics = Statistics(
+        execution.instructions, execution.events, execution.barriers, execution.prepared.layout.size
+    )
+    return SimulationResult(outputs, tuple(execution.found), statistics, str(schedule))
 
 
-def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Memory:
-    """Memory with constants and inputs in place."""
-    program, functions = prepared.program, prepared.trace.functions
-    try:
-        memory = Memory(prepared.layout.size, prepared.operands)
-    except (MemoryError, ValueError):
-        bad_input(f"the program needs {prepared.layout.size} bytes of simulated memory, which this machine lacks")
-    contents = input_bytes(program, functions, inputs, seed)
-    for row in locations_of_kind(program, functions, Kind.CONST):
-        text = program.strings.get(int(program.locations.data[row]))
-        if text is None:
-            bad_input("a constant without data", location_label(program, row))
-        contents[row] = np.frombuffer(base64.b64decode(text), np.uint8)
-    for row, data in contents.items():
-        memory.write(prepared.operands.whole(row), data)
-    return memory
+class _Reference:
+    """Executes sections and looks where their branches go."""
 
+    def __init__(self, prepared: Prepared, execution: Execution) -> None:
+        self.prepared, self.execution = prepared, execution
+        self.steps: dict[int, Steps] = {}
 
-def _outputs(prepared: Prepared, memory: Memory, found: Diagnostics) -> dict[str, npt.NDArray[Any]]:
-    program = prepared.program
-    result = {}
-    for row in locations_of_kind(program, prepared.trace.functions, Kind.OUTPUT, Kind.INOUT):
-        dtype, shape = element_type(program, row)
-        data = memory.read(prepared.operands.whole(row)).copy()
-        result[qualified_name(program, row)] = data.view(dtype).reshape(shape)
-        undefined = memory.undefined(prepared.operands.whole(row))
-        if undefined is not None:
-            first = prepared.layout.byte_of(row, undefined[1])
-            found.add(
-                "output-not-written",
-                Severity.ERROR,
-                f"{undefined[0]} of its {len(data)} bytes were never written, the first at byte {first}",
-                location_label(program, row),
+    def visit(self, section: int, around: Iteration) -> None:
+        if section not in self.steps:
+            plan = plan_section(self.prepared, section)
+            self.steps[section] = Steps(plan, event_order(plan.trace, plan.graph, ListOrder()))
+        self.execution.happen(self.steps[section], around)
+
+    def decide(self, loop: int, around: Iteration) -> bool:
+        """Whether all cores take the body. Raises where they disagree, with each other or with the loop's trip."""
+        code, header = self.prepared.code, self.prepared.code.nest.loops[loop]
+        taken = [self.execution.branches[code.branch(block)] for block in header.blocks]
+        if len(set(taken)) > 1:
+            says = [
+                code.label(code.branch(block), f"core {core} {'enters the body' if takes else 'leaves the loop'}")
+                for core, (block, takes) in enumerate(zip(header.blocks, taken, strict=True))
+            ]
+            fail(
+                "barrier-mismatch",
+                f"cores take different branches at {header.name}, in iteration {', '.join(map(str, around))}",
+                *says[:1],
+                says[taken.index(not taken[0])],
             )
-    return result
+        if header.trip >= 0 and taken[0] != (around[-1] < header.trip):
+            does = (
+                f"enters the body once more after {around[-1]}" if taken[0] else f"leaves the loop after {around[-1]}"
+            )
+            label = code.label(code.branch(header.blocks[0]))
+            bad_input(f"{header.name} says trip={header.trip}, but its branch {does} iterations", label)
+        return taken[0]

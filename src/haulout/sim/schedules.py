@@ -1,11 +1,11 @@
 """Orders of the events: one reference, random ones, and for each queue the one in which it is the slowest.
 
 A schedule gives every event a priority; the run takes, of the events that wait for nothing any more, always
-the one of least priority. `list` prefers logical time where the program has it, else the position in the
-core's list, core by core in turn. `slowest` (theory: P7) puts the events of one queue behind all others:
-whatever does not depend on the queue's next instruction runs before it, so every pair of events that nothing
-orders, and whose first member stands on that queue, is executed the other way round. All queues in turn
-invert every unordered pair.
+the one of least priority. `list` prefers logical time, which in loops is iterations before `seq`; where the
+program has no `seq`, the position in the core's list, core by core in turn. `slowest` (theory: P7) puts the
+events of one queue behind all others: whatever does not depend on the queue's next instruction runs before it,
+so every pair of events that nothing orders, and whose first member stands on that queue, is executed the other
+way round. All queues in turn invert every unordered pair. The branches of a core are a queue, too.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.ir.enums import ENGINE_BY_TEXT, LINES, NONE, Engine
-from haulout.ir.program import Program
+from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Ids, Ints
+from haulout.sim.code import QUEUES, line_text, parse_line
 from haulout.sim.deadlock import explain_deadlock
 from haulout.sim.events import EventGraph
 from haulout.sim.trace import Trace
 from haulout.support.diagnostics import bad_input
-from haulout.support.jit import njit
+from haulout.support.jit import njit, plain_if_small
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,18 @@ class Slowest:
     """One queue moves only when nothing else can."""
 
     core: int
-    engine: Engine
+    line: int
+    """An engine, or `BRANCH`: the core's branches."""
 
     def __str__(self) -> str:
-        return f"slowest:{self.core}:{self.engine.text}"
+        return f"slowest:{self.core}:{line_text(self.line)}"
 
 
 Schedule = ListOrder | RandomOrder | Slowest
 
 
 def parse_schedule(text: str) -> Schedule:
-    """`list`, `random`, `random:SEED` or `slowest:CORE:ENGINE`."""
+    """`list`, `random`, `random:SEED` or `slowest:CORE:ENGINE`; `branch` is the line of a core's branches."""
     match text.split(":"):
         case ["list"]:
             return ListOrder()
@@ -66,41 +67,44 @@ def parse_schedule(text: str) -> Schedule:
             return RandomOrder()
         case ["random", seed] if seed.isdecimal():
             return RandomOrder(int(seed))
-        case ["slowest", core, engine] if core.isdecimal() and engine in ENGINE_BY_TEXT:
-            return Slowest(int(core), ENGINE_BY_TEXT[engine])
+        case ["slowest", core, line] if core.isdecimal() and (known := parse_line(line)) is not None:
+            return Slowest(int(core), known)
     bad_input(f"unknown schedule '{text}'", help=["list, random, random:SEED or slowest:CORE:ENGINE"])
 
 
-def adversarial_schedules(program: Program, trace: Trace) -> list[Schedule]:
+def adversarial_schedules(trace: Trace) -> list[Schedule]:
     """The reference, then every queue in use as the slowest: together they invert every unordered pair."""
-    queues = np.unique(trace.core * LINES + program.instructions.engine[trace.instruction])
-    slowest = [Slowest(queue // LINES, Engine(queue % LINES)) for queue in queues.tolist()]
-    return [ListOrder(), *(schedule for schedule in slowest if schedule.engine != Engine.ALL)]
+    queues = np.unique(trace.core * QUEUES + trace.code.engine[trace.row])
+    slowest = [Slowest(*divmod(queue, QUEUES)) for queue in queues.tolist()]
+    return [ListOrder(), *(schedule for schedule in slowest if schedule.line != Engine.ALL)]
 
 
-def event_order(program: Program, trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
+def event_order(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
     """All events in the order of the schedule. Raises `deadlock`, naming the cycle of waits, when there is none."""
-    order = _scan_order(graph.starts, graph.target, graph.waits_for, _priorities(program, trace, graph, schedule))
+    if isinstance(schedule, Slowest) and schedule.core >= trace.code.program.lnc:
+        bad_input(f"schedule `{schedule}`: the program has no core {schedule.core}")
+    priority = _priorities(trace, graph, schedule)
+    with plain_if_small(_scan_order, len(graph) + len(graph.target)):
+        order = _scan_order(graph.starts, graph.target, graph.waits_for, priority)
     if len(order) < len(graph):
-        explain_deadlock(program, trace, graph, order)
+        explain_deadlock(trace, graph, order)
     return order
 
 
-def _priorities(program: Program, trace: Trace, graph: EventGraph, schedule: Schedule) -> Ints:
+def _priorities(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ints:
     """A permutation of the events: the smaller, the sooner."""
     if isinstance(schedule, RandomOrder):
         generator = np.random.Generator(np.random.Philox(key=schedule.seed))
         return generator.permutation(len(graph)).astype(np.int64)
-    core = trace.core[graph.item]
-    first = np.searchsorted(trace.core, core)
-    position = graph.item - first
-    seq = program.instructions.seq[trace.instruction[graph.item]]
+    core, visit = trace.core[graph.item], trace.visit[graph.item]
+    position = trace.position[graph.item]
+    seq = trace.code.seq[trace.row[graph.item]]
     if (seq == NONE).any():
         seq = position
     on_slow_queue = np.zeros(len(graph), np.bool_)
     if isinstance(schedule, Slowest):
-        on_slow_queue = graph.queue == schedule.core * LINES + schedule.engine
-    order = np.lexsort((position, core, seq, on_slow_queue))
+        on_slow_queue = graph.queue == schedule.core * QUEUES + schedule.line
+    order = np.lexsort((position, core, seq, visit, on_slow_queue))
     priority = np.empty(len(graph), np.int64)
     priority[order] = np.arange(len(graph))
     return priority

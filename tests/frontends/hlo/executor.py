@@ -2,7 +2,7 @@
 
 The front end's own tests need to know what a program computes before any pass has seen it. Cores are clones, so row i
 of core 0 is row i of every core; a collective sees the operands of all cores at once and is a few lines of NumPy,
-written from HLO's definition.
+written from HLO's definition. All cores take the same branches, and a loop whose `trip` is known runs so often.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Executor:
         self.bytes = [np.full(int(size), 0xA5, np.uint8) for size in rows.size]
         for row in np.flatnonzero(rows.data != NONE).tolist():
             self.bytes[row][:] = np.frombuffer(base64.b64decode(program.strings[int(rows.data[row])]), np.uint8)
+        self.taken: dict[int, int] = {}
+        """Iterations of each loop since it was entered, by its header."""
 
     def set(self, core: int, name: str, value: Array) -> None:
         """Fill a location."""
@@ -63,9 +65,27 @@ class Executor:
             for name, value in zip(parameter_names(program), values, strict=True):
                 self.set(core, name, value)
         count = len(program.instructions) // self.lnc
-        for row in range(count):
-            self.step([core * count + row for core in range(self.lnc)])
+        starts = program.starts("instructions", "blocks")
+        block: int | None = 0
+        while block is not None:
+            for row in range(int(starts[block]), int(starts[block + 1])):
+                self.step([core * count + row for core in range(self.lnc)])
+            block = self.successor(block)
         return [[self.get(core, name) for name in program.output_names] for core in range(self.lnc)]
+
+    def successor(self, block: int) -> int | None:
+        """The block of core 0 that follows; None at the end."""
+        program = self.program
+        targets = program.edges.target[program.edges.source == block].tolist()
+        location, trip = int(program.blocks.cond[block]), int(program.blocks.trip[block])
+        if location == NONE:
+            assert len(targets) <= 1 and trip == NONE
+            return targets[0] if targets else None
+        (taken,) = {bool(self.bytes[core * self.locations + location][0]) for core in range(self.lnc)}
+        ran = self.taken.get(block, 0)
+        assert trip == NONE or (ran < trip if taken else ran == trip)
+        self.taken[block] = ran + 1 if taken else 0
+        return targets[0 if taken else 1]
 
     def step(self, rows: list[int]) -> None:
         program, opcode = self.program, self.program.strings[int(self.program.instructions.opcode[rows[0]])]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.frontends.hlo.executor import Executor
+from tools.example_arrays import load, save
 
 from haulout.frontends.hlo import load_hlo, read_hlo
 from haulout.frontends.hlo.types import Shape
@@ -20,8 +21,8 @@ pytestmark = [
     pytest.mark.jax,
     pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="needs the extra `jax`"),
 ]
-HERE = Path(__file__).parent
-FILES = sorted((HERE / "data").glob("*.hlo"))
+FILES = sorted((Path(__file__).parent / "data").glob("*.hlo"))
+JUDGE = Path(__file__).parents[3] / "tools" / "hlo_judge.py"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -39,18 +40,22 @@ def test_values(file: Path, tmp_path: Path) -> None:
                 numbers = numbers > 0
             values.append(numbers.astype(NUMPY[parameter.shape.dtype]))
         inputs.append(values)
-    arrays = {f"{n}_{core}": value for core, values in enumerate(inputs) for n, value in enumerate(values)}
-    np.savez(tmp_path / "in.npz", **arrays)
-    command = [sys.executable, "-P", str(HERE / "xla_child.py"), str(file), "in.npz", "out.npz", str(program.lnc)]
-    done = subprocess.run(command, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False)
+    arrays = {
+        f"in/nc{core}/{parameter.name}": value
+        for core, values in enumerate(inputs)
+        for parameter, value in zip(module.entry.parameters, values, strict=True)
+    }
+    save(tmp_path / "in.npz", arrays)
+    command = [sys.executable, str(JUDGE), str(file), "--inputs", "in.npz", "-o", "out.npz"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    expected = np.load(tmp_path / "out.npz")
+    expected = load(tmp_path / "out.npz")
     results = Executor(program).run(inputs)
-    assert len(expected.files) == program.lnc * len(program.output_names)
+    assert len([key for key in expected if key.startswith("out/")]) == program.lnc * len(program.output_names)
     for core, values in enumerate(results):
         for number, (name, value) in enumerate(zip(program.output_names, values, strict=True)):
-            wanted = expected[f"{number}_{core}"]
-            assert value.shape == wanted.shape
+            wanted = expected[f"out/nc{core}/{number}"]
+            assert value.shape == wanted.shape and value.dtype == wanted.dtype
             if value.dtype.kind in "biu":
                 assert np.array_equal(value, wanted), (core, name)
             else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.frontends.nki.nki_kernels import TWO_CORE, checked, codes
 
 import haulout.nki as hnki
-from tests.frontends.nki.nki_kernels import TWO_CORE, checked, codes
 
 X = {"x": hnki.tensor("f32", 64, 16)}
 
@@ -82,6 +82,10 @@ def test_adjacent_barriers_are_one(tmp_path: Path) -> None:
     twice = "nisa.core_barrier(shared, (0, 1)); nisa.core_barrier(shared, (0, 1))"
     arguments = {"x": hnki.tensor("f32", 2, 512)}
     assert codes(checked(tmp_path, TWO_CORE.format(meet=twice), arguments)) == ["adjacent-barriers"]
+    apart = twice.replace(";", "; nisa.memset(mine, 0.0);")
+    assert codes(checked(tmp_path, TWO_CORE.format(meet=apart), arguments)) == ["adjacent-barriers"]
+    used = twice.replace(";", "; nisa.dma_copy(dst=mine, src=shared[0:1, :]);")
+    assert "adjacent-barriers" not in codes(checked(tmp_path, TWO_CORE.format(meet=used), arguments))
 
 
 def test_a_barrier_that_orders_nothing(tmp_path: Path) -> None:
@@ -91,6 +95,30 @@ def test_a_barrier_that_orders_nothing(tmp_path: Path) -> None:
     found = checked(tmp_path, body, {"x": hnki.tensor("f32", 2, 512)})
     assert codes(found) == ["redundant-barrier"]
     assert "of out that" in found.diagnostics[0].message
+
+
+LOOP = """
+def kernel(x, count):
+    core = nl.program_id(0)
+    shared = nl.ndarray((2, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((1, 16), dtype=nl.float32, buffer=nl.sbuf)
+    counted = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x[core : core + 1, :])
+    nisa.dma_copy(dst=counted, src=count)
+    for _ in nl.dynamic_range(0, nisa.register_alloc(counted)):
+        nisa.dma_copy(dst=shared[core : core + 1, :], src=tile)
+        nisa.core_barrier(shared, (0, 1))
+        nisa.dma_copy(dst=tile, src=shared[1 - core : 2 - core, :])
+        nisa.core_barrier(shared, (0, 1))
+"""
+
+
+def test_a_barrier_at_a_loops_end_orders_the_next_iteration(tmp_path: Path) -> None:
+    arguments = {**X, "count": hnki.tensor("i32", 1, 1)}
+    assert codes(checked(tmp_path, LOOP, arguments)) == []
+    assert "redundant-barrier" in codes(
+        checked(tmp_path, LOOP.replace("1 - core : 2 - core", "core : core + 1"), arguments)
+    )
 
 
 def test_an_output_that_is_not_all_written(tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.frontends.nki.nki_kernels import checked, codes, line_of, write_kernel
 
 import haulout.nki as hnki
+from haulout.frontends.nki import Emitted
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.support.diagnostics import HauloutError, Severity
-from tests.frontends.nki.nki_kernels import checked, codes, line_of, write_kernel
 
 COPY = """
 def kernel(x):
@@ -29,7 +31,9 @@ def x(*shape: int) -> dict[str, hnki.TensorSpec]:
 def test_instructions_have_engine_operands_and_line(tmp_path: Path) -> None:
     kernel = write_kernel(
         tmp_path,
-        COPY.format(body="nisa.dma_copy(dst=tile, src=x)\n    nisa.tensor_copy(dst=tile, src=tile, engine=nisa.scalar_engine)"),
+        COPY.format(
+            body="nisa.dma_copy(dst=tile, src=x)\n    nisa.tensor_copy(dst=tile, src=tile, engine=nisa.scalar_engine)"
+        ),
     )
     program = hnki.trace(kernel, x(4, 8), lnc=1).program
     assert program.instructions.engine.tolist() == [Engine.DMA0, Engine.ACT]
@@ -64,7 +68,9 @@ def test_matrix_multiplications_accumulate_from_the_second_on(tmp_path: Path) ->
     )
     records = hnki.trace(kernel, x(4, 8), lnc=1).trace.recorders[0].records
     written = [record.writes[0][0] for record in records[1:]]
-    assert [write in {number for number, _ in record.reads} for write, record in zip(written, records[1:], strict=True)] == [
+    assert [
+        write in {number for number, _ in record.reads} for write, record in zip(written, records[1:], strict=True)
+    ] == [
         False,
         True,
     ]
@@ -73,7 +79,9 @@ def test_matrix_multiplications_accumulate_from_the_second_on(tmp_path: Path) ->
 def test_an_unknown_instruction_touches_all_its_tensors_and_is_said_once(tmp_path: Path) -> None:
     found = checked(
         tmp_path,
-        COPY.format(body="nisa.memset(tile, 0.0)\n    for _ in range(3):\n        nisa.frobnicate(dst=out, src=tile)"),
+        COPY.format(
+            body="nisa.memset(tile, 0.0)\n    for _ in range(3):\n        nisa.frobnicate(dst=out, src=tile)"
+        ),
         x(4, 8),
         lnc=1,
     )
@@ -137,27 +145,69 @@ def test_indices_from_a_given_array_are_exact(tmp_path: Path) -> None:
     assert row(hnki.tensor("i32", 1, 1)) == ("None", True)
 
 
-def test_loops_that_the_device_counts_are_taken_twice_and_noted(tmp_path: Path) -> None:
-    body = """
-        def kernel(x):
-            tile = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.sbuf)
-            count = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
-            nisa.dma_copy(dst=count, src=x)
-            register = nisa.register_alloc()
-            nisa.register_load(register, count)
-            for _ in nl.dynamic_range(0, register):
-                nisa.memset(tile, 0.0)
-            while register:
-                nisa.memset(tile, 1.0)
-        """
-    kernel = write_kernel(tmp_path, body)
-    emitted = hnki.trace(kernel, {"x": hnki.tensor("i32", 1, 1)}, lnc=1)
-    opcodes = [record.opcode for record in emitted.trace.recorders[0].records]
-    assert opcodes.count("nki.memset") == 4
+COUNTED = """
+def kernel(x):
+    tile = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.sbuf)
+    count = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=count, src=x)
+    register = nisa.register_alloc()
+    nisa.register_load(register, count)
+    for _ in nl.dynamic_range(0, register):
+        nisa.memset(tile, 0.0)
+    while register:
+        nisa.memset(tile, 1.0)
+        nisa.register_load(register, count)
+"""
+
+
+def fills(emitted: Emitted) -> int:
+    return sum(record.opcode == "nki.memset" for record in emitted.trace.recorders[0].records)
+
+
+def test_loops_that_the_device_counts_are_loops_of_the_program(tmp_path: Path) -> None:
+    emitted = hnki.trace(write_kernel(tmp_path, COUNTED), {"x": hnki.tensor("i32", 1, 1)}, lnc=1)
+    assert fills(emitted) == 2
+    assert not emitted.findings
+    program = emitted.program
+    blocks = [program.strings[name] for name in program.blocks.name.tolist()]
+    assert blocks == ["entry", "loop_0", "body_0", "behind_0", "loop_1", "body_1", "behind_1"]
+    edges = zip(program.edges.source.tolist(), program.edges.target.tolist(), strict=True)
+    assert sorted(edges) == [(0, 1), (1, 2), (1, 3), (2, 1), (3, 4), (4, 5), (4, 6), (5, 4)]
+
+
+def test_or_are_unrolled_when_told_so(tmp_path: Path) -> None:
+    kernel = write_kernel(tmp_path, COUNTED)
+    emitted = hnki.trace(kernel, {"x": hnki.tensor("i32", 1, 1)}, lnc=1, trips=2)
+    assert fills(emitted) == 4
     assert [each.code for each in emitted.findings] == ["assumed-loop-count"] * 2
-    known = hnki.trace(kernel, {"x": np.array([[0]], np.int32)}, lnc=1)
-    assert [record.opcode for record in known.trace.recorders[0].records].count("nki.memset") == 0
-    assert not known.findings
+    assert len(emitted.program.blocks) == 1
+
+
+def test_loops_whose_count_is_given_are_unrolled(tmp_path: Path) -> None:
+    emitted = hnki.trace(write_kernel(tmp_path, COUNTED), {"x": np.array([[0]], np.int32)}, lnc=1)
+    assert fills(emitted) == 0
+    assert len(emitted.program.blocks) == 1
+
+
+def test_what_changes_in_a_loop_is_not_known_in_it(tmp_path: Path) -> None:
+    kernel = write_kernel(
+        tmp_path,
+        """
+        def kernel(x, count):
+            at = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+            counted = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+            tile = nl.ndarray((1, 8), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.memset(at, 0)
+            nisa.dma_copy(dst=counted, src=count)
+            for i in nl.dynamic_range(0, nisa.register_alloc(counted)):
+                nisa.dma_copy(dst=tile, src=x.ap([[8, 1], [1, 8]], scalar_offset=at, indirect_dim=0))
+                nisa.dma_copy(dst=tile, src=x[nl.ds(2 * i + 1, 1), :])
+                nisa.tensor_scalar(dst=at, data=at, op0=nl.add, operand0=1)
+        """,
+    )
+    trace = hnki.trace(kernel, {**x(16, 8), "count": hnki.tensor("i32", 1, 1)}, lnc=1).trace
+    copies = [record for record in trace.recorders[0].records if record.opcode == "nki.dma_copy"][1:]
+    assert [(record.reads[0][1], record.maybe) for record in copies] == [(None, (0,))] * 2
 
 
 def test_the_stand_ins_are_gone_afterwards(tmp_path: Path) -> None:
@@ -165,6 +215,31 @@ def test_the_stand_ins_are_gone_afterwards(tmp_path: Path) -> None:
     hnki.trace(write_kernel(tmp_path, COPY.format(body="pass")), x(4, 8))
     assert {name for name in sys.modules if name.split(".")[0] in ("nki", "neuronxcc")} == before
     assert "kernels" not in sys.modules
+
+
+def test_modules_that_hold_another_nki_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = types.ModuleType("nki")
+    language = types.ModuleType("nki.language")
+    real.language = language  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "nki", real)
+    monkeypatch.setitem(sys.modules, "nki.language", language)
+    (tmp_path / "held.py").write_text("import nki.language as nl\n\ndef kernel():\n    return nl.program_id(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import held  # type: ignore[import-not-found]
+
+    assert held.nl is language
+    assert hnki.check(held.kernel) == []
+    assert sys.modules["nki"] is real
+    assert sys.modules["held"] is held
+    assert held.nl is language
+
+
+def test_a_kernels_file_may_be_called_like_a_module(tmp_path: Path) -> None:
+    import json
+
+    (tmp_path / "json.py").write_text("import nki.language as nl\n\ndef kernel():\n    return nl.program_id(0)\n")
+    assert hnki.check(f"{tmp_path / 'json.py'}::kernel") == []
+    assert sys.modules["json"] is json
 
 
 def test_reading_and_writing_bytes_that_only_partly_meet(tmp_path: Path) -> None:

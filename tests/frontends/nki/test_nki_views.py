@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.byte_sets import shifted_bytes, touched
+from haulout.frontends.nki.byte_sets import meet, shifted_bytes, touched
 from haulout.frontends.nki.diagnose import Findings
 from haulout.frontends.nki.layout import DynamicSlice
+from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
@@ -24,7 +25,9 @@ from haulout.support.diagnostics import HauloutError
 Array = npt.NDArray[np.int64]
 
 
-def fresh(shape: tuple[int, ...], dtype: str = "float32", buffer: Buffer = Buffer.private_hbm) -> tuple[Tensor, Recorder]:
+def fresh(
+    shape: tuple[int, ...], dtype: str = "float32", buffer: Buffer = Buffer.private_hbm
+) -> tuple[Tensor, Recorder]:
     recorder = Recorder(0, 1, Findings())
     return recorder.allocate(shape, dtype, buffer, name="x", place=("", 0)), recorder
 
@@ -120,7 +123,13 @@ def test_normal_form_touches_the_same_bytes(run: int, strides: list[tuple[int, i
     assert set(touched(offset, run, tuple(strides)).bytes().tolist()) == plain
 
 
-@given(st.integers(0, 20), st.integers(1, 6), dims.filter(lambda d: all(s >= 0 for s, _ in d)), st.integers(1, 12), st.integers(1, 9))
+@given(
+    st.integers(0, 20),
+    st.integers(1, 6),
+    dims.filter(lambda d: all(s >= 0 for s, _ in d)),
+    st.integers(1, 12),
+    st.integers(1, 9),
+)
 def test_shifted_bytes_are_the_union_of_all_shifts(
     offset: int, run: int, strides: list[tuple[int, int]], step: int, extent: int
 ) -> None:
@@ -132,6 +141,40 @@ def test_shifted_bytes_are_the_union_of_all_shifts(
         if moved.hull[1] <= size:
             union |= set(moved.bytes().tolist())
     assert set(shifted_bytes(base, step, extent, size).bytes().tolist()) == union
+
+
+@given(st.integers(150, 260), st.integers(1, 6), dims, st.integers(1, 6), dims)
+def test_patterns_meet_when_they_share_a_byte(
+    offset: int, run: int, first: list[tuple[int, int]], other_run: int, second: list[tuple[int, int]]
+) -> None:
+    one, other = touched(200, run, tuple(first)), touched(offset, other_run, tuple(second))
+    assert meet(one, other) == bool(set(one.bytes().tolist()) & set(other.bytes().tolist()))
+
+
+@given(st.integers(2, 5), st.integers(1, 12), st.integers(0, 30), st.integers(1, 5), dims)
+def test_one_partition_stands_for_all_when_all_are_alike(
+    partitions: int, row: int, offset: int, run: int, strides: list[tuple[int, int]]
+) -> None:
+    for chosen in (strides, [*strides, (row, partitions)]):
+        pattern = touched(offset, run, tuple(chosen))
+        first = first_partition(pattern, row, partitions)
+        if pattern.hull[0] < 0 or pattern.hull[1] > row * partitions or first is None:
+            continue
+        alone = set(first.bytes().tolist())
+        every = {byte + row * at for byte in alone for at in range(partitions)}
+        assert alone <= set(range(row))
+        assert set(pattern.bytes().tolist()) == every
+
+
+def test_a_part_of_all_partitions_is_found() -> None:
+    tensor, _ = fresh((128, 64), buffer=Buffer.sbuf)
+    for view in (tensor[:, 0:8], tensor[:, 3:64:4], tensor[:, 5], tensor.reshape((128, 8, 8))[:, :, 2:4]):
+        pattern = view.bytes().patterns[0]
+        assert pattern is not None
+        assert first_partition(pattern, 256, 128) is not None
+    part = tensor[0:64, 0:8].bytes().patterns[0]
+    assert part is not None
+    assert first_partition(part, 256, 128) is None
 
 
 def test_on_chip_an_integer_keeps_the_partition() -> None:

@@ -28,8 +28,16 @@ def test_both_headers_say_the_same() -> None:
 
 def test_gaps_are_holes() -> None:
     table = parse_csv("id,lower,upper,size,alignment,gaps\nx,0,100,8,,20-30 50-60@0:4 90-120\ny,20,30,8,4,\n")
-    assert columns(table.problem) == [[0, 30, 20], [20, 90, 30], [0, 0, 1], [8, 8], [1, 4]]
-    assert solve(table.problem).peak == 8
+    problem = table.problem
+    assert columns(problem) == [[0, 30, 50, 60, 20], [20, 50, 60, 90, 30], [0, 0, 0, 0, 1], [8, 8], [1, 4]]
+    assert [each.tolist() for each in problem.windows] == [[0, 0, 0, 0, 0], [8, 8, 4, 8, 8]]
+    assert solve(problem).peak == 8
+
+
+def test_windows_are_written_back() -> None:
+    text = "id,lower,upper,size,gaps\nx,0,9,8,2-3 4-6@1:5 6-7@0:0\ny,0,9,4,\n"
+    table = parse_csv(text)
+    assert to_csv(table.problem, ids=table.ids) == text
 
 
 def test_inclusive_gaps() -> None:
@@ -67,6 +75,9 @@ def test_offset_and_hint() -> None:
         ("id,lower,upper,size,gaps\na,0,4,1,1-2 3\n", 2, 9, "`3` is not a gap"),
         ("id,lower,upper,size,gaps\na,0,4,1,2-1\n", 2, 9, "gap ends at 1, before its start 2"),
         ("id,lower,upper,size,gaps\na,0,4,1,1-2@3\n", 2, 9, "`1-2@3` is not a gap"),
+        ("id,lower,upper,size,gaps\na,0,4,9,1-2@3:1\n", 2, 9, "the window ends at 1, before its start 3"),
+        ("id,lower,upper,size,gaps\na,0,4,9,1-2@3:10\n", 2, 9, "10 is not between 0 and 9"),
+        ("id,lower,upper,size,gaps\na,0,4,9,1-3@0:1 2-4@0:1\n", 2, 9, "two gaps with windows overlap at 2"),
     ],
 )
 def test_malformed(text: str, line: int, column: int, message: str) -> None:

@@ -149,7 +149,8 @@ def test_over_capacity_names_need_bound_moment_buffers_and_hole() -> None:
     assert diagnostic.message == "cannot fit: the best placement needs 384 bytes, the capacity is 320"
     assert [label.message for label in diagnostic.labels] == ["buffer 2: 256 bytes", "buffer 3: 128 bytes"]
     assert "every placement needs at least 384 bytes" in diagnostic.notes
-    assert "at time 5, 2 buffers of 384 bytes are live; the 2 largest of them do not fit together" in diagnostic.notes
+    assert "at time 5, 2 buffers of 384 bytes are live" in diagnostic.notes
+    assert any(note.startswith("the 2 buffers listed cannot fit together") for note in diagnostic.notes)
     assert any("largest hole" in note for note in diagnostic.notes)
 
 
@@ -247,7 +248,12 @@ def test_reruns_in_other_processes_are_identical() -> None:
 def test_validator_finds_each_kind() -> None:
     problem = Problem.of([0, 0, 0], [2, 2, 2], [64, 64, 64], 64, pinned=[0, -1, -1])
     found = violations(problem, np.array([64, 65, 128]), capacity=150)
-    assert [finding.code for finding in found] == ["moved-pin", "misaligned", "over-capacity", "overlapping-storage"]
+    assert [finding.code for finding in found] == [
+        "moved-pin",
+        "misaligned-storage",
+        "over-capacity",
+        "overlapping-storage",
+    ]
     assert violations(problem, np.array([0, 64])) != []
     assert violations(problem, np.array([0, 64, 128]), capacity=192) == []
 

@@ -68,13 +68,15 @@ def test_body_is_folded_in_the_order_of_the_elements(extent: int) -> None:
 
 
 def test_several_dims_are_folded_in_row_major_order_however_they_are_listed() -> None:
-    """Keeping the later of two elements leaves the last one of each row-major walk."""
-    operand = np.arange(24).reshape(2, 3, 4)
-    attrs = {"dims": [2, 0], "body": [], "results": [1]}
-    (found,) = evaluate("reduce", attrs, [operand, np.array(0)], [TensorType(S64, (3,))])
-    assert found.tolist() == operand[-1, :, -1].tolist()
-    (found,) = evaluate("reduce", attrs | {"results": [0]}, [operand, np.array(-1)], [TensorType(S64, (3,))])
-    assert found.tolist() == [-1, -1, -1]
+    slopes, offsets = numbers((3, 4)), numbers((3, 4), 1)
+    body = [["multiply", "s64", [0, 2]], ["multiply", "s64", [2, 1]], ["add", "s64", [5, 3]]]
+    attrs = {"dims": [1, 0], "body": body, "results": [4, 6]}
+    operands = [slopes, offsets, np.array(1), np.array(0)]
+    found = evaluate("reduce", attrs, operands, [TensorType(S64, ())] * 2)
+    offset = 0
+    for a, b in zip(slopes.ravel().tolist(), offsets.ravel().tolist(), strict=True):
+        offset = a * offset + b
+    assert found[1] == offset
 
 
 def test_body_with_a_constant_and_a_comparison() -> None:

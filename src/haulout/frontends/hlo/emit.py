@@ -2,7 +2,12 @@
 
 The emitter knows which location an array lives in, adds `shapes=` and `dtypes=` where an operand is seen with
 another shape or type than its location has, deals the DMA queues out in turn, and takes seq and place from the
-operation.
+operation. At the marks of a loop it goes on in another block:
+
+    ^entry              what comes before; the initial values are copied
+    ^while.3            the condition; `cond=` takes the first successor, ^while.3.body, or leaves to ^while.3.end
+    ^while.3.body       the body, and further blocks when it holds loops; the new values are copied; back to ^while.3
+    ^while.3.end        what follows
 """
 
 from __future__ import annotations
@@ -11,14 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from haulout.frontends.hlo.model import HloModule
-from haulout.frontends.hlo.storage import Slot, Storage, unique
+from haulout.frontends.hlo.storage import Copies, Slot, Storage, unique
+from haulout.frontends.hlo.trips import trip_count
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Operation, View
+from haulout.frontends.hlo.values import Loop, Mark, Operation, Phase, View
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import Engine, Space
 from haulout.ir.patterns import Pattern
+
+_COPIES = {Phase.ENTER: "init", Phase.BRANCH: "set", Phase.LEAVE: "next"}
+"""How the copies at a mark are named, behind their target."""
 
 _QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
 
@@ -35,9 +44,12 @@ class Emitter:
             file=module.file,
         )
         self._storage = storage
-        function = self.build.function(self.build.module("nc0", 0, subgraph=0), "main")
+        self._function = function = self.build.function(self.build.module("nc0", 0, subgraph=0), "main")
         self._ids = {slot: self._location(function, slot) for slot in storage.slots}
-        self._block = self.build.block(function, "entry")
+        self._block_names: set[str] = set()
+        self._block = self._add_block("entry")
+        self._open: list[tuple[int, str]] = []
+        """Header block and name of the loops around, the innermost last."""
         self._names: set[str] = set()
         self._queue = 0
 
@@ -95,12 +107,40 @@ class Emitter:
         ]
         self._append(operation, "dma_copy", self.dma(), operands[:1], operands[1:], {})
 
+    def mark(self, mark: Mark) -> None:
+        """Copy what a mark of a loop needs to have copied, and go on in the next block."""
+        loop, block = mark.loop, self._block
+        self._copies(self._storage.loop_copies.get((loop, mark.phase), []), mark.seq, _COPIES[mark.phase])
+        match mark.phase:
+            case Phase.ENTER:
+                self._block = self._header(loop)
+            case Phase.BRANCH:
+                self._block = self._add_block(f"{self._open[-1][1]}.body")
+            case Phase.LEAVE:
+                header, name = self._open.pop()
+                self.build.edge(block, header)
+                block, self._block = header, self._add_block(f"{name}.end")
+        self.build.edge(block, self._block)
+
     def finish(self, seq: int) -> None:
         """The copies at the end; `seq` is free for the first."""
-        for step, (source, target) in enumerate(self._storage.copies):
+        self._copies(self._storage.final_copies, seq, "copy")
+
+    def _header(self, loop: Loop) -> int:
+        name = unique(loop.instruction.name, self._block_names)
+        condition = self._ids[self._storage.conditions[loop]]
+        header = self.build.block(self._function, name, trip=trip_count(loop), cond=condition)
+        self._open.append((header, name))
+        return header
+
+    def _add_block(self, name: str) -> int:
+        return self.build.block(self._function, unique(name, self._block_names))
+
+    def _copies(self, copies: Copies, seq: int, suffix: str) -> None:
+        for step, (source, target) in enumerate(copies):
             self.build.instruction(
                 self._block,
-                unique(f"{target.name}.copy", self._names),
+                unique(f"{target.name}.{suffix}", self._names),
                 "dma_copy",
                 self.dma(),
                 [self._ids[source]],

@@ -1,9 +1,11 @@
-"""From a parsed HLO module to a program: one module a core, one function `@main`, one block `^entry`.
+"""From a parsed HLO module to a program: one module a core, one function `@main`, its first block `^entry`.
 
-1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views (`flatten.py`).
-2. Keep the operations that the result depends on, and all parameters: the rest has no effect that could be seen.
-3. Give every array a location; results go straight to the outputs where that is safe (`storage.py`).
-4. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece.
+1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops by marks (`flatten.py`).
+2. Keep the steps that the result depends on, and all parameters: the rest has no effect that could be seen.
+3. Give every array a location; results go straight to the outputs, and new values of a loop to the place of the old
+   ones, where that is safe (`storage.py`, `sharing.py`).
+4. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece; blocks for
+   loops (`emit.py`), with the number of iterations where it is known (`trips.py`).
 5. Repeat them for every core. Cores differ only in the constants that hold their ids.
 
 HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is the
@@ -18,7 +20,7 @@ from haulout.frontends.hlo.flatten import flatten, live
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
 from haulout.frontends.hlo.storage import assign_storage
-from haulout.frontends.hlo.values import check_attributes
+from haulout.frontends.hlo.values import Mark, check_attributes
 from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
 from haulout.ir.schema import MAX_CORES
@@ -45,12 +47,15 @@ def lower(module: HloModule) -> Program:
         module.attributes["num_partitions"].fail(
             f"{module.num_partitions} partitions; at most {MAX_CORES} cores are supported"
         )
-    flat = flatten(module, module.entry, RULES)
-    operations = live(flat)
-    out = Emitter(module, assign_storage(module, flat, operations))
-    for operation in operations:
-        rule = RULES[operation.opcode]
-        check_attributes(operation.instruction, rule.attributes)
-        rule.emit(out, operation)
+    flat = flatten(module, module.entry, RULES, loops=True)
+    steps = live(flat)
+    out = Emitter(module, assign_storage(module, flat, steps))
+    for step in steps:
+        if isinstance(step, Mark):
+            out.mark(step)
+            continue
+        rule = RULES[step.opcode]
+        check_attributes(step.instruction, rule.attributes)
+        rule.emit(out, step)
     out.finish(flat.length + 1)
     return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data)

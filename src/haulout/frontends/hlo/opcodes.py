@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from haulout.ir.enums import Engine
 
 DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
+MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
+"""The direction of a comparison when its operands change places."""
 
 
 @dataclass(frozen=True, slots=True)

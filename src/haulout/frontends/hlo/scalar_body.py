@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from haulout.frontends.hlo import attributes
-from haulout.frontends.hlo.flatten import Flat, flatten, live
+from haulout.frontends.hlo.flatten import Flat, flatten, live_operations
 from haulout.frontends.hlo.model import HloModule
-from haulout.frontends.hlo.opcodes import ELEMENTWISE, opcode_of
+from haulout.frontends.hlo.opcodes import ELEMENTWISE, MIRRORED, opcode_of
 from haulout.frontends.hlo.ops import elementwise
 from haulout.frontends.hlo.types import Shape
 from haulout.frontends.hlo.values import Array, Operation, View, leaves
@@ -22,9 +22,6 @@ from haulout.ir.attributes import AttrValue
 
 COMBINERS = ("add", "multiply", "maximum", "minimum", "and", "or")
 """Computations that have a name in the program."""
-
-_MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
-"""The direction when the operands change places."""
 
 
 def combiner(module: HloModule, operation: Operation, dtypes: Sequence[str]) -> dict[str, AttrValue]:
@@ -49,7 +46,7 @@ def named_combiner(module: HloModule, operation: Operation, dtype: str, key: str
 def comparison(module: HloModule, operation: Operation, dtype: str, key: str) -> str:
     """The direction of a computation that must be one comparison of its two parameters."""
     flat = _computation(module, operation, key, [dtype, dtype])
-    steps = live(flat)
+    steps = live_operations(flat)
     if len(steps) == 1 and steps[0].opcode == "compare":
         direction = elementwise.check(steps[0])["direction"]
         operands = [operand.array for operand in steps[0].operands]
@@ -57,7 +54,7 @@ def comparison(module: HloModule, operation: Operation, dtype: str, key: str) ->
         if isinstance(direction, str) and operands == parameters:
             return direction
         if isinstance(direction, str) and operands == parameters[::-1]:
-            return _MIRRORED[direction]
+            return MIRRORED[direction]
     _fail(operation, key, "only a comparison of the two parameters is supported here")
 
 
@@ -75,7 +72,7 @@ def _computation(module: HloModule, operation: Operation, key: str, dtypes: Sequ
         wanted = ", ".join(f"{dtype}[]" for dtype in dtypes)
         _fail(operation, key, f"%{computation.name} takes ({', '.join(map(str, shapes))}), expected ({wanted})")
     flat = flatten(module, computation, ELEMENTWISE)
-    for step in live(flat):
+    for step in live_operations(flat):
         elementwise.check(step)
     return flat
 
@@ -86,7 +83,7 @@ def _parameters(flat: Flat) -> list[Array]:
 
 def _named(flat: Flat) -> str | None:
     """The one of `COMBINERS` that the computation is, or None."""
-    steps, parameters = live(flat), _parameters(flat)
+    steps, parameters = live_operations(flat), _parameters(flat)
     if len(steps) != 1 or len(parameters) != 2 or steps[0].opcode not in COMBINERS:
         return None
     operands = [operand.array for operand in steps[0].operands]
@@ -109,7 +106,7 @@ def _body(operation: Operation, flat: Flat) -> dict[str, AttrValue]:
             numbers[array] = len(_parameters(flat)) + len(statements) - 1
         return numbers[array]
 
-    for step in live(flat):
+    for step in live_operations(flat):
         operands: list[AttrValue] = [number(operand) for operand in step.operands]
         extra = elementwise.check(step).get("direction")
         statement: list[AttrValue] = [opcode_of(step.opcode), step.results[0].shape.dtype, operands]

@@ -1,32 +1,32 @@
-"""Which location each array gets: parameters, results, constants, and everything between.
+"""Which location each array gets: parameters, results, constants, the state of loops, and everything between.
 
 1. Every parameter is a location, `kind=input`; `inout` when the header aliases an output to it.
-2. Every output is a location, `kind=output`, or the one of the parameter that it is aliased to. The operation that
-   makes the value writes it there at once where that is safe, else a copy at the end does: the value is a parameter,
-   a constant or already another output, or the parameter is still read when the value is made.
+2. Arrays share a location where that saves a copy and no value is lost (`sharing.py`): first what a loop carries with
+   its new value, inner loops first, because those copies would run most often; then with its initial value; then
+   every output with the location that it has to end in: one of its own, `kind=output`, or the parameter that it is
+   aliased to.
 3. Constants and core ids are `kind=const`, all other arrays `internal`.
-
-An operation may write the storage of a parameter when all reads of the parameter come before it, or when it reads
-the parameter itself, once, element by element. Copies at the end read parameters, too; where one would read what
-another has overwritten (two parameters exchanged), the value is saved first.
+4. What is not where it has to be is copied: before a loop, at the end of its body, at the end of the program. Such
+   copies happen at once; where one would read what another has overwritten, it goes first, or the value is saved
+   (`copies.py`).
+5. A loop branches on a location that its condition writes; where the condition computes nothing, that is a copy.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from haulout.frontends.hlo.copies import in_sequence
 from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import Alias, HloModule, Instruction, Literal
-from haulout.frontends.hlo.opcodes import ELEMENTWISE
+from haulout.frontends.hlo.sharing import Classes, live_ranges
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Array, Operation, View, leaves
+from haulout.frontends.hlo.values import Array, Loop, Mark, Operation, Phase, Step, View, leaves
 from haulout.ir.enums import Kind
-
-_UPDATES_IN_PLACE = "dynamic-update-slice"
 
 
 @dataclass(eq=False, slots=True)
@@ -41,16 +41,23 @@ class Slot:
     """Of a constant: base64, one text for all cores or one a core."""
 
 
+Copies = list[tuple[Slot, Slot]]
+"""In order: (source, target)."""
+
+
 @dataclass(slots=True)
 class Storage:
     """The locations of a program, in order, and where each array lives."""
 
     slots: list[Slot] = field(default_factory=list)
     homes: dict[Array, Slot] = field(default_factory=dict)
-    copies: list[tuple[Slot, Slot]] = field(default_factory=list)
-    """At the end, in order: (source, target)."""
     outputs: list[Slot] = field(default_factory=list)
     """In the order of the result."""
+    conditions: dict[Loop, Slot] = field(default_factory=dict)
+    """What each loop branches on."""
+    loop_copies: dict[tuple[Loop, Phase], Copies] = field(default_factory=dict)
+    """At each mark of a loop."""
+    final_copies: Copies = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
 
     def add(self, name: str, kind: Kind, shape: Shape, source: Instruction, data: Sequence[str] = ()) -> Slot:
@@ -58,6 +65,15 @@ class Storage:
         slot = Slot(unique(name, self._names), kind, shape, source, tuple(data))
         self.slots.append(slot)
         return slot
+
+    def place(self, arrays: Iterable[Array], slot: Slot) -> None:
+        """They live there."""
+        for array in arrays:
+            self.homes[array] = slot
+
+    def save(self, slot: Slot) -> Slot:
+        """A new location for the value of another one."""
+        return self.add(f"{slot.name}.saved", Kind.INTERNAL, slot.shape, slot.source)
 
 
 def unique(name: str, taken: set[str]) -> str:
@@ -70,26 +86,27 @@ def unique(name: str, taken: set[str]) -> str:
     return found
 
 
-def assign_storage(module: HloModule, flat: Flat, operations: Sequence[Operation]) -> Storage:
-    """The storage of a flat entry computation of which `operations` are executed."""
+def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Storage:
+    """The storage of a flat entry computation of which `steps` are executed."""
     storage = Storage()
     targets = _alias_targets(module, flat)
     aliased = set(targets.values())
-    for parameter in flat.parameters:
-        for _, view in leaves(parameter):
-            kind = Kind.INOUT if view.array in aliased else Kind.INPUT
-            storage.homes[view.array] = storage.add(view.array.name, kind, view.shape, view.array.source)
-    _place_outputs(module, flat, operations, targets, storage)
-    used = [operand.array for operation in operations for operand in operation.operands]
-    for array in [*used, *(view.array for _, view in leaves(flat.result))]:
-        if array.producer is None and array not in storage.homes:
-            data = _contents(array, module)
-            storage.homes[array] = storage.add(array.name, Kind.CONST, array.shape, array.source, data)
-    for operation in operations:
-        for array in operation.results:
-            if array not in storage.homes:
-                storage.homes[array] = storage.add(array.name, Kind.INTERNAL, array.shape, array.source)
-    _finish_copies(flat, storage)
+    parameters = [view.array for parameter in flat.parameters for _, view in leaves(parameter)]
+    for array in parameters:
+        kind = Kind.INOUT if array in aliased else Kind.INPUT
+        storage.homes[array] = storage.add(array.name, kind, array.shape, array.source)
+    results = [view.array for _, view in leaves(flat.result)]
+    writable = [array for array in parameters if array in aliased]
+    classes = Classes(live_ranges(steps, writable, results))
+    loops = [step.loop for step in steps if isinstance(step, Mark) and step.phase is Phase.LEAVE]
+    _join_carried(loops, classes)
+    for array in writable:
+        storage.place(classes.members(array), storage.homes[array])
+    _place_outputs(module, flat, targets, classes, storage)
+    _place_rest(module, steps, results, classes, storage)
+    _plan_loops(loops, storage)
+    wanted = zip((storage.homes[array] for array in results), storage.outputs, strict=True)
+    storage.final_copies = in_sequence(wanted, storage.save)
     return storage
 
 
@@ -123,64 +140,96 @@ def _path(index: tuple[int, ...]) -> str:
     return "{" + ",".join(map(str, index)) + "}"
 
 
+def _join_carried(loops: Sequence[Loop], classes: Classes) -> None:
+    """State with new values, then with initial ones. `loops` in the order in which they are left: inner first."""
+    for loop in loops:
+        for each in loop.carried:
+            classes.join(each.state, each.new.array)
+    for loop in loops:
+        for each in loop.carried:
+            classes.join(each.state, each.init.array)
+
+
 def _place_outputs(
-    module: HloModule,
-    flat: Flat,
-    operations: Sequence[Operation],
-    targets: dict[tuple[int, ...], Array],
-    storage: Storage,
+    module: HloModule, flat: Flat, targets: dict[tuple[int, ...], Array], classes: Classes, storage: Storage
 ) -> None:
     """Give every output its slot; its producer gets the slot as home where it may write it at once."""
     root = module.entry.root
-    results = list(leaves(flat.result))
     names = root.operands if root.opcode == "tuple" else ()
-    last_read = {operand.array: operation.seq for operation in operations for operand in operation.operands}
-    for path, view in results:
-        target = targets.get(path)
+    for path, view in leaves(flat.result):
+        array, target = view.array, targets.get(path)
         if target is None:
             stem, rest = (names[path[0]], path[1:]) if names else (root.name, path)
             name = ".".join([stem, *map(str, rest)])
-            if view.array.producer is None or view.array in storage.homes:
+            if array.producer is None or array in storage.homes:
                 name = ".".join([root.name, *map(str, path)])
-            slot = storage.add(name, Kind.OUTPUT, view.shape, view.array.source)
+            slot = storage.add(name, Kind.OUTPUT, view.shape, array.source)
         else:
             slot = storage.homes[target]
         storage.outputs.append(slot)
-        if view.array is target or view.array.producer is None or view.array in storage.homes:
+        if array.producer is None or array in storage.homes:
             continue
-        kept_until_end = any(other.array is target for _, other in results)
-        if target is None or (not kept_until_end and _may_overwrite(view, target, last_read.get(target, -1))):
-            storage.homes[view.array] = slot
+        if target is None or classes.join(array, target):
+            storage.place(classes.members(array), slot)
 
 
-def _may_overwrite(view: View, target: Array, last_read: int) -> bool:
-    """Whether the producer of `view` may write the storage of a parameter whose last reader is known."""
-    producer = view.array.producer
-    if producer is None or last_read > producer.seq:
-        return False
-    if last_read < producer.seq:
-        return True
-    reads = [operand for operand in producer.operands if operand.array is target]
-    if producer.opcode == _UPDATES_IN_PLACE:
-        return len(reads) == 1 and producer.operands[0] is reads[0]
-    same = all(read.nbytes == view.nbytes and read.itemsize == view.itemsize for read in reads)
-    return producer.opcode in ELEMENTWISE and same
+def _place_rest(
+    module: HloModule, steps: Sequence[Step], results: Sequence[Array], classes: Classes, storage: Storage
+) -> None:
+    """Constants, then what the steps produce; a place that loops carry an array in has the name of the outermost."""
+    for array in [*(array for step in steps for array in _reads(step)), *results]:
+        if array.producer is None and array not in storage.homes:
+            data = _contents(array, module)
+            storage.homes[array] = storage.add(array.name, Kind.CONST, array.shape, array.source, data)
+    for step in steps:
+        for array in _writes(step):
+            if array not in storage.homes:
+                members = classes.members(array)
+                first = min(members, key=_loop_seq)
+                leader = first if isinstance(first.producer, Loop) else array
+                slot = storage.add(leader.name, Kind.INTERNAL, leader.shape, leader.source)
+                storage.place(members, slot)
 
 
-def _finish_copies(flat: Flat, storage: Storage) -> None:
-    """What is not where it has to be in the end is copied; sources that a copy overwrites are saved first."""
-    wanted = [
-        (storage.homes[view.array], slot)
-        for (_, view), slot in zip(leaves(flat.result), storage.outputs, strict=True)
-        if storage.homes[view.array] is not slot
-    ]
-    overwritten = {target for _, target in wanted}
-    saved: dict[Slot, Slot] = {}
-    for source, _ in wanted:
-        if source in overwritten and source not in saved:
-            saved[source] = storage.add(f"{source.name}.saved", Kind.INTERNAL, source.shape, source.source)
-            storage.copies.append((source, saved[source]))
-    storage.copies += [(saved.get(source, source), target) for source, target in wanted]
+def _reads(step: Step) -> Iterator[Array]:
+    if isinstance(step, Operation):
+        yield from (operand.array for operand in step.operands)
+    elif step.phase is Phase.ENTER:
+        yield from (each.init.array for each in step.loop.carried)
+    elif step.phase is Phase.BRANCH:
+        yield step.loop.condition.array
+    else:
+        yield from (each.new.array for each in step.loop.carried)
+
+
+def _writes(step: Step) -> Iterator[Array]:
+    if isinstance(step, Operation):
+        yield from step.results
+    elif step.phase is Phase.ENTER:
+        yield from (each.state for each in step.loop.carried)
+
+
+def _loop_seq(array: Array) -> float:
+    """The position of the loop that carries the array."""
+    return array.producer.seq if isinstance(array.producer, Loop) else float("inf")
+
+
+def _plan_loops(loops: Sequence[Loop], storage: Storage) -> None:
+    """The copies at the marks of every loop, and what it branches on."""
+    homes = storage.homes
+    for loop in loops:
+        inits = [(homes[each.init.array], homes[each.state]) for each in loop.carried]
+        news = [(homes[each.new.array], homes[each.state]) for each in loop.carried]
+        storage.loop_copies[loop, Phase.ENTER] = in_sequence(inits, storage.save)
+        storage.loop_copies[loop, Phase.LEAVE] = in_sequence(news, storage.save)
+        condition = loop.condition
+        home = homes[condition.array]
+        if not isinstance(condition.array.producer, Operation) or condition.array.producer.seq < loop.seq:
+            source = loop.instruction
+            target = storage.add(f"{source.name}.cond", Kind.INTERNAL, condition.shape, source)
+            storage.loop_copies[loop, Phase.BRANCH] = [(home, target)]
+            home = target
+        storage.conditions[loop] = home
 
 
 def _contents(array: Array, module: HloModule) -> list[str]:

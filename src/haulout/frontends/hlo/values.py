@@ -1,14 +1,18 @@
 """Values without tuples: what is left of a computation once calls, tuples and reshapes are resolved.
 
-An `Array` is produced once: by a parameter, by a constant (or partition-id), or by an `Operation`. A `View` is an
-array seen with another shape: `reshape` and its like make views, no data moves. A `Tree` is a view or a tuple of
-trees.
+An `Array` is produced in one place: by a parameter, by a constant (or partition-id), by an `Operation`, or by a
+`Loop` that carries it from iteration to iteration. A `View` is an array seen with another shape: `reshape` and its
+like make views, no data moves. A `Tree` is a view or a tuple of trees.
+
+The steps of a computation are its operations in order, with three marks for each loop among them: where it starts,
+where it goes on into the body or leaves, and where the body ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NoReturn, TypeAlias, TypeVar
 
 from haulout.frontends.hlo import attributes
@@ -22,17 +26,20 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class Array:
-    """An array that is produced once. `index` is its place in the (tuple) value of `source`."""
+    """An array that is produced in one place. `index` is its position in the (tuple) value of `source`."""
 
     source: Instruction = field(repr=False)
     shape: Shape
     index: tuple[int, ...] = ()
-    producer: Operation | None = field(default=None, repr=False)
+    producer: Operation | Loop | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
-        """Of its instruction, with its place in the tuple."""
-        return ".".join([self.source.name, *map(str, self.index)])
+        """Of its instruction, with its position in the tuple; `while.3.c0` when a loop carries it."""
+        path = ".".join(map(str, self.index))
+        if isinstance(self.producer, Loop):
+            path = f"c{path}"
+        return f"{self.source.name}.{path}" if path else self.source.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,51 @@ class Operation:
             return ()
         return self.attribute(key, attributes.integers)
 
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """One array of a loop's state that the body changes."""
+
+    state: Array
+    """What header and body read, and whatever follows the loop."""
+    init: View
+    """Its value before the first iteration."""
+    new: View
+    """Its value after an iteration."""
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """A `while`. State that the body passes on unchanged is not carried: it is read where it always was."""
+
+    instruction: Instruction
+    seq: int
+    carried: tuple[Carried, ...] = ()
+    condition: View = field(init=False)
+    """pred[], computed between the start and the branch."""
+
+
+class Phase(Enum):
+    """The marks of a loop among the steps; reads of a mark come before its writes."""
+
+    ENTER = "enter"
+    """Reads the initial values, sets the state; the operations behind it compute the condition."""
+    BRANCH = "branch"
+    """Reads the condition; the operations behind it are the body."""
+    LEAVE = "leave"
+    """Reads the new values, sets the state; the steps behind it follow the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One of the three marks of a loop; `seq` is the first number that its copies may take."""
+
+    loop: Loop
+    phase: Phase
+    seq: int
+
+
+Step: TypeAlias = Operation | Mark
 
 _HINTS = frozenset(
     {

@@ -3,6 +3,7 @@
     x=bf16[4,1,1024]        a tensor in HBM that the caller fills
     out=sbuf:f32[128,64]    a tensor in SBUF
     idx=@idx.npy            an array: a tensor whose contents are known
+    idx=i32[64,1]{0:16}     a tensor of integers from 0 to 15
     k=4  eps=1e-5  causal=true  bias=none  mode=NormType.RMS_NORM  name="text"
 
 Element types go by NKI's names or the program's. A dotted name is looked up in the kernel's module, and stands for
@@ -23,11 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from haulout.frontends.nki.dtypes import nki_name
-from haulout.frontends.nki.storage import Buffer
+from haulout.frontends.nki.storage import Buffer, Interval
 from haulout.support.diagnostics import Label, Span, bad_input
 from haulout.support.files import read_text
 
-_TENSOR = re.compile(r"(?:(sbuf|psum|hbm|shared_hbm|private_hbm):)?([A-Za-z_]\w*)\[([\d\s,]*)\]\Z")
+_TENSOR = re.compile(
+    r"(?:(sbuf|psum|hbm|shared_hbm|private_hbm):)?([A-Za-z_]\w*)\[([\d\s,]*)\](?:\{(-?\d+):(-?\d+)\})?\Z"
+)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 
@@ -40,6 +43,8 @@ class TensorSpec:
     shape: tuple[int, ...]
     buffer: Buffer = Buffer.shared_hbm
     values: npt.NDArray[Any] | None = None
+    within: Interval | None = None
+    """What integers in it lie between, the end excluded, when that is declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,10 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
         shape = tuple(int(part) for part in found.group(3).split(",") if part.strip())
         if 0 in shape:
             bad_input(f"{what}: {text} has no elements")
-        return TensorSpec(dtype, shape, Buffer[found.group(1) or "shared_hbm"])
+        within = (int(found.group(4)), int(found.group(5))) if found.group(4) else None
+        if within is not None and within[0] >= within[1]:
+            bad_input(f"{what}: no number lies in {within[0]}:{within[1]}")
+        return TensorSpec(dtype, shape, Buffer[found.group(1) or "shared_hbm"], within=within)
     for number in (int, float):
         try:
             return number(text)

@@ -7,7 +7,6 @@ Equal sets mostly get equal patterns, and few dims are left for the checker to m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from haulout.ir.patterns import Pattern
@@ -36,10 +35,69 @@ def touched(offset: int, run: int, dims: Dims) -> Pattern:
     return Pattern(offset, run, tuple(reversed(kept)))
 
 
-def view_bytes(offset: int, strides: Sequence[int], shape: Sequence[int], itemsize: int) -> Pattern:
+@lru_cache(maxsize=1 << 16)
+def view_bytes(offset: int, strides: tuple[int, ...], shape: tuple[int, ...], itemsize: int) -> Pattern:
     """The bytes of a view; offset and strides in elements."""
     dims = tuple((stride * itemsize, count) for stride, count in zip(strides, shape, strict=True))
     return touched(offset * itemsize, itemsize, dims)
+
+
+@lru_cache(maxsize=1 << 16)
+def operand_bytes(
+    offset: int, strides: tuple[int, ...], shape: tuple[int, ...], itemsize: int, size: int
+) -> Pattern | None:
+    """The bytes of a view of a storage of `size` bytes; None: all of it."""
+    return inside(view_bytes(offset, strides, shape, itemsize), size)
+
+
+def inside(pattern: Pattern, size: int) -> Pattern | None:
+    """The pattern, None when it is all of the storage; one that leaves the storage (reported already) becomes all."""
+    low, high = pattern.hull
+    if low < 0 or high > size or (not pattern.dims and pattern.run == size):
+        return None
+    return pattern
+
+
+MOST_STEPS = 1 << 12
+"""Choices that `meet` tries; then it says yes."""
+
+
+@lru_cache(maxsize=1 << 16)
+def meet(one: Pattern, other: Pattern) -> bool:
+    """Whether two patterns touch a common byte; exact, but for those that take too many steps, which are said to.
+
+    Runs of the two meet when `-one.run < start - other_start < other.run` for some starts, so a sum of bounded
+    multiples of all strides must fall into an interval. Strides are tried from the largest down, each time with the
+    multiples for which the smaller ones can still reach the interval.
+    """
+    reach: dict[int, int] = {}
+    shift = one.offset - other.offset
+    for sign, dims in ((1, one.dims), (-1, other.dims)):
+        for stride, count in dims:
+            step = sign * stride
+            if step < 0:
+                shift += step * (count - 1)
+            reach[abs(step)] = reach.get(abs(step), 0) + count - 1
+    strides = sorted(reach, reverse=True)
+    below = [0] * (len(strides) + 1)
+    for at in range(len(strides) - 1, -1, -1):
+        below[at] = below[at + 1] + strides[at] * reach[strides[at]]
+    pending = [(0, -one.run + 1 - shift, other.run - 1 - shift)]
+    for _ in range(MOST_STEPS):
+        if not pending:
+            return False
+        at, low, high = pending.pop()
+        if at == len(strides):
+            if low <= 0 <= high:
+                return True
+            continue
+        stride = strides[at]
+        first = max(0, -(-(low - below[at + 1]) // stride))
+        last = min(reach[stride], high // stride)
+        pending += [
+            (at + 1, low - stride * k, high - stride * k) for k in range(first, min(last, first + MOST_STEPS) + 1)
+        ]
+    return True
 
 
 def shifted_bytes(pattern: Pattern, stride: int, extent: int, size: int) -> Pattern:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -54,8 +55,13 @@ def kernel_place(depth: int = 1) -> tuple[str, int]:
 
 def shown_path(file: str) -> str:
     """The path as a message shows it: relative to the current folder when it lies inside."""
+    return _relative(file, str(Path.cwd()))
+
+
+@lru_cache(maxsize=1 << 10)
+def _relative(file: str, folder: str) -> str:
     try:
-        return str(Path(file).relative_to(Path.cwd()))
+        return str(Path(file).relative_to(folder))
     except ValueError:
         return file
 

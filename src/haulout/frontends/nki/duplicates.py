@@ -12,10 +12,11 @@ the same pattern with one value: whoever writes last, every byte ends up the sam
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
-from haulout.frontends.nki.recorder import BarrierDetail, MeetingDetail, Operand, Record, Recorder
+from haulout.frontends.nki.byte_sets import meet
+from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.trace import Trace
@@ -51,6 +52,8 @@ class _Core:
     """Writes of shared tensors since the last meeting."""
     written: dict[Any, list[tuple[Pattern | None, int]]] = field(default_factory=dict)
     at: int = 0
+    depth: int = 0
+    """Loops around the record at hand."""
 
 
 def find_duplicates(trace: Trace) -> dict[Any, Storage]:
@@ -67,7 +70,10 @@ def find_duplicates(trace: Trace) -> dict[Any, Storage]:
         if key is None:
             continue
         writes = [core.written.get(key, []) for core in cores]
-        if all(writes) and all(set(each) == set(writes[0]) for each in writes) and _apart(set(writes[0]), storage):
+        values = set(writes[0])
+        patterns = {pattern for pattern, _ in values}
+        same = all(writes) and all(set(each) == values for each in writes)
+        if same and len(patterns) == len(values) and _apart(patterns, storage.size):
             found[key] = storage
     return found
 
@@ -80,19 +86,28 @@ def shared_key(storage: Storage) -> Any:
 
 
 def _candidates(trace: Trace) -> bool:
-    """Whether some shared tensor is written by every core."""
-    written = [
-        {shared_key(each) for each in recorder.storages if each.written} - {None} for recorder in trace.recorders
-    ]
-    return bool(set.intersection(*written))
+    """Whether all cores write some shared tensor through the same patterns, which are apart; mostly there is none."""
+    sides = []
+    for recorder in trace.recorders:
+        patterns: dict[Any, set[Pattern | None]] = {}
+        keys = [shared_key(storage) if storage.written else None for storage in recorder.storages]
+        for record in recorder.records:
+            for number, pattern in record.writes:
+                if keys[number] is not None:
+                    patterns.setdefault(keys[number], set()).add(pattern)
+        sides.append(patterns)
+    sizes = {shared_key(storage): storage.size for storage in trace.recorders[0].storages}
+    return any(
+        all(side.get(key) == patterns for side in sides[1:]) and _apart(patterns, sizes.get(key, 0))
+        for key, patterns in sides[0].items()
+    )
 
 
-def _apart(writes: set[tuple[Pattern | None, int]], storage: Storage) -> bool:
-    """Whether the patterns are distinct, and no two of them meet."""
-    patterns = [pattern or Pattern(0, storage.size) for pattern, _ in writes]
-    if len(set(patterns)) < len(patterns):
-        return False
-    hulls = sorted(pattern.hull for pattern in patterns)
+def _apart(patterns: set[Pattern | None], size: int) -> bool:
+    """Whether no two of the patterns meet; of many, judged by their hulls."""
+    if len(patterns) <= MOST_PARTS:
+        return not any(meet(*pair) for pair in combinations([each or Pattern(0, size) for each in patterns], 2))
+    hulls = sorted((pattern or Pattern(0, size)).hull for pattern in patterns)
     return all(first[1] <= second[0] for first, second in pairwise(hulls))
 
 
@@ -123,7 +138,9 @@ def _segment(core: _Core, numbers: _Numbers) -> Record | None:
     records = core.recorder.records
     while core.at < len(records):
         record = records[core.at]
-        if record.detail is not None:
+        if isinstance(record.detail, LoopDetail):
+            core.depth += 1 if record.detail.begins else -1
+        elif record.detail is not None:
             return record
         _step(core, record, numbers)
         core.at += 1
@@ -146,8 +163,8 @@ def _deliver(cores: list[_Core], stops: list[Record], numbers: _Numbers) -> None
 def _step(core: _Core, record: Record, numbers: _Numbers) -> None:
     reads = {operand: _read(core, operand, numbers) for operand in record.reads}
     given = record.given
-    if given is None:
-        # Not in the table: what it computes is nobody else's.
+    if given is None or core.depth:
+        # Not in the table, or another value in each iteration: what it computes is nobody else's.
         term: tuple[Any, ...] = ("own", core.recorder.core, core.at)
     else:
         terms = [(name, _term(value, reads, numbers)) for name, value in given.items() if name not in ("dst", "name")]

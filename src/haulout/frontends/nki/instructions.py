@@ -59,7 +59,7 @@ _ROWS = (
     _row("tensor_copy_predicated", _VECTOR, "dst src predicate / reverse_pred", "", "dst"),
     _row("memset", _VECTOR, "dst value / engine"),
     _row("iota", _POOL, "dst pattern / offset channel_multiplier"),
-    _row("nc_stream_shuffle", _VECTOR, "dst src shuffle_mask"),
+    _row("nc_stream_shuffle", _VECTOR, "dst src shuffle_mask", rule="shuffle"),
     _row("local_gather", _POOL, "dst src_buffer index / num_elem_per_idx num_valid_indices"),
     _row("nc_n_gather", _POOL, "dst data indices"),
     # tensor engine

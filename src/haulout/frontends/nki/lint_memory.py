@@ -96,7 +96,8 @@ def _check_one(findings: Findings, storage: Storage, limit: int) -> None:
 def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limit: int) -> None:
     """Tensors whose place the compiler chooses: the most bytes in a partition that live at one time.
 
-    A tensor lives from its first access to its last, in list order: no allocation needs less.
+    A tensor lives from its first access to its last, in list order, and to the end of a loop that it was filled
+    before: no allocation needs less.
     """
     lives: dict[int, list[int]] = {}
     for at, record in enumerate(recorder.records):
@@ -104,6 +105,10 @@ def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limi
             storage = recorder.storages[number]
             if storage.buffer is buffer and storage.address is None and storage.row_bytes <= limit:
                 lives.setdefault(number, [at, at])[1] = at
+    for begin, end in recorder.outermost_loops():
+        for life in lives.values():
+            if life[0] < begin < life[1] < end:
+                life[1] = end
     events = sorted(
         [(begin, 1, number) for number, (begin, _) in lives.items()]
         + [(end + 1, 0, number) for number, (_, end) in lives.items()]

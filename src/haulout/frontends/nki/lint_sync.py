@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from haulout.frontends.nki.byte_sets import meet
 from haulout.frontends.nki.diagnose import Findings, span_at
 from haulout.frontends.nki.duplicates import shared_key
 from haulout.frontends.nki.emit import BarrierScope
-from haulout.frontends.nki.recorder import BarrierDetail, Record, Recorder
+from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, Record, Recorder
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.trace import Trace
 from haulout.ir.patterns import Pattern
@@ -24,12 +25,11 @@ _MOST_PAIRS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """An access of a shared tensor: where in the core's list, what, and by which hull."""
+    """An access of a shared tensor: where in the core's list, what, and which bytes."""
 
     at: int
     key: object
-    low: int
-    high: int
+    pattern: Pattern
     write: bool
 
 
@@ -45,15 +45,15 @@ def check_barriers(trace: Trace, scope: BarrierScope, findings: Findings) -> Non
     previous: tuple[int, ...] | None = None
     for meeting in zip(*barriers, strict=True):
         records = [recorder.records[at] for recorder, at in zip(trace.recorders, meeting, strict=True)]
-        if previous is not None and _nothing_between(trace, previous, meeting):
+        if previous is not None and _nothing_between(trace, previous, meeting, scope):
             before = trace.recorders[0].records[previous[0]]
             findings.add(
                 "adjacent-barriers",
-                "two barriers with nothing between them on any core are one",
+                "two barriers with no access of what they order between them, on any core, are one",
                 severity=Severity.NOTE,
                 place=records[0].place,
-                label="this barrier follows at once",
-                more=[Label("on this one", span_at(before.place))],
+                label="this barrier",
+                more=[Label("and this one before it", span_at(before.place))],
                 help=["drop one of them"],
             )
         elif not _orders(accesses, trace, meeting, records, scope):
@@ -94,11 +94,19 @@ def _check_shared(recorder: Recorder, record: Record, findings: Findings) -> Non
     )
 
 
-def _nothing_between(trace: Trace, first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    """Whether no core does anything between the two, and both order the same tensor."""
-    pairs = list(zip(trace.recorders, first, second, strict=True))
-    same = all(recorder.records[a].detail.data == recorder.records[b].detail.data for recorder, a, b in pairs)
-    return same and all(b == a + 1 for _, a, b in pairs)
+def _nothing_between(trace: Trace, first: tuple[int, ...], second: tuple[int, ...], scope: BarrierScope) -> bool:
+    """Whether both order the same tensor, and between them no core touches it (with global scope: any shared one)."""
+    for recorder, begin, end in zip(trace.recorders, first, second, strict=True):
+        data = recorder.records[begin].detail.data
+        if recorder.records[end].detail.data != data:
+            return False
+        for record in recorder.records[begin + 1 : end]:
+            if isinstance(record.detail, LoopDetail):
+                return False
+            for number, _ in (*record.reads, *record.writes):
+                if number == data or (scope == "global" and shared_key(recorder.storages[number]) is not None):
+                    return False
+    return True
 
 
 def _shared_accesses(recorder: Recorder) -> list[_Access]:
@@ -110,15 +118,14 @@ def _shared_accesses(recorder: Recorder) -> list[_Access]:
             for number, pattern in operands:
                 key = shared_key(recorder.storages[number])
                 if key is not None:
-                    low, high = (pattern or Pattern(0, recorder.storages[number].size)).hull
-                    found.append(_Access(at, key, low, high, write))
+                    found.append(_Access(at, key, pattern or Pattern(0, recorder.storages[number].size), write))
     return found
 
 
 def _orders(
     accesses: list[list[_Access]], trace: Trace, rows: tuple[int, ...], records: list[Record], scope: BarrierScope
 ) -> bool:
-    """Whether some access before it on one core meets one after it on another; hulls stand for patterns."""
+    """Whether some access before it on one core meets one after it on another."""
     keys = None
     if scope == "data":
         keys = {
@@ -126,12 +133,17 @@ def _orders(
             for recorder, record in zip(trace.recorders, records, strict=True)
         }
     compared = 0
+    # Inside a loop, what stands behind the barrier comes before it in the next iteration.
+    spans = [
+        next((span for span in recorder.outermost_loops() if span[0] < row < span[1]), (row, row))
+        for recorder, row in zip(trace.recorders, rows, strict=True)
+    ]
     for core, mine in enumerate(accesses):
         for other, theirs in enumerate(accesses):
             if core == other:
                 continue
-            before = [each for each in mine if each.at < rows[core] and (keys is None or each.key in keys)]
-            after = [each for each in theirs if each.at > rows[other] and (keys is None or each.key in keys)]
+            before = [each for each in mine if each.at < spans[core][1] and (keys is None or each.key in keys)]
+            after = [each for each in theirs if each.at > spans[other][0] and (keys is None or each.key in keys)]
             compared += len(before) * len(after)
             if compared > _MOST_PAIRS:
                 return True
@@ -141,4 +153,4 @@ def _orders(
 
 
 def _meet(one: _Access, two: _Access) -> bool:
-    return one.key == two.key and (one.write or two.write) and one.low < two.high and two.low < one.high
+    return one.key == two.key and (one.write or two.write) and meet(one.pattern, two.pattern)

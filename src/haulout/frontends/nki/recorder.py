@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place
 from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
 from haulout.frontends.nki.layout import row_major
-from haulout.frontends.nki.shape_rules import check_rule, every_16th
+from haulout.frontends.nki.ranges import follow_range
+from haulout.frontends.nki.registers import VirtualRegister
+from haulout.frontends.nki.shape_rules import UNCHANGED, check_rule, every_16th, shuffled
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.value_rules import follow
@@ -66,16 +68,26 @@ class MeetingDetail(NamedTuple):
     pipe: str
 
 
+class LoopDetail(NamedTuple):
+    """Where a loop begins or ends whose count only the device knows."""
+
+    number: int
+    begins: bool
+
+
 class Recorder:
     """Records one core. `cores` is the size of the launch grid, `core` the program id."""
 
-    def __init__(self, core: int, cores: int, findings: Findings, *, trips: int = 2, target: str = "gen3") -> None:
+    def __init__(
+        self, core: int, cores: int, findings: Findings, *, trips: int | None = None, target: str = "gen3"
+    ) -> None:
         self.core, self.cores, self.findings = core, cores, findings
         self.trips, self.target = trips, target
         self.storages: list[Storage] = []
         self.records: list[Record] = []
         self.loops: list[tuple[str, int]] = []
-        """Places of loops whose count is not known."""
+        """Places of loops whose count is not known; a loop's number is its position."""
+        self.registers: list[VirtualRegister] = []
         self.unknown: dict[str, tuple[str, int]] = {}
         """Instructions that have no row, and where they were first met."""
         self._names: dict[str, int] = {}
@@ -160,14 +172,14 @@ class Recorder:
                 reads += _tensors(value)
         if row.rule and writes:
             check_rule(row, given, self.findings, place)
-            if row.rule == "every-16th-partition":
-                writes, reads = [every_16th(each) for each in writes], [every_16th(each) for each in reads]
+            reads, writes = _by_lanes(row.rule, given, reads, writes)
         if row.engine is Engine.PE and row.name != "nc_transpose":
             reads += self._accumulating(given, writes)
         elif given.get("dst_rmw_op") is not None:
             reads += writes
         self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place, None, given)
         follow(row.name, given, writes)
+        follow_range(row.name, given, writes)
 
     def touch_all(self, name: str, tensors: list[Tensor]) -> None:
         """An instruction that the table does not have: it may read and write all its tensors."""
@@ -175,6 +187,7 @@ class Recorder:
         self.unknown.setdefault(name, place)
         self.add(f"nki.{name}", Engine.POOL, tensors, tensors, place)
         follow(name, {}, tensors)
+        follow_range(name, {}, tensors)
 
     def add(
         self,
@@ -213,6 +226,7 @@ class Recorder:
         reads = [value] if isinstance(value, Tensor) else []
         self.add("nki.assign", self.queue_of([target, *reads]) or Engine.VECTOR, reads, [target], kernel_place(2))
         follow("assign", {}, [target])
+        follow_range("assign", {}, [target])
 
     def barrier(
         self, data: Tensor, cores: tuple[int, ...], engine: Engine, name: str | None, place: tuple[str, int]
@@ -227,6 +241,7 @@ class Recorder:
         """`sendrecv`."""
         self.add("sendrecv", engine, [src], [dst], place, detail)
         follow("sendrecv", {}, [dst])
+        follow_range("sendrecv", {}, [dst])
 
     # -- choices -----------------------------------------------------------------------------------------------------
 
@@ -260,10 +275,49 @@ class Recorder:
 
     # -- notes -------------------------------------------------------------------------------------------------------
 
+    def begin_loop(self, place: tuple[str, int]) -> int:
+        """A loop whose count only the device knows: its body is recorded once. Returns its number.
+
+        Contents that are known now may be others in a later iteration, so nothing is known inside or behind it.
+        """
+        self.loops.append(place)
+        self._mark(len(self.loops) - 1, begins=True)
+        return len(self.loops) - 1
+
+    def end_loop(self, number: int) -> None:
+        """The body of a loop is recorded."""
+        self._mark(number, begins=False)
+
+    def _mark(self, number: int, *, begins: bool) -> None:
+        detail = LoopDetail(number, begins)
+        self.records.append(Record("loop", Engine.SYNC, (), (), (), self.loops[number], detail))
+        for storage in self.storages:
+            if not storage.argument:
+                storage.values = storage.within = None
+                storage.zero = False
+        for register in self.registers:
+            register.value = None
+
+    def outermost_loops(self) -> list[tuple[int, int]]:
+        """Positions of the begin and the end of every loop that stands in no other."""
+        found: list[tuple[int, int]] = []
+        depth = 0
+        for at, record in enumerate(self.records):
+            if isinstance(record.detail, LoopDetail):
+                if record.detail.begins and depth == 0:
+                    found.append((at, len(self.records)))
+                depth += 1 if record.detail.begins else -1
+                if depth == 0:
+                    found[-1] = (found[-1][0], at)
+        return found
+
+    @property
+    def instructions(self) -> int:
+        """How many were recorded; the marks of loops are none."""
+        return sum(not isinstance(record.detail, LoopDetail) for record in self.records)
+
     def note_loop(self, place: tuple[str, int]) -> None:
-        """A loop whose count only the device knows: what was assumed is said once a place."""
-        if place not in self.loops:
-            self.loops.append(place)
+        """`trips` unrolls loops whose count only the device knows: what was assumed is said once a place."""
         self.findings.add(
             "assumed-loop-count",
             f"how often this loop runs is known on the device only: its body is taken {self.trips} times in a row",
@@ -280,6 +334,22 @@ class Recorder:
             severity=Severity.WARNING,
             place=place,
         )
+
+
+def _by_lanes(
+    rule: str, given: Mapping[str, Any], reads: list[Tensor], writes: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Reads and writes of instructions that touch some partitions of their operands only."""
+    if rule == "every-16th-partition":
+        return [every_16th(each) for each in reads], [every_16th(each) for each in writes]
+    mask = given.get("shuffle_mask")
+    if rule == "shuffle" and isinstance(mask, list | tuple) and all(isinstance(lane, int) for lane in mask):
+        changed = {at for at, lane in enumerate(mask) if lane != UNCHANGED}
+        return (
+            [part for each in reads for part in shuffled(each, set(mask))],
+            [part for each in writes for part in shuffled(each, changed)],
+        )
+    return reads, writes
 
 
 def _is_zero(opcode: str, given: Mapping[str, Any]) -> bool:

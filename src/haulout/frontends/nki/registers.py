@@ -1,32 +1,46 @@
 """Virtual registers and the loops that they bound.
 
 A register's value is known when it came from a constant or from a tensor whose contents are known; then loops run as
-often as they will on the device. Otherwise the body is taken `trips` times in a row, which is noted: with two, what
-one iteration leaves to the next is judged; with none, what stands around the loop without it.
+often as they will on the device. Otherwise the body is recorded once, and the program has a loop. With `trips` given
+it is recorded so many times in a row instead, which is noted.
 """
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Iterator
+from typing import Any
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.diagnose import kernel_place
 
 
 class VirtualRegister:
-    """A scalar on an engine."""
+    """A scalar on an engine; arithmetic gives another."""
 
     def __init__(self, state: int | None = None, frozen: bool = False) -> None:
         self.value = state
         self.turns: dict[tuple[str, int], int] = {}
         """How often `while` asked at each place."""
+        self.open: dict[tuple[str, int], int] = {}
+        """Loops that it began, by place."""
+        session.recorder().registers.append(self)
 
     def __bool__(self) -> bool:
-        """Whether a `while` goes on: as the value says, or `trips` times in all."""
-        place = kernel_place(2)
+        """Whether a `while` goes on: as the value says, or once for the recording, or `trips` times in all."""
         if self.value is not None:
             return self.value != 0
-        recorder = session.recorder()
+        recorder, place = session.recorder(), kernel_place(2)
+        if not linecache.getline(*place).lstrip().startswith("while"):
+            recorder.note_register(place)
+            return True
+        if recorder.trips is None:
+            number = self.open.pop(place, None)
+            if number is not None:
+                recorder.end_loop(number)
+                return False
+            self.open[place] = recorder.begin_loop(place)
+            return True
         turn = self.turns.get(place, 0)
         self.turns[place] = turn + 1
         if turn == 0:
@@ -45,18 +59,50 @@ class VirtualRegister:
 
     __int__ = __index__
 
+    def _with(self, other: Any, result: int | None) -> VirtualRegister:
+        known = self.value is not None and not (isinstance(other, VirtualRegister) and other.value is None)
+        return VirtualRegister(result if known else None)
+
+    def __add__(self, other: Any) -> VirtualRegister:
+        return self._with(other, _number(self) + _number(other))
+
+    def __sub__(self, other: Any) -> VirtualRegister:
+        return self._with(other, _number(self) - _number(other))
+
+    def __rsub__(self, other: Any) -> VirtualRegister:
+        return self._with(other, _number(other) - _number(self))
+
+    def __mul__(self, other: Any) -> VirtualRegister:
+        return self._with(other, _number(self) * _number(other))
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, VirtualRegister):
+        return value.value or 0
+    return int(value)
+
 
 Bound = int | VirtualRegister
 
 
-def dynamic_range(start: Bound, stop: Bound | None = None, step: int = 1) -> Iterator[int]:
-    """`nl.dynamic_range`: all iterations when the bounds are known, else the first `trips` of them."""
+def dynamic_range(start: Bound, stop: Bound | None = None, step: int = 1) -> Iterator[Any]:
+    """`nl.dynamic_range`: all iterations when the bounds are known; else the body once, with an unknown index."""
     first, last = (0, start) if stop is None else (start, stop)
     bounds = [bound.value if isinstance(bound, VirtualRegister) else int(bound) for bound in (first, last)]
     if bounds[0] is not None and bounds[1] is not None:
         yield from range(bounds[0], bounds[1], step)
         return
-    recorder = session.recorder()
-    recorder.note_loop(kernel_place(2))
+    recorder, place = session.recorder(), kernel_place(2)
+    if recorder.trips is None:
+        number = recorder.begin_loop(place)
+        try:
+            yield VirtualRegister(None)
+        finally:
+            recorder.end_loop(number)
+        return
+    recorder.note_loop(place)
     begin = bounds[0] if bounds[0] is not None else 0
     yield from range(begin, begin + recorder.trips * step, step)

@@ -5,6 +5,7 @@ same-partitions    the destination and every full operand span as many partition
 matmul             stationary [K, M], moving [K, N] -> dst of M partitions and N elements in each
 transpose          partitions of one are elements of the other
 every-16th-partition  only partitions 0, 16, 32, ... are touched
+shuffle            within each 32 partitions, those that the mask names are read, those whose entry is 255 stay
 """
 
 from __future__ import annotations
@@ -65,6 +66,25 @@ def _matmul(given: dict[str, Any]) -> str | None:
             sizes = f"stationary {list(stationary.shape)} and moving {list(moving.shape)} give [{rows}, {columns}]"
             return f"{sizes}, dst is {list(dst.shape)}"
     return None
+
+
+UNCHANGED = 255
+"""Entry of a shuffle mask: the partition is not written."""
+_QUADRANT = 32
+
+
+def shuffled(tensor: Tensor, lanes: set[int]) -> list[Tensor]:
+    """The given partitions of every 32 of a view."""
+    inside = sorted(lane for lane in lanes if 0 <= lane < min(_QUADRANT, tensor.shape[0]))
+    if inside == list(range(min(_QUADRANT, tensor.shape[0]))):
+        return [tensor]
+    found = []
+    for lane in inside:
+        count = -(-(tensor.shape[0] - lane) // _QUADRANT)
+        offset = tensor.offset + lane * tensor.strides[0]
+        strides = (_QUADRANT * tensor.strides[0], *tensor.strides[1:])
+        found.append(replace(tensor, offset=offset, shape=(count, *tensor.shape[1:]), strides=strides))
+    return found
 
 
 def every_16th(tensor: Tensor) -> Tensor:

@@ -48,12 +48,16 @@ def _imported(path: Path) -> ModuleType:
     sys.path.insert(0, added)
     try:
         if len(parts) > 1:
+            # Imported anew, also when the process has it: what it has may hold the real NKI.
+            sys.modules.pop(".".join(parts), None)
             return importlib.import_module(".".join(parts))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        # A name of its own: the file may be called like a module of Python's.
+        name = f"_kernels_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
             bad_input(f"{path} is no Python file")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
+        sys.modules[name] = module
         spec.loader.exec_module(module)
         return module
     except HauloutError:

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.values import Values
 
+Interval = tuple[int, int]
+"""Integers from the first to the second, excluded."""
+
 
 class Buffer(enum.Enum):
     """Where a tensor lies. `hbm` is NKI's alias of `private_hbm`."""
@@ -64,6 +67,8 @@ class Storage:
     returned: bool = False
     values: Values | None = None
     """Contents that are known while tracing."""
+    within: Interval | None = (0, 0)
+    """What the contents lie between, the end excluded; None: not known, (0, 0): nothing is written yet."""
     accumulated: set[object] = field(default_factory=set)
     """Patterns that a matrix multiplication has written; the next one on the same bytes adds to them."""
 

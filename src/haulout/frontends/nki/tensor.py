@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.byte_sets import shifted_bytes, touched, view_bytes
+from haulout.frontends.nki.byte_sets import inside, operand_bytes, shifted_bytes, touched, view_bytes
 from haulout.frontends.nki.diagnose import kernel_place, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
 from haulout.frontends.nki.layout import flatten, index_view, permuted, reshaped, row_major
@@ -165,7 +165,9 @@ class Tensor:
 
     def _check_inside(self) -> None:
         """Note an access pattern that leaves its storage whatever the index is."""
-        low, high = view_bytes(self.offset, self.strides, self.shape, self.itemsize).hull
+        # With an index a partition, the partition's own stride is not used.
+        strides = (0, *self.strides[1:]) if self.indirect is not None and self.indirect.vector else self.strides
+        low, high = view_bytes(self.offset, strides, self.shape, self.itemsize).hull
         if low < 0 or high > self.storage.size:
             session.recorder().findings.add(
                 "out-of-bounds",
@@ -271,15 +273,19 @@ class Tensor:
         """The bytes that an access through this view touches."""
         size, item = self.storage.size, self.itemsize
         if self.indirect is None:
-            return Bytes((_inside(view_bytes(self.offset, self.strides, self.shape, item), size),), False)
+            return Bytes((operand_bytes(self.offset, self.strides, self.shape, item, size),), False)
         index, vector = self.indirect.index, self.indirect.vector
         stride, extent = self.indirect.stride, self.indirect.extent
         strides = (0, *self.strides[1:]) if vector else self.strides
         base = view_bytes(self.offset, strides, self.shape, item)
         known = known_indices(index, self.shape[0] if vector else 1)
         if known is None:
+            within = index.storage.within if isinstance(index, Tensor) else None
+            if within is not None and 0 <= within[0] < within[1]:
+                base = base._replace(offset=base.offset + within[0] * stride * item)
+                extent = within[1] - within[0]
             reach = shifted_bytes(base, stride * item, extent, size)
-            return Bytes((_inside(reach, size),), reach != base)
+            return Bytes((inside(reach, size),), reach != base)
         moves = sorted({at * stride * item for at in known})
         places = [base.offset + move for move in moves]
         low, high = base.hull
@@ -289,10 +295,10 @@ class Tensor:
         steps = {second - first for first, second in pairwise(fitting)}
         if len(steps) <= 1:
             dims = (*base.dims, (next(iter(steps), 1), len(fitting)))
-            return Bytes((_inside(touched(fitting[0], base.run, dims), size),), False)
+            return Bytes((inside(touched(fitting[0], base.run, dims), size),), False)
         if len(fitting) > MOST_ROWS:
-            return Bytes((_inside(shifted_bytes(base, stride * item, extent, size), size),), True)
-        return Bytes(tuple(_inside(Pattern(place, base.run, base.dims), size) for place in fitting), False)
+            return Bytes((inside(shifted_bytes(base, stride * item, extent, size), size),), True)
+        return Bytes(tuple(inside(Pattern(place, base.run, base.dims), size) for place in fitting), False)
 
     def index_operands(self) -> list[Tensor]:
         """Tensors that are read to find where this view lies."""
@@ -311,11 +317,3 @@ def known_indices(index: Tensor | VirtualRegister, count: int) -> list[int] | No
     if len(values) < count or not (values == values).all():
         return None
     return [int(value) for value in values.tolist()]
-
-
-def _inside(pattern: Pattern, size: int) -> Pattern | None:
-    """The pattern, None when it is all of the storage; one that leaves the storage (reported already) becomes all."""
-    low, high = pattern.hull
-    if low < 0 or high > size or (not pattern.dims and pattern.run == size):
-        return None
-    return pattern

@@ -47,7 +47,7 @@ class Trace:
     @property
     def instructions(self) -> int:
         """Of all cores."""
-        return sum(len(each.records) for each in self.recorders)
+        return sum(each.instructions for each in self.recorders)
 
 
 def trace_kernel(
@@ -55,7 +55,7 @@ def trace_kernel(
     arguments: Mapping[str, Any] | Sequence[Any],
     *,
     cores: int = 2,
-    trips: int = 2,
+    trips: int | None = None,
     target: str = "gen3",
 ) -> Trace:
     """Record a kernel on `cores` cores. The stand-ins must be what the function's module imported.
@@ -146,6 +146,7 @@ def _is_structured(value: Any) -> bool:
 
 def _argument(recorder: Recorder, name: str, spec: TensorSpec, place: tuple[str, int]) -> Tensor:
     tensor = recorder.allocate(spec.shape, spec.dtype, spec.buffer, name=name, argument=True, place=place)
+    tensor.storage.within = spec.within
     if spec.values is not None and 0 < spec.values.size <= MOST_ELEMENTS:
         tensor.storage.values = Values(spec.values.size)
         tensor.storage.values.data[:] = spec.values.ravel()

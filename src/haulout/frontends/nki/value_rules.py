@@ -24,7 +24,8 @@ def follow(name: str, given: dict[str, Any], writes: Sequence[Tensor]) -> None:
     """Update what is known of the destination of an instruction; `writes` are all tensors that it writes."""
     dst = given.get("dst")
     for tensor in writes:
-        if tensor is not dst:
+        # Another core may write a shared tensor too.
+        if tensor is not dst or tensor.buffer is Buffer.shared_hbm:
             tensor.storage.values = None
     if not isinstance(dst, Tensor) or dst.buffer is Buffer.shared_hbm:
         return

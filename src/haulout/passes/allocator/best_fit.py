@@ -1,9 +1,10 @@
 """Best fit by gaps: rows in a given order, each into a gap that the rows placed so far leave it.
 
-The placed rows are kept in the order of their offsets. One pass over those that conflict with the new row meets its
-gaps from below; the tightest one that is large enough is taken (or the lowest: first fit), else the place above all
-of them. Unlike the dive it honours pinned rows, which are placed before all others, and the holes of live ranges.
-O(n) a row.
+Which placed rows meet the new one is asked of a tournament tree over the rows, sorted by first column, that keeps the
+greatest last column of the placed rows below each node. Those found are put in the order of their offsets, and one
+pass over them meets the gaps from below: the tightest one that is large enough is taken (or the lowest: first fit),
+else the place above all of them. Unlike the dive it honours pinned rows, which are placed before all others, and the
+holes of live ranges. O(k log n) a row that meets k others.
 
 In the order of decreasing size, and of decreasing lifetime, this is what XLA does (its global decreasing size best
 fit heap), so the better of the two is never worse than XLA's.
@@ -31,7 +32,9 @@ def best_fit(instance: Instance, order: I64, *, tight: bool = True) -> tuple[I64
         instance.last,
         instance.size,
         instance.alignment,
+        instance.segment,
         instance.pinned,
+        instance.start_of,
         instance.range_of,
         instance.range_first,
         instance.range_last,
@@ -71,13 +74,47 @@ def _conflict(i: int, j: int, range_of: I64, range_first: I64, range_last: I64) 
 
 
 @njit
+def _collect(end: int, begin: int, greatest: I64, todo: I64, met: I64) -> int:
+    """Fill `met` with the placed rows below `end` whose last column is beyond `begin`; how many they are."""
+    leaves = len(greatest) // 2
+    depth = found = 0
+    one, two = leaves, end + leaves
+    while one < two:  # nodes that cover the rows exactly
+        if one % 2:
+            todo[depth] = one
+            depth += 1
+            one += 1
+        if two % 2:
+            two -= 1
+            todo[depth] = two
+            depth += 1
+        one //= 2
+        two //= 2
+    while depth > 0:
+        depth -= 1
+        node = todo[depth]
+        if greatest[node] <= begin:
+            continue
+        if node >= leaves:
+            met[found] = node - leaves
+            found += 1
+        else:
+            todo[depth] = 2 * node
+            todo[depth + 1] = 2 * node + 1
+            depth += 2
+    return found
+
+
+@njit
 def _scan_best_fit(
     order: I64,
     first: I64,
     last: I64,
     size: I64,
     alignment: I64,
+    segment: I64,
     pinned: I64,
+    start_of: I64,
     range_of: I64,
     range_first: I64,
     range_last: I64,
@@ -88,39 +125,48 @@ def _scan_best_fit(
 ) -> int:
     """Fill `offset`; the peak, or -1 when a row would end above `limit`."""
     rows = len(order)
-    low = np.empty(rows, np.int64)  # the placed rows by offset: columns, bytes, row
-    high = np.empty(rows, np.int64)
-    at = np.empty(rows, np.int64)
-    top = np.empty(rows, np.int64)
-    who = np.empty(rows, np.int64)
+    leaves = 1
+    while leaves < rows:
+        leaves *= 2
+    greatest = np.full(2 * leaves, -1, np.int64)
+    todo = np.empty(160, np.int64)
+    met = np.empty(rows, np.int64)
     peak = 0
-    for placed in range(rows):
-        row = order[placed]
-        begin, end, need, align = first[row], last[row], size[row], alignment[row]
+    for row in order:
+        need, align, whole = size[row], alignment[row], segment[row]
         chosen = pinned[row]
         if chosen < 0:
-            reach = 0  # end of the conflicting rows met so far
-            gap = 1 << 62
-            for j in range(placed):
-                if low[j] < end and begin < high[j]:
-                    if holes and not _conflict(row, who[j], range_of, range_first, range_last):
-                        continue
-                    if at[j] - reach >= need and at[j] - reach < gap:
-                        place = (reach + align - 1) // align * align
-                        if at[j] - place >= need:
-                            chosen = place
-                            gap = at[j] - reach
-                            if not tight:
-                                break
-                    reach = max(reach, top[j])
-            if chosen < 0:
-                chosen = (reach + align - 1) // align * align
-        if need > limit - chosen:
+            found = _collect(start_of[last[row]], first[row], greatest, todo, met)
+            if holes:
+                kept = 0
+                for k in range(found):
+                    if _conflict(row, met[k], range_of, range_first, range_last):
+                        met[kept] = met[k]
+                        kept += 1
+                found = kept
+            near = met[:found]
+            near = near[np.argsort(offset[near])]
+            reach = 0  # end of the rows met so far
+            gap = (1 << 62) + 1
+            for k in range(found + 1):
+                floor = offset[near[k]] if k < found else 1 << 62
+                if floor - reach >= need and floor - reach < gap:
+                    place = (reach + align - 1) // align * align
+                    if whole > 0 and place % whole + need > whole:
+                        place = (place // whole + 1) * whole
+                    if floor - place >= need:
+                        chosen = place
+                        gap = floor - reach
+                        if not tight:
+                            break
+                if k < found:
+                    reach = max(reach, floor + size[near[k]])
+        if chosen < 0 or need > limit - chosen:
             return -1
         offset[row] = chosen
         peak = max(peak, chosen + need)
-        slot = np.searchsorted(at[:placed], chosen, side="right")
-        for j in range(placed, slot, -1):
-            low[j], high[j], at[j], top[j], who[j] = low[j - 1], high[j - 1], at[j - 1], top[j - 1], who[j - 1]
-        low[slot], high[slot], at[slot], top[slot], who[slot] = begin, end, chosen, chosen + need, row
+        node = leaves + row
+        while node >= 1 and greatest[node] < last[row]:
+            greatest[node] = last[row]
+            node //= 2
     return peak

@@ -6,7 +6,9 @@ there belongs above it. A decision takes a ready row and has two branches:
 
     left     the row is placed at its least offset; the unplaced rows that conflict with it rise to its top
     right    it is not there: pushed down as far as possible it would rest on an unplaced row, so its least offset
-             rises to the lowest top that such a row can have
+             rises to the lowest top that such a row can have (or, with segments, to the next segment)
+
+Pinned rows are obstacles: no least offset makes a row meet one. A pinned row has a left branch only.
 
 A branch fails when a column's floor plus its bytes to place exceed C, or, with `packed`, when its rows put one after
 the other, each not before its least offset, do. A failure adds weight to its column. The column to decide in is the
@@ -36,10 +38,17 @@ _MASK = 2**31 - 1
 
 
 class Shape(NamedTuple):
-    """The instance: bytes of a row; its columns, all and by ranges; the rows of a column (`rows_of`, `rows`)."""
+    """The instance: bytes of a row; its columns, all and by ranges; the rows of a column (`rows_of`, `rows`).
+
+    `obstacles[obstacle_of[i]:obstacle_of[i + 1]]`: the pinned rows that row i meets, by ascending offset.
+    """
 
     size: I64
     alignment: I64
+    segment: I64
+    pinned: I64
+    obstacle_of: I64
+    obstacles: I32
     first: I64
     last: I64
     start_of: I64
@@ -102,6 +111,9 @@ def _scan_search(
         _reset(shape, node)
         for s in range(columns):
             if node.rest[s] > capacity:
+                return 0
+        for b in range(rows):
+            if node.least[b] + shape.size[b] > capacity:
                 return 0
         key = keys[restart % len(keys)]
         loud = noise if restart >= len(keys) else 0.0
@@ -186,16 +198,40 @@ def _luby(i: int) -> int:
 @njit
 def _reset(shape: Shape, node: Node) -> None:
     """Nothing is placed."""
-    node.least[:] = 0
     node.placed[:] = 0
-    node.floor[:] = 0
+    node.floor[:] = 1 << 62
     node.rest[:] = 0
     node.open[:] = 0
     for b in range(len(shape.size)):
+        node.least[b] = _lowest(shape, b, 0) if shape.pinned[b] < 0 else shape.pinned[b]
         for r in range(shape.range_of[b], shape.range_of[b + 1]):
             for s in range(shape.range_first[r], shape.range_last[r]):
+                node.floor[s] = min(node.floor[s], node.least[b])
                 node.rest[s] += shape.size[b]
                 node.open[s] += 1
+
+
+@njit
+def _lowest(shape: Shape, c: int, at: int) -> int:
+    """The least offset from `at` on that suits row c: aligned, within a segment, clear of pinned rows.
+
+    One pass over the pinned rows suffices: the offset only grows, and those passed lie below it.
+    """
+    align, segment, size = shape.alignment[c], shape.segment[c], shape.size[c]
+    k, end = shape.obstacle_of[c], shape.obstacle_of[c + 1]
+    while True:
+        if align > 1:
+            at = (at + align - 1) // align * align
+        if segment > 0 and at % segment + size > segment:
+            at = (at // segment + 1) * segment
+        while k < end:
+            pin = shape.obstacles[k]
+            k += 1
+            if at + size > shape.pinned[pin] and at < shape.pinned[pin] + shape.size[pin]:
+                at = shape.pinned[pin] + shape.size[pin]
+                break
+        else:
+            return at
 
 
 @njit
@@ -309,8 +345,7 @@ def _place(
             continue
         trail[length, 0], trail[length, 1] = 3 * c + 2, old
         length += 1
-        align = shape.alignment[c]
-        node.least[c] = (top + align - 1) // align * align if align > 1 else top
+        node.least[c] = _lowest(shape, c, top)
         if node.least[c] + shape.size[c] > capacity:
             return shape.first[c], length, marks
         for r in range(shape.range_of[c], shape.range_of[c + 1]):
@@ -328,16 +363,19 @@ def _push_up(
     shape: Shape, node: Node, capacity: int, b: int, trail: I64, length: int, touched: I64
 ) -> tuple[int, int, int]:
     """Right branch; returns as `_place`."""
+    if shape.pinned[b] >= 0:
+        return shape.first[b], length, 0
     lowest = 1 << 62
+    if shape.segment[b] > 0:
+        lowest = (node.least[b] // shape.segment[b] + 1) * shape.segment[b]
     for c in range(shape.start_of[shape.last[b]]):
         if not node.placed[c] and c != b and _meet(shape, b, c):
             lowest = min(lowest, node.least[c] + shape.size[c])
     if lowest > capacity - shape.size[b]:
         return shape.first[b], length, 0
-    align = shape.alignment[b]
     trail[length, 0], trail[length, 1] = 3 * b + 2, node.least[b]
     length += 1
-    node.least[b] = (lowest + align - 1) // align * align
+    node.least[b] = _lowest(shape, b, lowest)
     if node.least[b] + shape.size[b] > capacity:
         return shape.first[b], length, 0
     marks = 0

@@ -12,7 +12,8 @@
     gaps    = {gap " "} gap
     gap     = moment "-" moment ["@" byte ":" byte]
 
-A gap with "@" frees all but a window of the buffer; here the buffer stays whole in such a gap, which is safe.
+A gap with "@" frees all but a window of the buffer: bytes from the first to before the second stay in use. Gaps with
+windows must not overlap each other; where one overlaps a gap without, the storage is free.
 `id`, lower, upper and size are required. Blank lines are skipped. What is wrong is told with line and column.
 """
 
@@ -20,7 +21,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -101,7 +103,7 @@ def parse_csv(text: str, file: str = "<csv>") -> Table:
     inclusive = 0
     ids: list[str] = []
     columns: dict[str, list[int]] = {name: [] for name in ("size", "alignment", "offset", "hint")}
-    ranges: list[tuple[int, int, int]] = []  # lower, upper, buffer
+    ranges: list[tuple[int, int, int, int, int]] = []  # lower, upper, buffer, window
     try:
         for fields in reader:
             if not any(field.strip() for field in fields):
@@ -122,15 +124,25 @@ def parse_csv(text: str, file: str = "<csv>") -> Table:
             columns["alignment"].append(row.number("alignment", 1, LIMIT, 1))
             columns["offset"].append(row.number("offset", -1, LIMIT, -1))
             columns["hint"].append(row.number("hint", -1, LIMIT, -1))
-            ranges.extend((lo, hi, buffer) for lo, hi in _ranges(row, inclusive))
+            ranges.extend(
+                (lo, hi, buffer, *window) for lo, hi, window in _ranges(row, inclusive, columns["size"][-1])
+            )
     except csv.Error as error:
         bad_input(f"line {reader.line_num}: {error}", Label("here", Span(file, reader.line_num)))
     if not index:
         bad_input(f"{file} has no header", Label("here", Span(file, 1)))
-    lower, upper, owner = np.array(ranges, np.int64).reshape(-1, 3).T
+    lower, upper, owner, low, high = np.array(ranges, np.int64).reshape(-1, 5).T
     gaps = len(owner) > len(ids)
+    whole = bool((high - low == np.array(columns["size"], np.int64)[owner]).all())
     return Table(
-        Problem.of(lower, upper, columns["size"], columns["alignment"], owner=owner if gaps else None),
+        Problem.of(
+            lower,
+            upper,
+            columns["size"],
+            columns["alignment"],
+            owner=owner if gaps else None,
+            window=None if whole else (low, high),
+        ),
         tuple(ids),
         np.array(columns["offset"], np.int64) if "offset" in index else None,
         np.array(columns["hint"], np.int64) if "hint" in index else None,
@@ -155,13 +167,14 @@ def _header(fields: list[str], file: str, line: int) -> tuple[dict[str, int], in
     return index, int("end" in names)
 
 
-def _ranges(row: _Row, inclusive: int) -> list[tuple[int, int]]:
-    """The live range without its gaps: at least one range, perhaps empty."""
+def _ranges(row: _Row, inclusive: int, size: int) -> list[tuple[int, int, tuple[int, int]]]:
+    """Ranges and windows: the live range without its gaps, at least one range, perhaps empty."""
     lower = row.number("lower", -LIMIT, LIMIT)
     upper = row.number("upper", -LIMIT, LIMIT - inclusive) + inclusive
     if upper < lower:
         row.wrong("upper", f"the range ends at {upper}, before its start {lower}")
-    gaps = []
+    free: list[tuple[int, int]] = []
+    windows: list[tuple[int, int, tuple[int, int]]] = []
     for gap in row.text("gaps").split():
         moments, at, window = gap.partition("@")
         begin, dash, end = moments.partition("-")
@@ -172,19 +185,35 @@ def _ranges(row: _Row, inclusive: int) -> list[tuple[int, int]]:
         if hi < lo:
             row.wrong("gaps", f"the gap ends at {hi}, before its start {lo}")
         if at:
-            for byte in window.split(":"):
-                row.parse("gaps", byte, 0, LIMIT)
-        elif lo < hi:
-            gaps.append((lo, hi))
-    live = []
-    at_moment = lower
-    for lo, hi in sorted(gaps):
-        if at_moment < min(lo, upper):
-            live.append((at_moment, min(lo, upper)))
-        at_moment = max(at_moment, hi)
-    if at_moment < upper or not live:
-        live.append((min(at_moment, upper), upper))
-    return live
+            low, high = (row.parse("gaps", byte, 0, size) for byte in window.split(":"))
+            if high < low:
+                row.wrong("gaps", f"the window ends at {high}, before its start {low}")
+            windows.append((lo, hi, (low, high)))
+        else:
+            free.append((lo, hi))
+    windows = sorted(each for each in windows if each[0] < each[1])
+    for one, two in itertools.pairwise(windows):
+        if two[0] < one[1]:
+            row.wrong("gaps", f"two gaps with windows overlap at {two[0]}")
+    live = _without([(lower, upper, (0, size))], [(lo, hi) for lo, hi, _ in windows] + free)
+    live += _without([(max(lo, lower), min(hi, upper), held) for lo, hi, held in windows], free)
+    return sorted(live) or [(upper, upper, (0, size))]
+
+
+def _without(
+    ranges: list[tuple[int, int, tuple[int, int]]], gaps: list[tuple[int, int]]
+) -> list[tuple[int, int, tuple[int, int]]]:
+    """Ranges without the gaps; what is empty is left out."""
+    left = []
+    for lower, upper, window in ranges:
+        at = lower
+        for lo, hi in sorted(gap for gap in gaps if gap[0] < gap[1]):
+            if at < min(lo, upper):
+                left.append((at, min(lo, upper), window))
+            at = max(at, hi)
+        if at < upper:
+            left.append((at, upper, window))
+    return left
 
 
 def to_csv(problem: Problem, offset: I64 | None = None, ids: Sequence[str] | None = None) -> str:
@@ -194,7 +223,8 @@ def to_csv(problem: Problem, offset: I64 | None = None, ids: Sequence[str] | Non
     lower, upper = problem.lower.tolist(), problem.upper.tolist()
     header = ["id", "lower", "upper", "size"]
     aligned = bool((problem.alignment != 1).any())
-    header += ["alignment"] * aligned + ["gaps"] * problem.has_holes + ["offset"] * (offset is not None)
+    gaps = problem.has_holes or problem.window_low is not None
+    header += ["alignment"] * aligned + ["gaps"] * gaps + ["offset"] * (offset is not None)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
@@ -203,12 +233,22 @@ def to_csv(problem: Problem, offset: I64 | None = None, ids: Sequence[str] | Non
         row: list[object] = [name, lower[first], upper[last], int(problem.size[k])]
         if aligned:
             row.append(int(problem.alignment[k]))
-        if problem.has_holes:
-            row.append(" ".join(f"{upper[r]}-{lower[r + 1]}" for r in range(first, last)))
+        if gaps:
+            row.append(" ".join(_gaps(problem, first, last + 1)))
         if offset is not None:
             row.append(int(offset[k]))
         writer.writerow(row)
     return out.getvalue()
+
+
+def _gaps(problem: Problem, first: int, end: int) -> Iterator[str]:
+    """The holes between ranges first..end of a buffer, and the windows that they hold."""
+    low, high = problem.window_low, problem.window_high
+    for r in range(first, end):
+        if r > first and problem.upper[r - 1] < problem.lower[r]:
+            yield f"{problem.upper[r - 1]}-{problem.lower[r]}"
+        if low is not None and high is not None and high[r] - low[r] < problem.size[problem.owner[r]]:
+            yield f"{problem.lower[r]}-{problem.upper[r]}@{low[r]}:{high[r]}"
 
 
 def write_csv(

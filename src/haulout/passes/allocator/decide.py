@@ -11,8 +11,9 @@ import numpy as np
 
 from haulout.passes.allocator.branch_and_bound import INFEASIBLE, SOLVED, Shape, _scan_search
 from haulout.passes.allocator.incumbent import Incumbent
-from haulout.passes.allocator.instance import F64, Instance
+from haulout.passes.allocator.instance import F64, I32, Instance
 from haulout.passes.allocator.keys import key
+from haulout.passes.allocator.problem import I64
 
 MOST_ROWS = 4_000
 _ORDERS = ("duration", "load-area", "load-duration", "size", "area")
@@ -86,9 +87,14 @@ def shape_of(instance: Instance) -> Shape:
     begins = np.cumsum(span) - span
     column = np.repeat(instance.range_first - begins, span) + np.arange(int(span.sum()))
     order = np.argsort(column, kind="stable")
+    obstacle_of, obstacles = _obstacles(instance)
     return Shape(
         instance.size,
         instance.alignment,
+        instance.segment,
+        instance.pinned,
+        obstacle_of,
+        obstacles,
         instance.first,
         instance.last,
         instance.start_of,
@@ -98,3 +104,29 @@ def shape_of(instance: Instance) -> Shape:
         np.searchsorted(column[order], np.arange(instance.columns + 1)).astype(np.int64),
         np.repeat(owner, span)[order],
     )
+
+
+def _obstacles(instance: Instance) -> tuple[I64, I32]:
+    """For every free row, the pinned rows that share a column with it, by ascending offset: starts, and rows."""
+    pins = np.flatnonzero(instance.pinned >= 0)
+    pins = pins[np.argsort(instance.pinned[pins], kind="stable")]
+    found: list[I64] = []
+    for row in range(len(instance)) if len(pins) else ():
+        near = pins[(instance.first[pins] < instance.last[row]) & (instance.first[row] < instance.last[pins])]
+        if instance.pinned[row] >= 0:
+            near = near[:0]
+        elif instance.has_holes:
+            near = near[[_meet(instance, row, int(pin)) for pin in near]]
+        found.append(near)
+    counts = [len(near) for near in found] or [0] * len(instance)
+    flat = np.concatenate(found) if found else np.zeros(0, np.int64)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), flat.astype(np.int32)
+
+
+def _meet(instance: Instance, one: int, two: int) -> bool:
+    """Whether a range of one row meets a range of the other."""
+    a = slice(instance.range_of[one], instance.range_of[one + 1])
+    b = slice(instance.range_of[two], instance.range_of[two + 1])
+    after = np.searchsorted(instance.range_last[b], instance.range_first[a], side="right")  # ends behind our start
+    starts = np.append(instance.range_first[b], instance.columns)
+    return bool((starts[after] < instance.range_last[a]).any())

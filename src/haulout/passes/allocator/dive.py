@@ -39,6 +39,7 @@ def dive(instance: Instance, key: F64, fullest: bool) -> tuple[I64, int]:
         instance.last,
         instance.size,
         instance.alignment,
+        instance.segment,
         instance.start_of,
         key,
         instance.load,
@@ -153,6 +154,7 @@ def _scan_dive(
     last: I64,
     size: I64,
     alignment: I64,
+    segment: I64,
     start_of: I64,
     key: F64,
     load: I64,
@@ -237,6 +239,8 @@ def _scan_dive(
             waiting += 1
             continue
         at = (f + alignment[c] - 1) // alignment[c] * alignment[c]
+        if segment[c] > 0 and at % segment[c] + size[c] > segment[c]:
+            at = (at // segment[c] + 1) * segment[c]
         if size[c] > limit - at:
             break
         top = at + size[c]

@@ -29,6 +29,7 @@ class Incumbent:
     """State of one search, in units of `instance`.
 
     `goal`: a peak that ends the search; `fitting`: it is a capacity, and when nothing fits the search may end.
+    `hint`: offsets in bytes to start from, -1 for none.
     """
 
     instance: Instance
@@ -37,6 +38,7 @@ class Incumbent:
     fitting: bool = False
     time_limit: float | None = None
     progress: Callable[[Progress], None] | None = None
+    hint: I64 | None = None
     offset: I64 | None = None
     peak: int = -1
     method: str = ""

@@ -35,8 +35,9 @@ I32: TypeAlias = NDArray[np.int32]
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
     """Rows to place. `first`, `last` (half-open) are columns, from the first range to the end of the last;
-    `size`, `alignment`, `pinned`, `load`, `bound` count units of `unit` bytes; the ranges of row i are
-    `range_first[k], range_last[k]` for k in `range_of[i]:range_of[i + 1]`; `duration` is in the problem's time.
+    `size`, `alignment`, `segment` (0: none), `pinned`, `load`, `bound` count units of `unit` bytes; the
+    ranges of row i are `range_first[k], range_last[k]` for k in `range_of[i]:range_of[i + 1]`; `duration` is in the
+    problem's time.
     """
 
     buffer: I64
@@ -44,6 +45,7 @@ class Instance:
     last: I64
     size: I64
     alignment: I64
+    segment: I64
     pinned: I64
     duration: F64
     range_of: I64
@@ -67,6 +69,11 @@ class Instance:
     def has_holes(self) -> bool:
         """Whether any row has more than one range."""
         return len(self.range_first) != len(self.size)
+
+    @property
+    def meetings(self) -> int:
+        """Pairs of rows that meet, holes not seen: what best fit by gaps costs."""
+        return int((self.start_of[self.last] - self.start_of[self.first]).sum())
 
     @property
     def has_pins(self) -> bool:
@@ -100,7 +107,8 @@ def canonical(problem: Problem) -> Instance:
 
     # bytes -> units
     row_of = np.cumsum(taken) - 1
-    unit = _unit(reserved[taken], problem.alignment[taken], problem.pinned[taken])
+    fixed = np.concatenate([problem.pinned[taken & (problem.pinned >= 0)], problem.segment[taken]])
+    unit = _unit(reserved[taken], problem.alignment[taken], fixed)
     size = reserved[taken] // unit
     alignment = np.maximum(problem.alignment[taken] // unit, 1)
     pinned = np.where(problem.pinned[taken] >= 0, problem.pinned[taken] // unit, -1)
@@ -128,6 +136,7 @@ def canonical(problem: Problem) -> Instance:
         last=last[order],
         size=size[order],
         alignment=alignment[order],
+        segment=(problem.segment[taken] // unit)[order],
         pinned=pinned[order],
         duration=duration[order],
         range_of=range_of,
@@ -140,12 +149,12 @@ def canonical(problem: Problem) -> Instance:
     )
 
 
-def _unit(size: I64, alignment: I64, pinned: I64) -> int:
-    """The largest u such that sizes and pins are multiples of u, and each alignment divides u or is a multiple.
+def _unit(size: I64, alignment: I64, fixed: I64) -> int:
+    """The largest u such that sizes and `fixed` (pins, segments) are multiples; each alignment divides u, or u it.
 
     Least offsets are sums of sizes rounded up to alignments, so all of them are multiples of u.
     """
-    unit = math.gcd(int(np.gcd.reduce(size)), int(np.gcd.reduce(pinned[pinned >= 0]))) if len(size) else 1
+    unit = math.gcd(int(np.gcd.reduce(size)), int(np.gcd.reduce(fixed))) if len(size) else 1
     aligns = np.unique(alignment).tolist()
     while True:
         smaller = unit

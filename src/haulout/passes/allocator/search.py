@@ -6,9 +6,6 @@
 
 Without a time limit each stage has a budget of counts times the effort, so that a result depends on the problem
 alone; with one, the last stage that applies goes on until time is up. Effort 0 leaves construction only.
-
-Small instances are constructed in plain Python, so that a handful of buffers does not wait for the compiler; the
-results are the same.
 """
 
 from __future__ import annotations
@@ -20,13 +17,11 @@ from haulout.passes.allocator.decide import MOST_ROWS, Decider
 from haulout.passes.allocator.descend import decide_goal, descend
 from haulout.passes.allocator.incumbent import Incumbent
 from haulout.passes.allocator.squeaky_wheel import squeaky_wheel
-from haulout.support.jit import interpreted
 
-_PLAIN_PYTHON = 64  # rows up to which kernels are not compiled for construction
 _TURNS = 480  # of the squeaky wheel
 _TURNS_TO_FIT = 48  # the same when branch and bound has a capacity to fit
 _ROWS = 4_000_000  # placed by the squeaky wheel in all
-_PAIRS = 2_000_000_000  # of rows met by it where a turn is O(n^2)
+_PAIRS = 2_000_000_000  # of rows that it meets, where a turn is a fit by gaps
 _VISITS = 80_000_000  # of rows and columns by branch and bound in all: each step costs up to one of each
 _VISITS_TO_FIT = 400_000_000  # the same when there is a capacity to fit
 _VISITS_A_RUN = 10_000_000  # the same in one run when time is limited: about half a second
@@ -40,18 +35,14 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
     if not rows:
         state.offer(np.zeros(0, np.int64), 0, "empty")
         return
-    if rows <= _PLAIN_PYTHON:
-        with interpreted():
-            construct(state)
-    else:
-        construct(state)
+    construct(state)
     if state.over or effort == 0.0:
         return
     timed = state.time_limit is not None
-    exact = rows <= MOST_ROWS and not instance.has_pins
+    exact = rows <= MOST_ROWS
     turns = min(_TURNS_TO_FIT if state.fitting and exact else _TURNS, _ROWS // rows)
     if instance.has_pins or instance.has_holes:
-        turns = min(turns, _PAIRS // rows**2)
+        turns = min(turns, _PAIRS // (8 * max(instance.meetings, 1)))
     squeaky_wheel(state, _UNBOUNDED if timed and not exact else int(effort * turns))
     if state.over or not exact:
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from haulout.passes.allocator.problem import I64
 
 
@@ -17,12 +19,28 @@ class Status(enum.StrEnum):
     UNSOLVED = "unsolved"  # nothing found that fits the capacity, and no proof; the offsets are the best without it
 
 
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """What one pool holds, in bytes: where its highest buffer ends, and what every placement needs there.
+
+    `lower_bound` is of the buffers that were put into this pool; others may have had a choice.
+    """
+
+    name: str
+    peak: int
+    lower_bound: int
+    capacity: int | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
     """A placement. `peak`, `lower_bound` and `capacity` are bytes.
 
-    `peak` is where the highest buffer ends, its size as reserved. `work` counts what the search did (dives,
-    best fits, nodes of the branch and bound, ...); `interrupted` tells that Ctrl-C ended it.
+    `peak` is where the highest buffer ends, its size as reserved; with several pools, the sum over them. `work`
+    counts what the search did (dives, best fits, nodes of the branch and bound, ...); `interrupted` tells that
+    Ctrl-C ended it. `pool` is the pool of each buffer, `pools` what each holds; `in_place` are the pairs of the
+    problem whose output took over its input's storage; `reuse_pairs` counts the pairs of buffers that share bytes
+    at different times, where spare memory was spent on avoiding them (else None).
     """
 
     offset: I64
@@ -33,6 +51,10 @@ class Solution:
     method: str = ""
     work: dict[str, int] = field(default_factory=dict)
     interrupted: bool = False
+    pool: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    pools: tuple[PoolUse, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+    reuse_pairs: int | None = None
 
     @property
     def ratio(self) -> float:

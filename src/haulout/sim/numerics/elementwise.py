@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from haulout.sim.numerics import attributes, formulas, integers
 from haulout.sim.numerics.dtypes import PRED, is_float, name_of
@@ -57,7 +56,7 @@ RULES: dict[str, Rule] = {
     "exponential_minus_one": Rule(1, "f", np.expm1),
     "log": Rule(1, "f", np.log),
     "log_plus_one": Rule(1, "f", np.log1p),
-    "logistic": Rule(1, "f", special.expit),
+    "logistic": Rule(1, "f", formulas.logistic),
     "tanh": Rule(1, "f", np.tanh),
     "sqrt": Rule(1, "f", np.sqrt),
     "rsqrt": Rule(1, "f", formulas.reciprocal_sqrt),
@@ -65,7 +64,7 @@ RULES: dict[str, Rule] = {
     "sine": Rule(1, "f", np.sin),
     "cosine": Rule(1, "f", np.cos),
     "tan": Rule(1, "f", np.tan),
-    "erf": Rule(1, "f", special.erf),
+    "erf": Rule(1, "f", formulas.erf),
     "is_finite": Rule(1, "f", np.isfinite),
     "shift_left": Rule(2, "iu", integers.shift_left),
     "shift_right_logical": Rule(2, "iu", integers.shift_right_logical),

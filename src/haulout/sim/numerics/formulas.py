@@ -45,3 +45,17 @@ def power(base: Array, exponent: Array) -> Array:
 def reciprocal_sqrt(value: Array) -> Array:
     """1 / sqrt(value)."""
     return np.asarray(1 / np.sqrt(value))
+
+
+def logistic(value: Array) -> Array:
+    """1 / (1 + exp(-value)), without overflow."""
+    from scipy import special  # takes a tenth of a second to import, and few programs need it
+
+    return np.asarray(special.expit(value))
+
+
+def erf(value: Array) -> Array:
+    """The error function."""
+    from scipy import special
+
+    return np.asarray(special.erf(value))

@@ -33,6 +33,9 @@ class ReplicaGroup(NKIObject):
     def __init__(self, groups: Any = None, **_: Any) -> None:
         self.groups = groups
 
+    def __repr__(self) -> str:
+        return f"ReplicaGroup({self.groups})"
+
 
 def _flat(values: Any) -> list[Tensor]:
     if isinstance(values, Tensor):
@@ -50,7 +53,10 @@ def _recorded(name: str) -> Callable[..., None]:
                 writes += _flat(value)
         recorder = session.recorder()
         line = recorder.queue_of([*writes, *reads]) or Engine.DMA0
-        recorder.add(f"nki.{name}", line, reads, writes, kernel_place(2))
+        given = {"srcs": reads, "args": args} | {
+            key: value for key, value in kwargs.items() if not key.startswith("dst")
+        }
+        recorder.add(f"nki.{name}", line, reads, writes, kernel_place(2), None, given)
 
     call.__name__ = name
     return call

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,24 +51,44 @@ def make_modules() -> dict[str, types.ModuleType]:
 
 
 @contextmanager
-def installed(forget: Callable[[types.ModuleType], bool] = lambda module: True) -> Iterator[None]:
-    """Put the stand-ins in place; afterwards, of the modules imported meanwhile those that `forget` names go."""
+def installed() -> Iterator[None]:
+    """Put the stand-ins in place; on leaving, `sys.modules` is as it was but for modules that never saw them."""
     before = dict(sys.modules)
-    for name in list(sys.modules):
-        if name.split(".")[0] in ROOTS:
-            del sys.modules[name]
+    for name in [name for name, module in before.items() if _is_root(name) or _holds_real(module, before)]:
+        del sys.modules[name]
     sys.modules.update(make_modules())
     try:
         yield
     finally:
-        for name in list(sys.modules):
-            module = sys.modules[name]
-            if name.split(".")[0] in ROOTS or (name not in before and saw_stand_in(module) and forget(module)):
+        for name, module in list(sys.modules.items()):
+            if _is_root(name) or (before.get(name) is not module and saw_stand_in(module)):
                 del sys.modules[name]
-        sys.modules.update({name: module for name, module in before.items() if name.split(".")[0] in ROOTS})
+        for name, module in before.items():
+            if sys.modules.get(name) is not module:
+                sys.modules[name] = module
+                parent, _, last = name.rpartition(".")
+                if parent in sys.modules:
+                    setattr(sys.modules[parent], last, module)
+
+
+def _is_root(name: str) -> bool:
+    return name.split(".")[0] in ROOTS
+
+
+def _holds_real(module: Any, modules: Mapping[str, types.ModuleType]) -> bool:
+    """Whether a module has imported the real packages: then it is imported again, against the stand-ins."""
+    if not any(root in modules for root in ROOTS) or not saw_stand_in(module):
+        return False
+    return any(_is_root(getattr(value, "__name__", "")) for value in vars(module).values() if _is_module(value))
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, types.ModuleType)
 
 
 def saw_stand_in(module: Any) -> bool:
-    """Whether a module may hold a stand-in: anything that is not of the standard library or installed packages."""
+    """Whether a module may hold a stand-in: it is not of the standard library, an installed package, or ours."""
     file = getattr(module, "__file__", None)
+    if getattr(module, "__name__", "").split(".")[0] == "haulout":
+        return False
     return isinstance(file, str) and "site-packages" not in file and not file.startswith(sys.base_prefix)

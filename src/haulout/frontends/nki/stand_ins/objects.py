@@ -63,16 +63,23 @@ def broadcast_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[in
 
 
 class _Lenient(type):
-    """NKI lets a dataclass be made without all of its fields; those left out are None."""
+    """NKI lets a dataclass be made without all of its fields, and with more; those left out are None."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         fields = [each for each in getattr(cls, "__dataclass_fields__", {}).values() if each.init]
         code = getattr(vars(cls).get("__init__"), "__code__", None)
-        if fields and code is not None and code.co_filename == "<string>":
-            for each in fields[len(args) :]:
-                if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
-                    kwargs.setdefault(each.name, None)
-        return super().__call__(*args, **kwargs)
+        if code is None or code.co_filename != "<string>":
+            return super().__call__(*args, **kwargs)
+        for each in fields[len(args) :]:
+            if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
+                kwargs.setdefault(each.name, None)
+        # Class attributes without a type are no fields of the dataclass; NKI takes them all the same.
+        names = {each.name for each in fields}
+        more = {name: kwargs.pop(name) for name in list(kwargs) if name not in names}
+        made = super().__call__(*args, **kwargs)
+        for name, value in more.items():
+            setattr(made, name, value)
+        return made
 
 
 class NKIObject(metaclass=_Lenient):

@@ -1,0 +1,171 @@
+"""How many iterations of a loop show everything, when patterns move with the iteration.
+
+With patterns that stay, two iterations do: what happens from one to a later one happens from it to the next.
+A pattern with `step` stands `stride * (k mod modulus)` bytes further in iteration k.
+
+- Moduli only: the loop repeats itself after their least common multiple P. Two accesses that ever meet do so within P
+  iterations of each other, so 2P iterations show every pair from every phase. What stands behind the loop meets the
+  phase that comes last: a known trip count says which, for an unknown one runs of 1 to P iterations end with each.
+- Modulus 0: a location is finite, so the pattern leaves it after some iteration; no run is longer. All iterations are
+  taken, and for an unknown trip count each number of them.
+
+Where that is more than `MOST_COPIES`, or the program becomes too long, the loop's stepped patterns are taken for
+unknown bytes: two iterations then show everything that may happen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from haulout.check.loops import Nest, block_rows
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Ids, Ints
+from haulout.ir.verify import instruction_label, location_label
+from haulout.support.diagnostics import Diagnostic, Severity
+
+MOST_COPIES = 1024
+"""Iterations of a loop with a known trip count that are taken one by one ..."""
+MOST_GUESSED = 16
+"""... and of one with an unknown count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Of one loop: how many iterations to look at."""
+
+    count: int
+    ends: int = 0
+    """Trip count unknown and patterns move: runs of 1 to `ends` iterations differ for what stands behind."""
+    unknown: bool = False
+    """Stepped patterns are taken for `?`."""
+    stepped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The steps of a function on all cores."""
+
+    access: Ids
+    loop: Ids
+    """A number of `Nest.loops`."""
+    depth: Ids
+    """The place of the loop on the paths of blocks inside it."""
+    stride: Ints
+    modulus: Ints
+    header: Bools
+    """The access stands in the loop's header, which runs once more."""
+
+
+def find_moves(program: Program, functions: Sequence[int], nest: Nest) -> Moves:
+    """The steps that belong to a function's accesses."""
+    steps = program.steps
+    instruction = program.accesses.instruction[steps.access]
+    rows = np.flatnonzero(np.isin(program.instruction_function[instruction], functions))
+    loop_of = np.full(len(program.blocks), NONE, np.int32)
+    for function in functions:
+        first = block_rows(program, function).start
+        for header, number in nest.headers.items():
+            loop_of[first + header] = number
+    loop = loop_of[steps.header[rows]]
+    block = program.instructions.block[instruction[rows]]
+    depths = np.array([len(nest.paths[loop.header]) - 1 for loop in nest.loops], np.int32)
+    in_header = block == steps.header[rows]
+    return Moves(steps.access[rows], loop, depths[loop], steps.stride[rows], steps.modulus[rows], in_header)
+
+
+def copies(program: Program, nest: Nest, moves: Moves) -> list[Copies]:
+    """How many iterations of each loop show everything."""
+    return [_copies(program, nest, moves, number) for number in range(len(nest.loops))]
+
+
+def still(trip: int) -> Copies:
+    """The copies of a loop whose patterns stay."""
+    return Copies(2 if trip == NONE else min(trip, 2))
+
+
+def guessed(trip: int) -> Copies:
+    """The copies of a loop whose stepped patterns are taken for unknown bytes."""
+    return Copies(still(trip).count, unknown=True)
+
+
+def _copies(program: Program, nest: Nest, moves: Moves, number: int) -> Copies:
+    trip = nest.loops[number].trip
+    mine = np.flatnonzero((moves.loop == number) & (moves.stride != 0))
+    if len(mine) == 0:
+        return still(trip)
+    moduli = np.unique(moves.modulus[mine]).tolist()
+    period = math.lcm(*(modulus for modulus in moduli if modulus))
+    moving = moduli[0] == 0
+    if trip != NONE:
+        # As many whole periods are left out as leave two, so that the last phase is the last one's.
+        count = trip if moving or trip <= 3 * period else 2 * period + trip % period
+        return Copies(count, stepped=True) if count <= MOST_COPIES else guessed(trip)
+    if moving:
+        count = ends = _longest(program, moves, mine[moves.modulus[mine] == 0])
+    else:
+        count, ends = 2 * period, period
+    return Copies(count, ends, stepped=True) if count <= MOST_GUESSED else guessed(trip)
+
+
+def _longest(program: Program, moves: Moves, rows: Ints) -> int:
+    """How many iterations a loop has at most, when patterns that move on and on stay in their locations."""
+    low, high, size = _hulls(program, moves.access[rows])
+    stride = moves.stride[rows]
+    left = np.where(stride > 0, size - high, low) // np.abs(stride) + np.where(moves.header[rows], 0, 1)
+    return max(int(left.min()), 1)
+
+
+def _hulls(program: Program, accesses: Ids) -> tuple[Ints, Ints, Ints]:
+    """First byte, byte behind the last, and size of the location, for each of some accesses."""
+    rows = program.accesses
+    size = program.locations.size[rows.location[accesses]]
+    low, high = np.zeros(len(accesses), np.int64), size.copy()
+    for at, pattern in enumerate(rows.pattern[accesses].tolist()):
+        found = program.pattern(pattern)
+        if found is not None and not found.is_unknown:
+            low[at], high[at] = found.hull
+    return low, high, size
+
+
+def check_moves(program: Program, nest: Nest, moves: Moves, functions: Sequence[int]) -> list[Diagnostic]:
+    """`bad-input` where a step follows no loop around it; `out-of-bounds` where a pattern leaves its location in some
+    iteration of loops that run so often.
+    """
+    first = np.zeros(len(program.functions), np.int64)
+    for function in functions:
+        first[function] = block_rows(program, function).start
+    instruction = program.accesses.instruction[moves.access]
+    block = program.instructions.block[instruction] - first[program.instruction_function[instruction]]
+    for at, (loop, number) in enumerate(zip(moves.loop.tolist(), block.tolist(), strict=True)):
+        if loop not in nest.paths[number]:
+            message = "its step follows a block that is not the header of a loop around it"
+            label = instruction_label(program, int(instruction[at]))
+            return [Diagnostic("bad-input", Severity.ERROR, message, (label,))]
+    trips = np.array([loop.trip for loop in nest.loops], np.int64)[moves.loop]
+    last = np.where(moves.header, trips, trips - 1)  # the largest iteration; unknown: none is certain but the first
+    last = np.where((trips == NONE) | (last < 0), 0, last)
+    last = np.where(moves.modulus > 0, np.minimum(last, moves.modulus - 1), last)
+    reach = moves.stride * last
+    accesses, which = np.unique(moves.access, return_inverse=True)
+    low, high, size = _hulls(program, accesses)
+    runs = np.ones(len(accesses), bool)
+    runs[which[trips == 0]] = False
+    np.add.at(low, which, np.minimum(reach, 0))
+    np.add.at(high, which, np.maximum(reach, 0))
+    found = []
+    unknown = np.append(program.patterns.run == NONE, False)[program.accesses.pattern[accesses]]
+    for at in np.flatnonzero(runs & ~unknown & ((low < 0) | (high > size)))[:20].tolist():
+        row = int(accesses[at])
+        location = int(program.accesses.location[row])
+        message = f"its step takes it to bytes {low[at]}:{high[at]} of a location of {size[at]} bytes"
+        labels = (
+            instruction_label(program, int(program.accesses.instruction[row])),
+            location_label(program, location),
+        )
+        found.append(Diagnostic("out-of-bounds", Severity.ERROR, message, labels))
+    return found

@@ -1,0 +1,62 @@
+"""`haulout reduce INPUT --code CODE`: the smallest program that still shows a finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from haulout import api
+from haulout.check import check_program
+from haulout.cli.common import CLEAN, guarded
+from haulout.cli.explain import known_code
+from haulout.ir.program import Program
+from haulout.ir.text import print_bir
+from haulout.support.diagnostics import bad_input
+from haulout.support.files import write_text
+from haulout.testing.reduce import TIME_LIMIT, reduce_program
+
+
+@click.command()
+@click.argument("source", metavar="INPUT")
+@click.option("--code", required=True, help="The finding that must stay; `haulout explain` lists all codes.")
+@click.option("-o", "--output", metavar="FILE", help="Write the program to this file, not to stdout.")
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0), default=TIME_LIMIT, show_default=True, help="Seconds to search."
+)
+@guarded
+def reduce(source: str, code: str, output: str | None, time_limit: float) -> int:
+    """Shrink a program as long as `haulout check` reports CODE.
+
+    INPUT is a .bir, .hlo or .npz file. Instructions, locations, barriers, dependences, patterns, loops and cores are
+    left out or made simpler one after another; every step is a valid program. Equal inputs give equal programs unless
+    the time runs out.
+    """
+    known_code(code)
+    program = api.load(source)
+    found = sorted({each.code for each in check_program(program)})
+    if code not in found:
+        bad_input(
+            f"the checker does not report {code} in {source}",
+            help=[f"it reports {', '.join(found)}" if found else "it finds nothing"],
+        )
+    smallest = reduce_program(program, lambda candidate: _reports(candidate, code), time_limit=time_limit)
+    text = print_bir(smallest)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(Path(output), text)
+    click.echo(f"{_size(program)} -> {_size(smallest)}", err=True)
+    return CLEAN
+
+
+def _reports(program: Program, code: str) -> bool:
+    try:
+        return any(each.code == code for each in check_program(program))
+    except Exception:
+        # A candidate on which the checker itself fails does not show the finding; the search goes on without it.
+        return code == "internal-error"
+
+
+def _size(program: Program) -> str:
+    return f"{program.lnc} cores, {len(program.instructions)} instructions, {len(program.locations)} locations"

@@ -1,0 +1,157 @@
+"""Which arrays can live in one place, so that values need not be copied from one to the other.
+
+1. Number the steps; at step i operands are read at time 2i, results written at time 2i + 1.
+2. Find when each array is live: from where it is produced to its last reader. A reader inside a loop that the array
+   comes from outside of reads it again in every iteration, so the array lives until that loop is left. The state of a
+   loop lives from the start of the condition; where something behind the loop reads it, it lives past the branch,
+   which may leave, and again behind the loop: the body between them may overwrite it.
+3. Join classes of arrays on request, unless two of them are live at one time.
+
+An operation that writes element i last reads element i may write where it reads; so may an update of a slice, whose
+operand is the array it updates. All others read at time 2i + 1, too: they must not overwrite their operands.
+
+This is the way out of static single assignment with its classes tested by live ranges: Budimlic et al., "Fast copy
+coalescing and live-range identification", PLDI 2002. Arrays are produced in one place, so ranges that meet are all
+that two arrays of one place can suffer from.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+
+from haulout.frontends.hlo.opcodes import ELEMENTWISE
+from haulout.frontends.hlo.values import Array, Loop, Mark, Operation, Phase, Step
+
+Ranges = list[tuple[int, int]]
+"""Times, first and last included, rising, none meeting another."""
+
+_UPDATES_IN_PLACE = "dynamic-update-slice"
+
+
+def live_ranges(steps: Sequence[Step], parameters: Iterable[Array], results: Iterable[Array]) -> dict[Array, Ranges]:
+    """When each array that something produces is live, and each of `parameters`; `results` are read at the end."""
+    scan = _Scan(steps)
+    for parameter in parameters:
+        scan.born(parameter, -1)
+    for at, step in enumerate(steps):
+        if isinstance(step, Operation):
+            for position in range(len(step.operands)):
+                scan.read(step.operands[position].array, at, late=not _may_share(step, position))
+            for result in step.results:
+                scan.born(result, at)
+        else:
+            scan.mark(step, at)
+    for result in results:
+        scan.read(result, len(steps))
+    return scan.ranges()
+
+
+class Classes:
+    """Arrays that share a place; arrays without a live range (constants, inputs) share theirs with none."""
+
+    def __init__(self, ranges: dict[Array, Ranges]) -> None:
+        self._members = {array: [array] for array in ranges}
+        """Of each array the members of its class: one list, shared by them."""
+        self._times = {array: list(ranges[array]) for array in ranges}
+        """Of the first member of a class: when one of them is live."""
+
+    def members(self, array: Array) -> list[Array]:
+        """The class of an array, itself among them."""
+        return self._members.get(array, [array])
+
+    def join(self, one: Array, other: Array) -> bool:
+        """Put two arrays in one class; whether they are in one now."""
+        if one not in self._members or other not in self._members:
+            return one is other
+        kept, moved = self._members[one], self._members[other]
+        if kept is moved:
+            return True
+        if len(kept) < len(moved):
+            kept, moved = moved, kept
+        times, added = self._times[kept[0]], self._times[moved[0]]
+        if any(_meets(times, each) for each in added):
+            return False
+        for each in added:
+            bisect.insort(times, each)
+        kept.extend(moved)
+        for array in moved:
+            self._members[array] = kept
+        return True
+
+
+def _meets(times: Ranges, one: tuple[int, int]) -> bool:
+    at = bisect.bisect_right(times, one[1], key=lambda each: each[0])
+    return at > 0 and times[at - 1][1] >= one[0]
+
+
+def _may_share(operation: Operation, position: int) -> bool:
+    """Whether the operation may write its result over this operand."""
+    if operation.opcode == _UPDATES_IN_PLACE:
+        return position == 0
+    operand, result = operation.operands[position], operation.result
+    same = operand.nbytes == result.nbytes and operand.itemsize == result.itemsize
+    return operation.opcode in ELEMENTWISE and same
+
+
+class _Scan:
+    """One pass over the steps."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        marks = [(at, step) for at, step in enumerate(steps) if isinstance(step, Mark)]
+        self._places = {(mark.loop, mark.phase): at for at, mark in marks}
+        self._born: dict[Array, int] = {}
+        self._last: dict[Array, int] = {}
+        self._behind: dict[Array, int] = {}
+        """Last readers of a loop's state that stand behind the loop."""
+        self._loops: list[Loop] = []
+        self._starts: list[int] = []
+        """Of the loops that are open."""
+
+    def born(self, array: Array, at: int) -> None:
+        """It is produced by step `at`."""
+        self._born[array] = at
+        self._last[array] = 2 * at + 1
+
+    def read(self, array: Array, at: int, *, late: bool = False) -> None:
+        """It is read by step `at`, `late` if the writes of that step do not wait."""
+        if array not in self._born:
+            return
+        time = 2 * at + late
+        entered = bisect.bisect_right(self._starts, self._born[array])
+        if entered < len(self._loops):
+            time = 2 * self._places[self._loops[entered], Phase.LEAVE] + 1
+        loop = array.producer
+        is_behind = isinstance(loop, Loop) and at > self._places[loop, Phase.LEAVE]
+        last = self._behind if is_behind else self._last
+        last[array] = max(last.get(array, 0), time)
+
+    def mark(self, mark: Mark, at: int) -> None:
+        loop = mark.loop
+        match mark.phase:
+            case Phase.ENTER:
+                for each in loop.carried:
+                    self.read(each.init.array, at)
+                for each in loop.carried:
+                    self.born(each.state, at)
+                self._loops.append(loop)
+                self._starts.append(at)
+            case Phase.BRANCH:
+                self.read(loop.condition.array, at, late=True)
+            case Phase.LEAVE:
+                for each in loop.carried:
+                    self.read(each.new.array, at)
+                self._loops.pop()
+                self._starts.pop()
+
+    def ranges(self) -> dict[Array, Ranges]:
+        found: dict[Array, Ranges] = {}
+        for array, at in self._born.items():
+            last, loop = self._last[array], array.producer
+            if isinstance(loop, Loop) and array in self._behind:
+                last = max(last, 2 * self._places[loop, Phase.BRANCH] + 1)
+                behind = (2 * self._places[loop, Phase.LEAVE] + 1, self._behind[array])
+                found[array] = [(2 * at + 1, last), behind] if last < behind[0] else [(2 * at + 1, behind[1])]
+            else:
+                found[array] = [(2 * at + 1, last)]
+        return found

@@ -1,0 +1,97 @@
+"""Instructions that compute nothing: they rearrange names, or see the same bytes with another shape.
+
+    tuple, get-tuple-element, opt-barrier             trees, taken apart and put together
+    reshape, bitcast                                  views of the same array
+    broadcast, if it only adds dimensions of size 1    the same
+
+Each function takes the instruction and the values of its operands, and gives the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from haulout.frontends.hlo import attributes
+from haulout.frontends.hlo.model import Instruction
+from haulout.frontends.hlo.types import Shape
+from haulout.frontends.hlo.values import Tree, View, check_attributes, check_shape, shape_of
+from haulout.ir.dtypes import NUMPY
+
+
+def checked(instruction: Instruction, value: Tree) -> Tree:
+    """The value, which must have the declared shape."""
+    found = shape_of(value)
+    if found != instruction.shape:
+        instruction.fail(f"{instruction.opcode}: the value is {found}, declared as {instruction.shape}")
+    return value
+
+
+def _tuple(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
+    return operands
+
+
+def _get_tuple_element(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
+    operand = _only(instruction, operands)
+    key = instruction.attributes.get("index")
+    if key is None:
+        instruction.fail("get-tuple-element needs the attribute `index`")
+    index = attributes.integer(key)
+    if isinstance(operand, View) or index >= len(operand):
+        key.fail(f"%{instruction.operands[0]} of shape {shape_of(operand)} has no element {index}")
+    return operand[index]
+
+
+def _opt_barrier(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
+    return _only(instruction, operands)
+
+
+def _reshape(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
+    operand, shape = _only(instruction, operands), instruction.shape
+    if not isinstance(operand, View) or not isinstance(shape, Shape):
+        instruction.fail("reshape: a tuple has no elements to arrange")
+    if (operand.shape.dtype, operand.shape.count) != (shape.dtype, shape.count):
+        instruction.fail(f"reshape of {operand.shape} to {shape}: not the same elements")
+    return View(operand.array, shape)
+
+
+def _bitcast(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
+    operand, shape = _only(instruction, operands), instruction.shape
+    if not isinstance(operand, View) or not isinstance(shape, Shape):
+        instruction.fail("bitcast: a tuple has no bytes")
+    if not operand.shape.is_row_major or not shape.is_row_major:
+        instruction.fail("bitcast between layouts other than row-major is not supported yet")
+    check_shape(instruction, shape)
+    if operand.nbytes != shape.count * NUMPY[shape.dtype].itemsize:
+        instruction.fail(f"bitcast of {operand.shape} to {shape}: not the same bytes")
+    return View(operand.array, shape)
+
+
+def broadcast_view(instruction: Instruction, operands: tuple[Tree, ...]) -> View | None:
+    """The operand as a view, when a broadcast has no more elements than it and keeps their order."""
+    shape, dims = instruction.shape, instruction.attributes.get("dimensions")
+    if len(operands) != 1 or not isinstance(operands[0], View) or not isinstance(shape, Shape):
+        return None
+    operand, places = operands[0], attributes.integers(dims) if dims is not None else ()
+    if list(places) != sorted(set(places)) or any(dim >= len(shape.dims) for dim in places):
+        return None  # dimensions change places, or it is not valid: the operation's rule says what is wrong
+    same = tuple(shape.dims[dim] for dim in places) == operand.shape.dims and shape.count == operand.shape.count
+    if not same or shape.dtype != operand.shape.dtype:
+        return None
+    check_attributes(instruction, ("dimensions",))
+    return View(operand.array, shape)
+
+
+def _only(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
+    if len(operands) != 1:
+        instruction.fail(f"{instruction.opcode} takes one operand, found {len(operands)}")
+    return operands[0]
+
+
+STRUCTURE: dict[str, Callable[[Instruction, tuple[Tree, ...]], Tree]] = {
+    "tuple": _tuple,
+    "get-tuple-element": _get_tuple_element,
+    "opt-barrier": _opt_barrier,
+    "reshape": _reshape,
+    "bitcast": _bitcast,
+}
+"""By opcode: what the instruction makes of its operands."""

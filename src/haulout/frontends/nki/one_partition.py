@@ -1,0 +1,45 @@
+"""On-chip tensors whose every access is the same in all of their partitions: one partition stands for all.
+
+A checker that lists runs has 128 of them for `x[:, 0:8]` and one when it looks at a partition alone. Two accesses of
+such a tensor meet when they meet in the first partition, and bytes are written in all partitions or in none, so
+nothing else changes. Tensors at an address of the kernel's choice keep their partitions: there, others may lie on the
+same.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from haulout.frontends.nki.recorder import Recorder
+from haulout.ir.patterns import Pattern
+
+
+def narrow_tensors(recorder: Recorder) -> dict[int, int]:
+    """Storage number -> bytes of a partition, for the tensors of a core that one partition can stand for."""
+    rows = {
+        storage.number: storage.row_bytes
+        for storage in recorder.storages
+        if storage.buffer.on_chip and storage.address is None and storage.partitions > 1
+    }
+    for record in recorder.records:
+        for number, pattern in (*record.reads, *record.writes):
+            if pattern is not None and number in rows:
+                row = rows[number]
+                if first_partition(pattern, row, recorder.storages[number].partitions) is None:
+                    del rows[number]
+    return rows
+
+
+@lru_cache(maxsize=1 << 14)
+def first_partition(pattern: Pattern, row: int, partitions: int) -> Pattern | None:
+    """What a pattern touches in the first of `partitions` partitions of `row` bytes; None when not all are alike."""
+    for at, (stride, count) in enumerate(pattern.dims):
+        # The partitions are a dim of their own, or one with a dim inside the partition that fills it evenly.
+        if row % stride or count != row // stride * partitions:
+            continue
+        inner = ((stride, row // stride),) if stride < row else ()
+        rest = Pattern(pattern.offset, pattern.run, pattern.dims[:at] + inner + pattern.dims[at + 1 :])
+        low, high = rest.hull
+        if low >= 0 and high <= row:
+            return rest
+    return None

@@ -1,0 +1,90 @@
+"""What ties buffers to one another, or to one of several pools. All of it is optional.
+
+    aliases     groups of buffers that are one storage: one offset and pool, live when any of them is
+    in_place    (input, output): the output may take over the input's storage when the input dies at the moment at
+                which the output is born: then, and only when their offsets are equal, that moment is no conflict
+    symmetric   groups of buffers, one a pool, that get equal offsets
+    pools       partitions or banks, each an address space of its own, perhaps with a capacity and a segment
+    allowed     per buffer, the pools that it may be in, the most wanted first; none given: any of them, in order
+
+The moment of an in-place pair: with half-open ranges, an operation at time t that reads x and writes y has x live
+until t + 1 and y from t on. Output and input of a pair share no more than that moment; where they share more, the
+pair allows nothing. Each input is taken over once, and each output takes over one input.
+
+A pool with a *segment* is memory in stretches of so many contiguous bytes: no buffer in it crosses a multiple of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from haulout.support.diagnostics import bad_input
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One address space. `capacity`, `segment`: bytes, None when unlimited."""
+
+    name: str = "memory"
+    capacity: int | None = None
+    segment: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Ties between buffers. Plain tuples of buffer numbers; `check` finds what is malformed."""
+
+    aliases: tuple[tuple[int, ...], ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+    symmetric: tuple[tuple[int, ...], ...] = ()
+    pools: tuple[Pool, ...] = (Pool(),)
+    allowed: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def trivial(self) -> bool:
+        """Whether there is nothing to obey but the columns of the problem."""
+        tied = self.aliases or self.in_place or self.symmetric
+        return not tied and len(self.pools) == 1 and self.pools[0].segment is None
+
+    def pools_of(self, buffer: int) -> tuple[int, ...]:
+        """The pools that a buffer may be in, the most wanted first."""
+        given = self.allowed[buffer] if self.allowed else ()
+        return given or tuple(range(len(self.pools)))
+
+    def check(self, buffers: int) -> None:
+        """Every number names a buffer or pool, no buffer is in two groups of a kind. Raises `bad-input`."""
+        if not self.pools:
+            bad_input("there is no pool")
+        for pool in self.pools:
+            for what, value in (("capacity", pool.capacity), ("segment", pool.segment)):
+                if value is not None and not 0 <= value <= 2**62:
+                    bad_input(f"pool {pool.name}: {what} is {value}, not between 0 and 2**62")
+            if pool.segment == 0:
+                bad_input(f"pool {pool.name}: a segment holds at least one byte")
+        if self.allowed and len(self.allowed) != buffers:
+            bad_input(f"`allowed` has {len(self.allowed)} rows, not {buffers}")
+        for buffer, pools in enumerate(self.allowed):
+            _in_range(f"`allowed`, buffer {buffer}", "pool", pools, len(self.pools))
+            if len(set(pools)) != len(pools):
+                bad_input(f"`allowed`, buffer {buffer}: a pool is given twice")
+        for pair in self.in_place:
+            if len(pair) != 2:
+                bad_input(f"`in_place`: {pair} is not an input and an output")
+            _in_range("`in_place`", "buffer", pair, buffers)
+        for name, groups in (("aliases", self.aliases), ("symmetric", self.symmetric)):
+            seen: set[int] = set()
+            for group in groups:
+                _in_range(f"`{name}`", "buffer", group, buffers)
+                for buffer in group:
+                    if buffer in seen:
+                        bad_input(f"`{name}`: buffer {buffer} is given twice")
+                    seen.add(buffer)
+                if name == "symmetric" and len(group) > len(self.pools):
+                    bad_input(f"`symmetric`: {len(group)} buffers, one a pool, and {len(self.pools)} pools")
+
+
+def _in_range(where: str, what: str, numbers: Iterable[int], count: int) -> None:
+    for number in numbers:
+        if not 0 <= number < count:
+            bad_input(f"{where}: there is no {what} {number}")

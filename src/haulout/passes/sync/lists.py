@@ -1,0 +1,113 @@
+"""Do the cores' lists agree on the order of their meetings?
+
+An edge that is not in the program's own order (a wait that is stronger than asked for, signals of two engines made to
+follow one another) looks back in its core's list. Such edges never close a cycle when the cores, each doing its list
+one instruction after the other, come to their ends: that run respects all of them. Barriers of all engines and all
+cores are always so. Barriers on one engine, of some cores, and `sendrecv` may be met in another order on each core.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+
+from haulout.ir.enums import NONE, Engine
+from haulout.ir.program import Program
+from haulout.passes.sync.nest import Nest
+
+
+class _Event(NamedTuple):
+    """One rendezvous on a list: a barrier's line and members, or what a `sendrecv` sends and receives."""
+
+    line: Hashable
+    members: tuple[int, ...]
+    sends: Hashable = None
+    receives: Hashable = None
+
+
+def lists_agree(program: Program, nest: Nest) -> bool:
+    """Whether every run in which each core does its list in order comes to its end."""
+    barriers = program.barriers
+    everyone = (1 << program.lnc) - 1
+    full = (barriers.cores == 0) | (barriers.cores == everyone)
+    full &= program.instructions.engine[barriers.instruction] == Engine.ALL
+    if not len(program.meetings) and bool(full.all()):
+        return True
+    # Loops turn equally often on all cores: what agrees in every block agrees in every run.
+    part = program.instructions.block if nest.found else program.instruction_function
+    whole = program.blocks.function if nest.found else np.arange(len(program.functions))
+    core_of = program.function_core
+    parts = len(program.blocks) if nest.found else len(program.functions)
+    first = np.searchsorted(core_of[whole], np.arange(program.lnc)).tolist()
+    lists: dict[tuple[int, int], list[_Event]] = {}
+    for row, event in _events(program):
+        core = int(program.instruction_core[row])
+        lists.setdefault((int(part[row]) - first[core], core), []).append(event)
+    return all(_comes_to_an_end([lists.get((at, core), []) for core in range(program.lnc)]) for at in range(parts))
+
+
+def _events(program: Program) -> list[tuple[int, _Event]]:
+    barriers, meetings = program.barriers, program.meetings
+    found: list[tuple[int, _Event]] = []
+    for at, row in enumerate(barriers.instruction.tolist()):
+        mask = int(barriers.cores[at])
+        members = tuple(core for core in range(program.lnc) if not mask or mask >> core & 1)
+        found.append((row, _Event((int(program.instructions.engine[row]), members), members)))
+    for at, row in enumerate(meetings.instruction.tolist()):
+        here, tag = int(program.instruction_core[row]), int(meetings.tag[at])
+        to, source = int(meetings.to[at]), int(meetings.source[at])
+        sends = None if to == NONE else (here, to, tag)
+        receives = None if source == NONE else (source, here, tag)
+        found.append((row, _Event(None, (), sends, receives)))
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _comes_to_an_end(lists: list[list[_Event]]) -> bool:
+    at = [0] * len(lists)
+    passed: list[Counter[Hashable]] = [Counter() for _ in lists]
+    sent: Counter[Hashable] = Counter()
+    received: Counter[Hashable] = Counter()
+    announced = [NONE] * len(lists)
+    moved = True
+    while moved:
+        moved = False
+        for core, events in enumerate(lists):
+            if at[core] == len(events):
+                continue
+            event = events[at[core]]
+            if event.line is None:
+                if announced[core] < at[core]:
+                    announced[core] = at[core]
+                    sent[event.sends] += 1
+                    received[event.receives] += 1
+                    moved = True
+                ready = event.sends is None or received[event.sends] >= sent[event.sends]
+                ready &= event.receives is None or sent[event.receives] >= received[event.receives]
+                if ready:
+                    at[core] += 1
+                    moved = True
+            elif all(_stands_at(lists, at, passed, other, event, passed[core]) for other in event.members):
+                for other in event.members:
+                    passed[other][event.line] += 1
+                    at[other] += 1
+                moved = True
+    return all(place == len(events) for place, events in zip(at, lists, strict=True))
+
+
+def _stands_at(
+    lists: list[list[_Event]],
+    at: list[int],
+    passed: list[Counter[Hashable]],
+    core: int,
+    event: _Event,
+    mine: Counter[Hashable],
+) -> bool:
+    here = at[core]
+    return (
+        here < len(lists[core])
+        and lists[core][here].line == event.line
+        and passed[core][event.line] == mine[event.line]
+    )

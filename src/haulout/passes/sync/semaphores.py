@@ -1,0 +1,88 @@
+"""How semaphores stand in a program: the rows of the table, and `wait_back`, the wait that follows a loop.
+
+A semaphore belongs to one core and starts at zero in every function. `signal=[[S,1]]` adds on completion,
+`wait=[[S,k]]` starts when it is at least k. In a loop the count that stands for "the producer, in this turn" differs
+from turn to turn, so no constant will do. What does not differ is how many signals lie between:
+
+    wait_back=[[S,j]]    start when all signals to S of instructions before this one in the run are made, but the
+                         last j of them: when S is at least (signals before it) - j
+
+Every engine goes through the same blocks, so each knows the number of signals before it without being told: a
+register that grows by a constant in each block. In a straight list `wait_back=[[S,j]]` is `wait=[[S,n-j]]`, n the
+signals before it in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from haulout.ir.attributes import AttrValue, format_attrs, parse_attrs
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout.ir.schema import Semaphores
+from haulout.ir.verify import instruction_label
+from haulout.support.diagnostics import bad_input
+
+WAIT_BACK = "wait_back"
+
+
+class Wait(NamedTuple):
+    """One wait: of which instruction, on which semaphore, for how many signals or up to how many signals back."""
+
+    row: int
+    name: int
+    """Of the semaphore, in `strings`."""
+    value: int
+    back: bool
+
+
+def with_semaphores(program: Program, signals: Iterable[tuple[int, int]], waits: Iterable[Wait]) -> Program:
+    """The program with signals (row, semaphore) of 1 each, and waits; it has none yet."""
+    rows = sorted({(row, False, name, 1) for row, name in signals})
+    back: dict[int, list[AttrValue]] = {}
+    for wait in sorted(set(waits)):
+        if wait.back:
+            back.setdefault(wait.row, []).append([program.strings[wait.name], wait.value])
+        else:
+            rows.append((wait.row, True, wait.name, wait.value))
+    rows.sort()
+    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+    table = Semaphores.make(len(rows), instruction=columns[0], name=columns[2], value=columns[3], wait=columns[1])
+    program = program.replace(semaphores=table)
+    if not back:
+        return program
+    attrs = program.instructions.attrs.copy()
+    for row, value in back.items():
+        text = program.strings.get(int(attrs[row])) or ""
+        attrs[row] = program.strings.intern(format_attrs({**parse_attrs(text), WAIT_BACK: value}))
+    return program.replace(instructions=program.instructions.replace(attrs=attrs))
+
+
+def waits_of(program: Program) -> list[Wait]:
+    """All waits of a program, by instruction; `bad-input` where a `wait_back` is not what it should be."""
+    table = program.semaphores
+    found = [
+        Wait(int(table.instruction[at]), int(table.name[at]), int(table.value[at]), False)
+        for at in np.flatnonzero(table.wait).tolist()
+    ]
+    attrs = program.instructions.attrs
+    used = [text for text in np.unique(attrs).tolist() if text != NONE and WAIT_BACK in program.strings[text]]
+    for row in np.flatnonzero(np.isin(attrs, used)).tolist():
+        for item in _pairs(program, row):
+            found.append(Wait(row, program.strings.intern(item[0]), item[1], True))
+    return sorted(found)
+
+
+def _pairs(program: Program, row: int) -> list[tuple[str, int]]:
+    value = program.instruction_attrs(row).get(WAIT_BACK, [])
+    pairs = []
+    for item in value if isinstance(value, list) else [value]:
+        match item:
+            case [str(name), int(back)] if back >= 0 and not isinstance(back, bool):
+                pairs.append((name, back))
+            case _:
+                bad_input(f"expected {WAIT_BACK}=[[NAME,INT],...]", instruction_label(program, row))
+    return pairs

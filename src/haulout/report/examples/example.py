@@ -1,0 +1,16 @@
+"""What an example of a code is made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Example(NamedTuple):
+    """A few small files, a command, and what it says."""
+
+    files: dict[str, str]
+    """Name -> text."""
+    command: str
+    """Run in a folder that holds the files: `haulout ...` or `python FILE`."""
+    finding: str
+    """The line of its output that names the code, without the place."""

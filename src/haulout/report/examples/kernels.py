@@ -1,0 +1,140 @@
+"""Examples as NKI kernels."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+from haulout.report.examples.example import Example
+
+HEADER = "import nki.isa as nisa\nimport nki.language as nl\n\n\n"
+TWO_CORES = """
+def kernel(x):
+    core = nl.program_id(0)
+    shared = nl.ndarray((2, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    out = nl.ndarray((2, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    mine = nl.ndarray((1, 512), dtype=nl.float32, buffer=nl.sbuf)
+    both = nl.ndarray((2, 512), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=mine, src=x[core : core + 1, :])
+    nisa.dma_copy(dst=shared[core : core + 1, :], src=mine)
+{meet}
+    nisa.dma_copy(dst=both, src=shared)
+    nisa.dma_copy(dst=out[core : core + 1, :], src=both[core : core + 1, :])
+{end}
+    return out
+"""
+MEET = "    nisa.core_barrier(shared, (0, 1))"
+
+
+def kernel(finding: str, body: str, arguments: str = "--arg x=f32[64,16]", lnc: int = 1) -> Example:
+    """What `haulout check` says about a kernel."""
+    text = HEADER + dedent(body).lstrip("\n").replace("\n\n    ", "\n    ")
+    return Example({"example.py": text}, f"haulout check example.py::kernel --lnc {lnc} {arguments}", finding)
+
+
+def two_cores(finding: str, meet: str = MEET, end: str = "") -> Example:
+    """Each core writes a row of `shared` and reads both."""
+    body = "\n".join(line for line in TWO_CORES.format(meet=meet, end=end).splitlines() if line)
+    return kernel(finding, body + "\n", "--arg x=f32[2,512]", 2)
+
+
+def traced(finding: str, body: str) -> Example:
+    """What is said of a kernel whose loops are unrolled on request."""
+    files = {
+        "example.py": HEADER + dedent(body).lstrip("\n"),
+        "trace.py": (
+            "import haulout.nki\n\n"
+            'arguments = {"count": haulout.nki.tensor("i32", 1, 1)}\n'
+            'found = haulout.nki.trace("example.py::kernel", arguments, lnc=1, trips=2)\n'
+            "for finding in found.findings:\n"
+            "    print(finding)\n"
+        ),
+    }
+    return Example(files, "python trace.py", finding)
+
+
+KERNELS: dict[str, Example] = {
+    "kernel-error": kernel(
+        "error[kernel-error]: nisa.dma_copy has no parameter `source`",
+        """
+        def kernel(x):
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, source=x)
+        """,
+    ),
+    "unknown-instruction": kernel(
+        "warning[unknown-instruction]: nisa.frobnicate is not known: it is taken to read and write all its tensors",
+        """
+        def kernel(x):
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.frobnicate(dst=tile, src=x)
+        """,
+    ),
+    "shared-allocation-mismatch": kernel(
+        "error[shared-allocation-mismatch]: shared allocation 0 has another shape or type on core 1: "
+        "shared tensors are matched across cores by their order",
+        """
+        def kernel(x):
+            if nl.program_id(0) == 1:
+                extra = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+            shared = nl.ndarray((2, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        """,
+        lnc=2,
+    ),
+    "partition-limit": kernel(
+        "error[partition-limit]: tile: float32[129, 4] in sbuf spans partitions 0:129; there are 128",
+        """
+        def kernel(x):
+            tile = nl.ndarray((129, 4), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.memset(tile, 0.0)
+        """,
+    ),
+    "overlapping-split": kernel(
+        "warning[overlapping-split]: the cores read overlapping parts of input x and leave its end "
+        "unread: core 0 bytes 0:2048, core 1 bytes 128:2176 of 4096; neither reads 2176:4096",
+        """
+        def kernel(x):
+            core = nl.program_id(0)
+            tile = nl.ndarray((32, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x.ap([[16, 32], [1, 16]], offset=32 * core))
+        """,
+        lnc=2,
+    ),
+    "barrier-not-shared": two_cores(
+        "warning[barrier-not-shared]: the barrier's tensor mine: float32[1, 512] in sbuf is not in "
+        "shared HBM: the other core has no part of it, so the barrier orders no access of both cores",
+        "    nisa.core_barrier(mine, (0, 1))",
+    ),
+    "adjacent-barriers": two_cores(
+        "note[adjacent-barriers]: two barriers with no access of what they order between them, on any core, are one",
+        f"{MEET}\n{MEET}",
+    ),
+    "redundant-barrier": two_cores(
+        "note[redundant-barrier]: this barrier orders nothing inside the kernel: no byte of out that "
+        "one core touches before it is touched by another after it, with a write among the two",
+        end="    nisa.core_barrier(out, (0, 1))",
+    ),
+    "assumed-loop-count": traced(
+        "note[assumed-loop-count]: how often this loop runs is known on the device only: its body is "
+        "taken 2 times in a row",
+        """
+        def kernel(count):
+            counted = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=counted, src=count)
+            tile = nl.ndarray((4, 16), dtype=nl.float32, buffer=nl.sbuf)
+            for _ in nl.dynamic_range(0, nisa.register_alloc(counted)):
+                nisa.memset(tile, 0.0)
+        """,
+    ),
+    "assumed-register": kernel(
+        "warning[assumed-register]: the value of this register is known on the device only: 0 is taken",
+        """
+        def kernel(count):
+            counted = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=counted, src=count)
+            rows = nisa.register_alloc(counted)
+            tile = nl.ndarray((4, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.memset(tile[0 : int(rows) + 1, :], 0.0)
+        """,
+        "--arg count=i32[1,1]",
+    ),
+}

@@ -1,0 +1,145 @@
+"""One run under way: memory with its inputs, the events that happen to it, and its outputs in the end."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from haulout.ir.enums import NONE, Kind
+from haulout.ir.schema import Bytes, Ids
+from haulout.ir.verify import location_label
+from haulout.sim.events import Effect
+from haulout.sim.inputs import Values, element_type, input_bytes, locations_of_kind, qualified_name
+from haulout.sim.machine import Machine
+from haulout.sim.memory import Memory
+from haulout.sim.plan import Plan, Prepared, within_memory
+from haulout.sim.visits import Iteration
+from haulout.support.diagnostics import Diagnostics, Severity, bad_input
+
+Progress = Callable[[int, int], None]
+"""Called now and then with what is done and what there is: events of a run, schedules of a comparison."""
+
+_PROGRESS_EVERY = 256
+
+
+class Steps:
+    """The events of a plan in the order of a schedule, as lists."""
+
+    def __init__(self, plan: Plan, order: Ids) -> None:
+        trace, graph = plan.trace, plan.graph
+        self.visits, self.senders = trace.visits, plan.senders
+        item = graph.item[order]
+        self.item: list[int] = item.tolist()
+        self.effect: list[int] = graph.effect[order].tolist()
+        self.row: list[int] = trace.row.tolist()
+        """Of each item, not of each step."""
+        self.visit: list[int] = trace.visit.tolist()
+        self.instructions = int((trace.row < trace.code.instructions).sum())
+        self.barriers = int((graph.queue == NONE).sum())
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+
+class Execution:
+    """The memory of one run, and what has happened so far."""
+
+    def __init__(self, prepared: Prepared, inputs: Values | None, seed: int, progress: Progress | None) -> None:
+        self.prepared, self.progress = prepared, progress
+        self.found = Diagnostics()
+        self.instructions = self.events = self.barriers = 0
+        self.branches: dict[int, bool] = {}
+        """What branches have found: rows of the code, true for the body."""
+        with within_memory(prepared.layout.size):
+            self.memory = _initial_memory(prepared, inputs, seed)
+        self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found)
+
+    def happen(self, steps: Steps, around: Iteration | None = None, schedule: str = "") -> None:
+        """Let events happen: those of one section in some iteration, or, without `around`, those of a whole run.
+
+        What the branches of a section find stands in `branches`; those of a run are expected to go where it goes.
+        """
+        machine, moving = self.machine, self.prepared.operands.moves.moving
+        rows, senders, visits = steps.row, steps.senders, steps.visits
+        sent: dict[int, Bytes] = {}
+        begun = self.events
+        for step, (item, effect) in enumerate(zip(steps.item, steps.effect, strict=True), begun):
+            if step % _PROGRESS_EVERY == 0:
+                self._tell(step, begun + len(steps))
+            row = rows[item]
+            if row not in moving:
+                where: Iteration = ()
+            else:
+                where = visits.around(steps.visit[item]) if around is None else around
+            if effect == Effect.BOTH:
+                machine.execute(row, where)
+            elif effect == Effect.READS:
+                sent[item] = machine.read(row, where)
+            elif effect == Effect.WRITES:
+                if item in senders:
+                    machine.write(row, sent[senders[item]], where)
+            elif effect == Effect.BRANCHES:
+                takes = machine.takes(row)
+                if around is not None:
+                    self.branches[row] = takes
+                elif takes != visits.taken[steps.visit[item]]:
+                    self._strays(row, visits.around(steps.visit[item]), takes, schedule)
+        self.events += len(steps)
+        self.instructions += steps.instructions
+        self.barriers += steps.barriers
+
+    def outputs(self) -> dict[str, npt.NDArray[Any]]:
+        """The outputs of every core; notes the bytes that were never written."""
+        self._tell(self.events, self.events)
+        prepared, result = self.prepared, {}
+        with within_memory(prepared.layout.size):
+            for row in locations_of_kind(prepared.program, prepared.functions, Kind.OUTPUT, Kind.INOUT):
+                dtype, shape = element_type(prepared.program, row)
+                data = self.memory.read(prepared.operands.whole(row)).copy()
+                result[qualified_name(prepared.program, row)] = data.view(dtype).reshape(shape)
+                undefined = self.memory.undefined(prepared.operands.whole(row))
+                if undefined is not None:
+                    first = prepared.layout.byte_of(row, undefined[1])
+                    self.found.add(
+                        "output-not-written",
+                        Severity.ERROR,
+                        f"{undefined[0]} of its {len(data)} bytes were never written, the first at byte {first}",
+                        location_label(prepared.program, row),
+                    )
+        return result
+
+    def _tell(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(done, total)
+
+    def _strays(self, row: int, around: Iteration, takes: bool, schedule: str) -> None:
+        code = self.prepared.code
+        if row in self.branches:
+            return
+        self.branches[row] = takes
+        self.found.add(
+            "missing-dependence",
+            Severity.ERROR,
+            f"under `{schedule}` {code.named(row)}{code.iteration(row, around)} "
+            f"{'enters the body' if takes else 'leaves the loop'}, unlike under `list`; the run goes on as there",
+            code.label(row),
+        )
+
+
+def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Memory:
+    """Memory with constants and inputs in place."""
+    program, functions = prepared.program, prepared.functions
+    memory = Memory(prepared.layout.size, prepared.operands)
+    contents = input_bytes(program, functions, inputs, seed)
+    for row in locations_of_kind(program, functions, Kind.CONST):
+        text = program.strings.get(int(program.locations.data[row]))
+        if text is None:
+            bad_input("a constant without data", location_label(program, row))
+        contents[row] = np.frombuffer(base64.b64decode(text), np.uint8)
+    for row, data in contents.items():
+        memory.write(prepared.operands.whole(row), data)
+    return memory

@@ -1,0 +1,100 @@
+"""What runs of a program share: its code, its memory's layout, and, once the branches are known, its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from haulout.ir.program import Program
+from haulout.ir.schema import Ids
+from haulout.ir.verify import check_sound, instruction_label
+from haulout.sim.code import Code
+from haulout.sim.control import find_nest
+from haulout.sim.events import EventGraph, event_graph
+from haulout.sim.layout import Layout, lay_out
+from haulout.sim.machine import check_patterns_known
+from haulout.sim.moves import Moves
+from haulout.sim.operands import Operands
+from haulout.sim.rendezvous import senders
+from haulout.sim.trace import Trace, one_visit, trace_visits
+from haulout.sim.visits import Visits
+from haulout.sim.waits import Waits, find_waits
+from haulout.support.diagnostics import bad_input
+
+_MOST_MEMORY = 2**46
+"""Bytes; beyond it NumPy's own limits come into view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything about a program that does not depend on its inputs."""
+
+    program: Program
+    functions: Ids
+    """The entry function of each core."""
+    code: Code
+    waits: Waits
+    layout: Layout
+    operands: Operands
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What executes, and what waits for what."""
+
+    trace: Trace
+    graph: EventGraph
+    senders: dict[int, int]
+    """For each item of the trace that receives: the item whose data it receives."""
+
+
+def prepare(program: Program) -> Prepared:
+    """What every run of a program needs. Raises `HauloutError` when it is unsound or not supported."""
+    check_sound(program)
+    if len(program.semaphores):
+        row = int(program.semaphores.instruction[0])
+        bad_input("simulating semaphores is not supported yet", instruction_label(program, row))
+    functions = _entries(program)
+    nest = find_nest(program, functions.tolist())
+    code = Code(program, nest)
+    waits = find_waits(code)
+    layout = lay_out(program, functions)
+    with within_memory(layout.size):
+        operands = Operands(program, layout, Moves(program, nest, code.operands))
+    every = np.concatenate([np.zeros(0, np.int32), *(rows for cores in code.rows for rows in cores)])
+    check_patterns_known(program, operands.regions, every[every < code.instructions])
+    return Prepared(program, functions, code, waits, layout, operands)
+
+
+def plan_visits(prepared: Prepared, visits: Visits) -> Plan:
+    """The events of what ran. Raises `HauloutError` where cores cannot meet."""
+    trace = trace_visits(prepared.code, visits)
+    return Plan(trace, event_graph(trace, prepared.waits), senders(trace))
+
+
+def plan_section(prepared: Prepared, section: int) -> Plan:
+    """The events of one section, when everything before it is over."""
+    return plan_visits(prepared, one_visit(section))
+
+
+@contextmanager
+def within_memory(size: int) -> Iterator[None]:
+    """Turn an allocation that fails into a diagnostic; `size`: bytes of simulated memory."""
+    message = f"the program has {size} bytes of simulated memory; running it takes more than this machine has"
+    if size > _MOST_MEMORY:
+        bad_input(message)
+    try:
+        yield
+    except MemoryError:
+        bad_input(message)
+
+
+def _entries(program: Program) -> Ids:
+    starts = program.starts("functions", "modules")
+    for core in range(len(program.modules)):
+        if starts[core] == starts[core + 1]:
+            bad_input(f"the module of core {core} has no function to run")
+    return starts[:-1].astype(np.int32)

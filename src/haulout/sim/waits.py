@@ -1,0 +1,149 @@
+"""Dependences between items of a trace: which execution of the producer an execution of the consumer waits for.
+
+    deps      the newest execution before it: of this iteration, or of the last one of the loop that is over
+    carried   the last execution in the previous iteration of the innermost loop around both; none in the first one
+
+A branch waits for every write of `cond` in its header. Both ends of a dependence run in some sections; which visit
+waits for which is found once for each pair of sections.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from haulout.ir.attributes import format_name
+from haulout.ir.enums import NONE
+from haulout.ir.schema import Bools, Ids, Ints
+from haulout.ir.verify import instruction_label
+from haulout.sim.code import Code
+from haulout.sim.control import Nest
+from haulout.sim.trace import Trace
+from haulout.sim.visits import Visits
+from haulout.support.diagnostics import bad_input
+
+
+class Waits(NamedTuple):
+    """Dependences between rows of the code that sections run, sorted by pairs of sections."""
+
+    consumer: Ids
+    producer: Ids
+    carried: Bools
+    section: Ids
+    """Of each row of the code; NONE for what never runs."""
+    position: Ids
+    """Of each row of the code: its place in its section, on its core."""
+
+
+def find_waits(code: Code) -> Waits:
+    """The dependences of what runs. Raises `bad-input` where a producer need not have run before."""
+    program = code.program
+    section = np.full(len(code), NONE, np.int32)
+    position = np.zeros(len(code), np.int32)
+    for number, cores in enumerate(code.rows):
+        for rows in cores:
+            section[rows], position[rows] = number, np.arange(len(rows))
+    table, branches = program.dependences, _branch_waits(code)
+    consumer = np.concatenate([table.instruction, branches[0]])
+    producer = np.concatenate([table.producer, branches[1]])
+    carried = np.concatenate([table.carried, np.zeros(len(branches[0]), np.bool_)])
+    runs = section[consumer] != NONE
+    consumer, producer, carried = consumer[runs], producer[runs], carried[runs]
+    _check(code, section, consumer[~carried], producer[~carried])
+    # In the first iteration nothing is carried, so a producer that never runs is nobody's.
+    kept = section[producer] != NONE
+    order = np.lexsort((carried[kept], section[producer[kept]], section[consumer[kept]]))
+    return Waits(consumer[kept][order], producer[kept][order], carried[kept][order], section, position)
+
+
+def dependences(trace: Trace, waits: Waits) -> tuple[Ids, Ids]:
+    """Edges between items, (producer, consumer). A producer outside of the trace has been complete for long."""
+    if not len(waits.consumer):
+        return np.zeros(0, np.int32), np.zeros(0, np.int32)
+    visits, nest = trace.visits, trace.code.nest
+    order = np.argsort(visits.section, kind="stable")
+    cuts = np.searchsorted(visits.section[order], np.arange(len(nest.sections) + 1))
+    visits_of = [order[begin:end] for begin, end in pairwise(cuts)]
+    core = trace.code.core[waits.consumer]
+    ends = waits.section[waits.consumer], waits.section[waits.producer]
+    differs = (np.diff(ends[0]) != 0) | (np.diff(ends[1]) != 0) | (np.diff(waits.carried) != 0)
+    bounds = [0, *(np.flatnonzero(differs) + 1).tolist(), len(waits.consumer)]
+    parts = []
+    for begin, end in pairwise(bounds):
+        consumer, producer = int(ends[0][begin]), int(ends[1][begin])
+        if waits.carried[begin]:
+            waiting, awaited = _carried(nest, visits, consumer, producer, visits_of)
+        else:
+            waiting, awaited = _newest(consumer, producer, visits_of)
+        first = trace.first[core[begin:end]]
+        parts.append(
+            [
+                (first[:, each] + waits.position[rows[begin:end]][:, None]).ravel()
+                for rows, each in ((waits.producer, awaited), (waits.consumer, waiting))
+            ]
+        )
+    found = np.concatenate([np.array(part, np.int32) for part in parts], axis=1)
+    return found[0], found[1]
+
+
+def _newest(consumer: int, producer: int, visits_of: list[Ints]) -> tuple[Ints, Ints]:
+    """Visits of the consumer, and for each the newest visit of the producer up to it."""
+    waiting, awaited = visits_of[consumer], visits_of[producer]
+    at = np.searchsorted(awaited, waiting, "right") - 1
+    return waiting[at >= 0], awaited[at[at >= 0]]
+
+
+def _carried(nest: Nest, visits: Visits, consumer: int, producer: int, visits_of: list[Ints]) -> tuple[Ints, Ints]:
+    """Visits of the consumer, and for each the producer's last visit in the previous iteration, if there is one."""
+    nobody = np.zeros(0, np.int64)
+    depth = 0
+    for loop, other in zip(nest.sections[consumer].path, nest.sections[producer].path, strict=False):
+        if loop != other:
+            break
+        depth += 1
+    waiting, awaited = visits_of[consumer], visits_of[producer]
+    if depth == 0 or visits.began.shape[1] < depth or not len(awaited):
+        return nobody, nobody
+    began = visits.began[waiting, depth - 1]
+    previous = visits.before[began]
+    at = np.searchsorted(awaited, began, "left") - 1
+    there = (previous != NONE) & (at >= 0)
+    there &= awaited[at] >= previous
+    return waiting[there], awaited[at[there]]
+
+
+def _branch_waits(code: Code) -> tuple[Ids, Ids]:
+    """(Branch, instruction of its header that writes `cond`)."""
+    program = code.program
+    accesses, owner = program.accesses, program.owner
+    starts = program.starts("instructions", "blocks")
+    branches: list[int] = []
+    writers: list[int] = []
+    for loop in code.nest.loops:
+        for block in loop.blocks:
+            rows = slice(*program.access_starts[starts[block : block + 2]].tolist())
+            cond = owner[program.blocks.cond[block]]
+            writes = accesses.write[rows] & (owner[accesses.location[rows]] == cond)
+            found = np.unique(accesses.instruction[rows][writes]).tolist()
+            branches += [code.branch(block)] * len(found)
+            writers += found
+    return np.array(branches, np.int32), np.array(writers, np.int32)
+
+
+def _check(code: Code, section: Ids, consumer: Ids, producer: Ids) -> None:
+    """`bad-input` at the first dependence on something that need not have run before."""
+    sections = len(code.nest.sections)
+    pairs, which = np.unique(section[producer].astype(np.int64) * sections + section[consumer], return_inverse=True)
+    # One that never runs has a negative section.
+    fine = [pair >= 0 and code.nest.dominates(*divmod(pair, sections)) for pair in pairs.tolist()]
+    for at in np.flatnonzero(~np.array(fine, np.bool_)[which])[:1].tolist():
+        row = int(producer[at])
+        if section[row] == NONE:
+            why = "is never executed"
+        else:
+            behind = section[row] > section[consumer[at]]
+            why = "stands behind it" if behind else "stands in a loop that may not have run"
+        name = format_name(code.program.instruction_name(row))
+        bad_input(f"it waits for %{name}, which {why}", instruction_label(code.program, int(consumer[at])))

@@ -1,0 +1,356 @@
+"""The smallest program that still shows what is looked for: delta debugging over a program's tables.
+
+    functions       all but the first that matters
+    cores           modules, with everything that names them
+    instructions    those that meet, those of one name on all cores together, then singly
+    loops           each written as a straight line of blocks; empty blocks are merged away
+    locations       by name on all cores, with their accesses and views
+    operands        single accesses
+    dependences     single edges; participants of barriers; steps; semaphores
+    patterns        whole locations in place of patterns, then ranges in place of strided ones
+    attributes      addresses, `seq`, trip counts, sizes
+
+Each candidate must be sound (`verify`) and must satisfy `keeps`. The rounds are repeated until none of them makes the
+program smaller, or the time is over. Everything is tried in a fixed order, so equal inputs give equal outputs as long
+as the time suffices.
+
+The search inside a round is `ddmin` of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"
+(2002): leave out halves, then quarters, ... of what is left, until no single element can be left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout.ir.schema import TABLES, Bools, Column, Ids
+from haulout.ir.text import parse_bir, print_bir
+from haulout.ir.verify import verify
+
+Keeps = Callable[[Program], bool]
+TIME_LIMIT = 60.0
+"""Seconds."""
+
+
+def reduce_program(program: Program, keeps: Keeps, *, time_limit: float = TIME_LIMIT) -> Program:
+    """The smallest program that is found for which `keeps` still holds; `program` itself when it does not hold there.
+
+    `keeps` sees sound programs only. `time_limit` in seconds bounds the search, not the last call of `keeps`.
+    """
+    return _Reduction(keeps, time.monotonic() + time_limit).run(program)
+
+
+class _Reduction:
+    def __init__(self, keeps: Keeps, deadline: float) -> None:
+        self.keeps, self.deadline = keeps, deadline
+
+    def run(self, program: Program) -> Program:
+        if not self.holds(program):
+            return program
+        size = None
+        while size != (size := _size(program)) and not self.late:
+            program = self.functions(program)
+            program = self.cores(program)
+            program = self.instructions(program)
+            program = self.loops(program)
+            program = self.locations(program)
+            program = self.rows(program, "accesses")
+            program = self.rows(program, "dependences")
+            program = self.rows(program, "steps")
+            program = self.rows(program, "semaphores")
+            program = self.participants(program)
+            program = self.patterns(program)
+            program = self.attributes(program)
+        return _tidy(program)
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def holds(self, program: Program) -> bool:
+        return not verify(program) and self.keeps(program)
+
+    def better(self, program: Program, candidates: Iterable[Program]) -> Program:
+        """The first of the candidates that holds, else the program."""
+        for candidate in candidates:
+            if self.late:
+                break
+            if self.holds(candidate):
+                return candidate
+        return program
+
+    def without(
+        self, program: Program, units: Sequence[Any], drop: Callable[[Program, Sequence[Any]], Program]
+    ) -> Program:
+        """Leave out as many units as possible; `drop(program, units)` leaves some out of the program given here."""
+        kept, best, parts = list(units), program, 1
+        while kept and not self.late:
+            length = -(-len(kept) // parts)
+            chunks = [kept[at : at + length] for at in range(0, len(kept), length)]
+            for chunk in chunks:
+                gone = set(map(id, chunk))
+                rest = [unit for unit in kept if id(unit) not in gone]
+                remaining = set(map(id, rest))
+                candidate = drop(program, [unit for unit in units if id(unit) not in remaining])
+                if self.holds(candidate):
+                    kept, best = rest, candidate
+                if self.late:
+                    break
+            if length == 1:
+                break
+            parts = min(max(2 * parts, 2), len(kept)) if kept else 1
+        return best
+
+    # -- rounds ------------------------------------------------------------------------------------------------------
+
+    def functions(self, program: Program) -> Program:
+        names = np.unique(program.functions.name).tolist()
+        return self.without(
+            program,
+            [(name,) for name in names],
+            lambda p, gone: keep(p, functions=~np.isin(p.functions.name, [name for (name,) in gone])),
+        )
+
+    def cores(self, program: Program) -> Program:
+        for core in range(program.lnc - 1, -1, -1):
+            if program.lnc > 1:
+                program = self.better(program, [without_core(program, core)])
+        return program
+
+    def instructions(self, program: Program) -> Program:
+        program = self.without(program, _meetings(program), _without_instructions)
+        by_name: dict[tuple[int, int], list[int]] = {}
+        for row, name in enumerate(program.instructions.name.tolist()):
+            by_name.setdefault((name, row if name == NONE else 0), []).append(row)
+        program = self.without(program, list(by_name.values()), _without_instructions)
+        return self.without(program, [[row] for row in range(len(program.instructions))], _without_instructions)
+
+    def loops(self, program: Program) -> Program:
+        block = 0
+        while block < _blocks_of_a_core(program):
+            program = self.better(program, _straightened(program, block))
+            block += 1
+        while (merged := _merged(program)) is not None:
+            found = self.better(program, [merged])
+            if found is program:
+                break
+            program = found
+        return program
+
+    def locations(self, program: Program) -> Program:
+        by_name: dict[int, list[int]] = {}
+        for row, name in enumerate(program.locations.name.tolist()):
+            by_name.setdefault(name, []).append(row)
+        program = self.without(program, list(by_name.values()), _without_locations)
+        return self.without(program, [[row] for row in range(len(program.locations))], _without_locations)
+
+    def rows(self, program: Program, table: str) -> Program:
+        count = len(program.table(table))
+        return self.without(
+            program,
+            [(row,) for row in range(count)],
+            lambda p, gone: keep(p, **{table: _mask(count, [row for (row,) in gone])}),
+        )
+
+    def participants(self, program: Program) -> Program:
+        """Barriers of all cores in place of those of some."""
+        rows = program.barriers
+        for at in np.flatnonzero(rows.cores).tolist():
+            cores = np.where(np.arange(len(rows)) == at, 0, program.barriers.cores).astype(np.uint64)
+            program = self.better(program, [program.replace(barriers=program.barriers.replace(cores=cores))])
+        return program
+
+    def patterns(self, program: Program) -> Program:
+        for access in range(len(program.accesses)):
+            row = int(program.accesses.pattern[access])
+            pattern = program.pattern(row)
+            if pattern is None:
+                continue
+            program = self.better(program, [_with_pattern(program, access, NONE)])
+            if int(program.accesses.pattern[access]) == row and pattern.dims:
+                program = self.better(program, _plainer(program, access, row))
+        return program
+
+    def attributes(self, program: Program) -> Program:
+        locations, instructions = program.locations, program.instructions
+        if (locations.address != NONE).any():
+            plain = locations.replace(address=NONE, bank=NONE, partition=NONE)
+            program = self.better(program, [program.replace(locations=plain)])
+        if (instructions.seq != NONE).any():
+            program = self.better(program, [program.replace(instructions=instructions.replace(seq=NONE))])
+        if (program.instructions.attrs != NONE).any():
+            bare = program.instructions.replace(attrs=NONE)
+            program = self.better(program, [program.replace(instructions=bare)])
+        return program
+
+
+# -- candidates ------------------------------------------------------------------------------------------------------
+
+
+def keep(program: Program, **masks: Bools) -> Program:
+    """The rows of some tables that their masks keep, without everything that cannot be without those that go.
+
+    A row goes when an id of it that must not be null points to a row that has gone; ids that may be null become null.
+    """
+    maps: dict[str, Ids] = {}
+    kept: dict[str, Any] = {}
+    for name in ("modules", "functions", "locations", *TABLES):  # parents, and what is named, first
+        if name in maps:
+            continue
+        rows, table = program.table(name), TABLES[name]
+        mask = masks.get(name, np.ones(len(rows), bool)).copy()
+        for column, spec in table.specs().items():
+            if spec["to"] in maps and not spec["null"]:
+                mask &= np.append(maps[spec["to"]], NONE)[getattr(rows, column)] != NONE
+        if name == "locations" and not mask.all():
+            # A view of what has gone goes too.
+            mask &= np.append(mask, True)[program.owner]
+        maps[name] = np.where(mask, np.cumsum(mask) - 1, NONE).astype(np.int32)
+        kept[name] = rows.take(mask)
+    return program.replace(**{name: rows.remap(maps) for name, rows in kept.items()})
+
+
+def without_core(program: Program, core: int) -> Program:
+    """One core less: its module, all views of it, and its part in barriers and exchanges; later cores move up."""
+    foreign = (program.locations.remote_name == NONE) | (program.locations.remote_core != core)
+    program = keep(program, modules=program.modules.core != core, locations=foreign)
+
+    def moved(cores: Column) -> Column:
+        return np.where(cores > core, cores - 1, cores)
+
+    meetings = program.meetings
+    to, source = (np.where(each == core, NONE, moved(each)) for each in (meetings.to, meetings.source))
+    mask = program.barriers.cores
+    low = mask & np.uint64((1 << core) - 1)
+    high = (mask >> np.uint64(core + 1)) << np.uint64(core)
+    return program.replace(
+        lnc=program.lnc - 1,
+        modules=program.modules.replace(core=moved(program.modules.core)),
+        locations=program.locations.replace(remote_core=moved(program.locations.remote_core)),
+        meetings=meetings.replace(to=to, source=source),
+        barriers=program.barriers.replace(cores=low | high),
+    )
+
+
+def _meetings(program: Program) -> list[list[int]]:
+    """Instructions that meet: barriers of one name, exchanges of one tag. One alone cannot go: others would wait."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for what, rows, names in (
+        (0, program.barriers.instruction, program.barriers.name),
+        (1, program.meetings.instruction, program.meetings.tag),
+    ):
+        for row, name in zip(rows.tolist(), names.tolist(), strict=True):
+            groups.setdefault((what, name), []).append(row)
+    return list(groups.values())
+
+
+def _mask(count: int, gone: Sequence[int]) -> Bools:
+    mask = np.ones(count, bool)
+    mask[list(gone)] = False
+    return mask
+
+
+def _without_instructions(program: Program, gone: Sequence[Sequence[int]]) -> Program:
+    return keep(program, instructions=_mask(len(program.instructions), [row for rows in gone for row in rows]))
+
+
+def _without_locations(program: Program, gone: Sequence[Sequence[int]]) -> Program:
+    return keep(program, locations=_mask(len(program.locations), [row for rows in gone for row in rows]))
+
+
+def _blocks_of_a_core(program: Program) -> int:
+    return int((program.blocks.function == 0).sum()) if len(program.functions) else 0
+
+
+def _same_block(program: Program, block: int) -> list[int]:
+    """The block of that number in every first function of a core."""
+    firsts = program.starts("functions", "modules")[:-1]
+    starts = program.starts("blocks", "functions")
+    rows = [int(starts[function]) + block for function in firsts.tolist()]
+    return rows if all(row < len(program.blocks) for row in rows) else []
+
+
+def _straightened(program: Program, block: int) -> list[Program]:
+    """Where a loop's header stands at that place: the program without its body, and with one straight run of it."""
+    headers = np.array(_same_block(program, block), np.int64)
+    edges, count = program.edges, np.bincount(program.edges.source, minlength=len(program.blocks))
+    if not len(headers) or (count[headers] != 2).any():
+        return []
+    behind = np.full(len(program.blocks), NONE, np.int32)
+    behind[headers] = [int(edges.target[edges.source == header][1]) for header in headers.tolist()]
+    body = np.zeros(len(program.blocks), bool)
+    for header in headers.tolist():
+        body[header + 1 : behind[header]] = True
+    plain = np.isin(np.arange(len(body)), headers)
+    blocks = program.blocks.replace(
+        cond=np.where(plain, NONE, program.blocks.cond), trip=np.where(plain, NONE, program.blocks.trip)
+    )
+    skipped = keep(program.replace(blocks=blocks), blocks=~body)
+    back = (behind[edges.target] != NONE) & body[edges.source]
+    target = np.where(back, behind[edges.target], edges.target)
+    leaves = edges.target == behind[edges.source]
+    once = program.replace(blocks=blocks, edges=edges.replace(target=target).take(~leaves))
+    return [skipped, keep(once, steps=~plain[once.steps.header])]
+
+
+def _merged(program: Program) -> Program | None:
+    """Two blocks of a chain, laid out one behind the other, as one, on all cores; None when there are none."""
+    edges, blocks = program.edges, program.blocks
+    for block in range(_blocks_of_a_core(program) - 1):
+        firsts = np.array(_same_block(program, block), np.int64)
+        seconds = firsts + 1
+        if (
+            not all(
+                edges.target[edges.source == row].tolist() == [row + 1] and (edges.target == row + 1).sum() == 1
+                for row in firsts.tolist()
+            )
+            or (blocks.cond[seconds] != NONE).any()
+        ):
+            continue
+        moved = program.instructions.block - np.isin(program.instructions.block, seconds)
+        links = np.isin(edges.source, firsts)
+        onward = edges.source - np.isin(edges.source, seconds)
+        joined = program.replace(
+            instructions=program.instructions.replace(block=moved), edges=edges.replace(source=onward).take(~links)
+        )
+        return keep(joined, blocks=_mask(len(blocks), seconds.tolist()))
+    return None
+
+
+def _with_pattern(program: Program, access: int, pattern: int) -> Program:
+    """Another pattern for one access; both sides of an instruction that reads and writes the same bytes change."""
+    rows = program.accesses
+    same = (
+        (rows.instruction == rows.instruction[access])
+        & (rows.location == rows.location[access])
+        & (rows.pattern == rows.pattern[access])
+    )
+    return program.replace(accesses=rows.replace(pattern=np.where(same, pattern, rows.pattern)))
+
+
+def _plainer(program: Program, access: int, row: int) -> list[Program]:
+    """A range in place of a strided pattern: its first run."""
+    pattern = program.pattern(row)
+    assert pattern is not None
+    first = program.patterns.take([row]).replace(dim_begin=0, dim_end=0)  # type: ignore[arg-type]
+    wider = program.replace(patterns=program.patterns.append(first))
+    return [_with_pattern(wider, access, len(program.patterns))]
+
+
+def _size(program: Program) -> tuple[int, ...]:
+    """What must shrink for another round."""
+    return (
+        *(len(program.table(name)) for name in TABLES if name not in ("patterns", "dims", "shapes")),
+        int((program.accesses.pattern != NONE).sum()),
+        int((program.locations.address != NONE).sum()),
+    )
+
+
+def _tidy(program: Program) -> Program:
+    """Without strings, patterns and shapes that nothing names any more: as it is read back."""
+    return parse_bir(print_bir(program), program.file or "reduced.bir")

@@ -1,0 +1,277 @@
+"""Random small programs with loops, valid by construction; most of some sorts are clean but for one slip.
+
+All cores have the same blocks and the same barriers. A header writes its `cond`. In a *chained* program each
+instruction waits for the one before it on its core, in the first block of a loop's body for the header's last, in the
+header for the last of the body by `carried`; and a shared location is touched by one core between two barriers. What
+is then left out now and then makes the faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from haulout.ir.builder import ProgramBuilder
+from haulout.ir.edit import add_dependences
+from haulout.ir.enums import Engine, Kind, Space
+from haulout.ir.patterns import Pattern
+from haulout.ir.program import Program
+from haulout.ir.schema import Dependences
+
+ENGINES = (Engine.VECTOR, Engine.POOL, Engine.DMA0)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopShape:
+    """How likely what is."""
+
+    cores: tuple[int, int] = (1, 2)
+    depth: int = 2
+    unknown_loops: int = 2
+    """Loops of unknown trip count, at most."""
+    loops: tuple[int, int] = (1, 3)
+    work: tuple[int, int] = (0, 2)
+    """Instructions of a core in a block."""
+    chained: float = 0.5
+    slip: float = 0.1
+    """In a chained program: a wait or a barrier is left out."""
+    wait: float = 0.3
+    barrier: float = 0.3
+    engines: int = 3
+    kinds: tuple[Kind, ...] = (Kind.INOUT,) * 10 + (Kind.INTERNAL, Kind.OUTPUT)
+    partial: float = 0.4
+    unknown: float = 0.05
+    timed: float = 0.5
+    addresses: float = 0.0
+    """Locations have addresses, and many share bytes; they are all internal, and mostly written before they are read."""
+    stepped: float = 0.0
+    cond: float = 0.9
+    """A header has a `cond`, which it writes."""
+    trips: tuple[int, ...] = (0, 1, 2, 3, 4)
+
+
+@dataclass(slots=True)
+class _Block:
+    name: str
+    loops: tuple[str, ...]
+    """Headers around, its own too."""
+    header: bool = False
+    trip: int | None = None
+    targets: tuple[str, ...] = ()
+    barrier: tuple[bool, bool] = (False, False)
+    """Before the work, behind it."""
+    alone: int = 0
+    """In a chained program: the core that may touch shared locations."""
+
+
+def random_loops(random: Random, shape: LoopShape) -> Program:
+    """One program; equal `random` states give equal programs."""
+    return _Generator(random, shape).program()
+
+
+class _Generator:
+    def __init__(self, random: Random, shape: LoopShape) -> None:
+        self.random, self.shape = random, shape
+        self.cores = random.randint(*shape.cores)
+        self.engines = ENGINES[: random.randint(1, shape.engines)]
+        self.chained = self.chance(shape.chained)
+        self.blocks: list[_Block] = []
+        self.loops_left = random.randint(*shape.loops)
+        self.unknown_left = shape.unknown_loops
+        self.fill = 0.0
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    # -- blocks ---------------------------------------------------------------------------------------------------
+
+    def block(self, loops: tuple[str, ...]) -> _Block:
+        made = _Block(f"b{len(self.blocks)}", loops, alone=self.random.randrange(self.cores))
+        if self.chained:
+            made.barrier = (not self.chance(self.shape.slip), False)
+        else:
+            made.barrier = (self.chance(self.shape.barrier), self.chance(self.shape.barrier))
+        self.blocks.append(made)
+        return made
+
+    def region(self, loops: tuple[str, ...]) -> None:
+        """A block, then loops and blocks in turn."""
+        self.block(loops)
+        while self.loops_left and len(loops) < self.shape.depth and self.chance(0.8 if not loops else 0.5):
+            self.loop(loops)
+            self.block(loops)
+
+    def loop(self, loops: tuple[str, ...]) -> None:
+        self.loops_left -= 1
+        header = self.block(loops)
+        header.header, header.loops = True, (*loops, header.name)
+        if self.unknown_left and self.chance(0.5):
+            self.unknown_left -= 1
+        else:
+            header.trip = self.random.choice(self.shape.trips)
+        self.region(header.loops)
+        self.blocks[-1].targets = (header.name,)
+        header.targets = (self.blocks[self.blocks.index(header) + 1].name, f"b{len(self.blocks)}")
+
+    def program(self) -> Program:
+        while True:
+            self.region(())
+            if any(block.header for block in self.blocks):
+                break
+            self.blocks.clear()
+        for block, following in zip(self.blocks, self.blocks[1:], strict=False):
+            block.targets = block.targets or (following.name,)
+        shared = [f"s{number}" for number in range(self.random.randint(1, 2))]
+        owners = {name: self.random.randrange(self.cores) for name in shared}
+        build = ProgramBuilder("loops", self.cores, file="loops.bir")
+        timed = self.chance(self.shape.timed)
+        addresses = self.chance(self.shape.addresses)
+        kinds = {name: self.random.choice(self.shape.kinds) for name in [*shared, "p0", "p1", "p2"]}
+        if addresses:
+            kinds = dict.fromkeys(kinds, Kind.INTERNAL)
+            self.fill = 0.9
+        place = {name: self.random.choice([0, 0, 4, 8]) for name in kinds}
+        for core in range(self.cores):
+            function = build.function(build.module(f"nc{core}", core), "main")
+            ids = []
+            for name in shared:
+                mine = owners[name] == core
+                at = 256 * owners[name] + 64 + place[name] if addresses else None
+                kind = kinds[name] if mine else Kind.INTERNAL
+                remote = None if mine else (name, owners[name])
+                ids.append(build.location(function, name, Space.DRAM_SHARED, 12, kind=kind, align=1, remote=remote, address=at))
+            for name in ("p0", "p1", "p2")[: self.random.randint(1, 3)]:
+                at = 256 * core + 128 + place[name] if addresses else None
+                ids.append(build.location(function, name, Space.DRAM_LOCAL, 12, kind=kinds[name], align=1, address=at))
+            self.core(build, function, core, ids, len(shared), timed)
+        return add_dependences(build.freeze(), Dependences.empty())
+
+    # -- one core -------------------------------------------------------------------------------------------------
+
+    def core(self, build: ProgramBuilder, function: int, core: int, ids: list[int], shared: int, timed: bool) -> None:
+        rows, made = {}, []
+        for block in self.blocks:
+            cond = None
+            if block.header and self.chance(self.shape.cond):
+                cond = build.location(function, f"c_{block.name}", Space.DRAM_LOCAL, 4)
+            rows[block.name] = build.block(function, block.name, trip=block.trip, cond=cond)
+            made.append((block, cond))
+        for block, _ in made:
+            for target in block.targets:
+                build.edge(rows[block.name], rows[target])
+        done: list[tuple[int, _Block]] = []
+        firsts: dict[str, int] = {}
+        ends: dict[str, _Block] = {block.targets[0]: block for block in self.blocks if block.targets and not block.header}
+        tails: dict[str, int | None] = {}
+        behind = {block.targets[1]: block.name for block in self.blocks if block.header}
+        self.count = 0
+        for number, (block, cond) in enumerate(made):
+            tail = tails.get(behind[block.name]) if block.name in behind else None
+            if block.name not in behind and number:
+                tail = tails.get(self.blocks[number - 1].name)
+            seq = 2 * number if timed else None
+            steps: list[tuple[str, int | None]] = [("work", None)] * self.random.randint(*self.shape.work)
+            if self.chance(self.fill):
+                allowed = ids if not self.chained or block.alone == core else ids[shared:]
+                some = self.random.choice(allowed)
+                steps = [("fill", some), ("use", some)]
+            if cond is not None:
+                steps.insert(self.random.randint(0, len(steps)), ("cond", cond))
+            if block.header and not steps:
+                steps = [("nop", None)]
+            if block.barrier[0]:
+                steps.insert(0, ("barrier", 0))
+            if block.barrier[1]:
+                steps.append(("barrier", 1))
+            for kind, value in steps:
+                row = self.step(build, rows[block.name], core, block, kind, value, ids, shared, seq)
+                if kind == "barrier" and self.chained:
+                    tail = row
+                elif self.chained:
+                    if tail is not None and not self.chance(self.shape.slip / 2):
+                        build.dependence(row, tail)
+                    tail = row
+                elif self.chance(self.shape.wait):
+                    known = [other for other, where in done if self.dominates(where, block)]
+                    if known:
+                        build.dependence(row, self.random.choice(known[-4:]))
+                firsts.setdefault(block.name, row)
+                done.append((row, block))
+            tails[block.name] = tail
+        del ends
+        for block in self.blocks:
+            if not block.header:
+                continue
+            latch = next(each for each in self.blocks if block.name in each.targets and each.loops[: len(block.loops)] == block.loops)
+            last = tails[latch.name]
+            if self.chained and last is not None and not self.chance(self.shape.slip):
+                build.dependence(firsts[block.name], last, carried=True)
+            inside = [row for row, where in done if block.name in where.loops]
+            for _ in range(self.random.randint(0, 2)):
+                if self.chance(self.shape.wait) and inside:
+                    waiting = self.random.choice(inside)
+                    build.dependence(waiting, self.random.choice(inside), carried=True)
+
+    def dominates(self, first: _Block, second: _Block) -> bool:
+        around = first.loops[:-1] if first.header else first.loops
+        return second.loops[: len(around)] == around
+
+    def step(
+        self,
+        build: ProgramBuilder,
+        row: int,
+        core: int,
+        block: _Block,
+        kind: str,
+        value: int | None,
+        ids: list[int],
+        shared: int,
+        seq: int | None,
+    ) -> int:
+        name, engine = f"i{self.count}", self.random.choice(self.engines)
+        self.count += 1
+        if kind == "barrier":
+            return build.barrier(row, name, f"{block.name}_{value}", seq=None if seq is None else seq + int(value or 0))
+        if kind == "cond":
+            assert value is not None
+            return build.instruction(row, name, "iota", engine, (), [value], seq=seq)
+        if kind == "nop":
+            return build.instruction(row, name, "nop", Engine.SYNC, seq=seq)
+        if kind in ("fill", "use"):
+            operands = [(int(value or 0), None if kind == "fill" else self.pattern())]
+            sides = ((), operands) if kind == "fill" else (operands, ())
+            return build.instruction(row, name, "copy", engine, *sides, seq=seq)
+        allowed = ids if not self.chained or block.alone == core else ids[shared:]
+        chosen = self.random.sample(allowed, min(len(allowed), self.random.randint(1, 2)))
+        cut = self.random.randint(0, len(chosen))
+        operands = [(location, self.pattern()) for location in chosen]
+        made = build.instruction(row, name, "copy", engine, operands[:cut], operands[cut:], seq=seq)
+        first = build.count("accesses") - len(operands)
+        for at, (_, pattern) in enumerate(operands):
+            if block.loops and pattern is not None and not pattern.is_unknown and self.chance(self.shape.stepped):
+                self.move(build, first + at, block, pattern)
+        return made
+
+    def pattern(self) -> Pattern | None:
+        if self.chance(self.shape.unknown):
+            return Pattern(0, -1)
+        if self.chance(self.shape.stepped):
+            return Pattern(self.random.choice([0, 4]), 4)
+        if not self.chance(self.shape.partial):
+            return None
+        low = self.random.choice([0, 4, 8])
+        return Pattern(low, self.random.choice([4, 12 - low]))
+
+    def move(self, build: ProgramBuilder, access: int, block: _Block, pattern: Pattern) -> None:
+        """A step that keeps the pattern in its location of 12 bytes."""
+        header = self.random.choice(block.loops)
+        number = next(at for at, each in enumerate(self.blocks) if each.name == header)
+        trip = self.blocks[number].trip
+        room = (12 - pattern.hull[1]) // 4
+        modulus = self.random.choice([0, 2, 3])
+        reach = (modulus or 5) - 1 if trip is None or modulus else trip - (not block.header)
+        if (modulus == 0 and trip is None) or reach > room:
+            modulus = min(room + 1, 2)
+        if modulus != 1:
+            first = build.count("blocks") - len(self.blocks)
+            build.row("steps", access=access, header=first + number, stride=4, modulus=modulus)

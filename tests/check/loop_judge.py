@@ -1,0 +1,343 @@
+"""Verdicts on programs with loops by brute force: every run is carried out, edge by edge, and judged byte by byte.
+
+The program is interpreted as its graph of blocks says, one decision at a time, for every way to decide (loops of
+unknown trip count run 0 to `most` times, each time anew). A run is a list of executed instructions for each core; its
+happens-before is closed by sets; every pair of accesses, every byte read and every order against the source's is
+looked at. It shares no code with the checker and knows nothing of copies, windows or regions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+
+from haulout.ir.enums import NONE, Engine, Kind
+from haulout.ir.program import Program
+
+BRANCH = -7
+"""The row of an executed branch."""
+
+
+@dataclass(slots=True)
+class Done:
+    """One executed instruction (or branch) of a core."""
+
+    core: int
+    row: int
+    block: int
+    """In the function."""
+    turns: dict[int, int]
+    """Header -> its iteration, of the loops around."""
+    number: int = 0
+    reads: list[tuple[int, frozenset[int], bool]] = field(default_factory=list)
+    """(location, bytes, unknown)."""
+    writes: list[tuple[int, frozenset[int], bool]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LoopVerdict:
+    """What some run shows."""
+
+    order: set[tuple[str, str]] = field(default_factory=set)
+    """Codes of unordered pairs, with severities."""
+    unfaithful: bool = False
+    must: set[str] = field(default_factory=set)
+    """Findings on values that must be told ..."""
+    may: set[str] = field(default_factory=set)
+    """... and that may."""
+    storage: bool = False
+    aliased: bool = False
+    deadlock: bool = False
+    runs: int = 0
+
+
+def judge_loops(program: Program, runs: int = 60) -> LoopVerdict | None:
+    """The verdict on the first function of a program whose cores branch alike.
+
+    Loops of unknown trip count run up to 4 times, or up to 2 where that makes more than `runs` runs; up to 12 times
+    (all pairs of phases of moduli 2 and 3) where patterns move. None where even that makes too many.
+    """
+    traces: list[list[tuple[int, dict[int, int]]]] = []
+    for most in (12,) if len(program.steps) else (4, 3, 2):
+        traces = list(islice(_traces(program, most), runs + 1))
+        if len(traces) <= runs:
+            break
+    else:
+        return None
+    verdict = LoopVerdict()
+    for trace in traces:
+        verdict.runs += 1
+        _Run(program, trace, verdict)
+    return verdict
+
+
+# -- interpretation ------------------------------------------------------------------------------------------------
+
+
+def _blocks(program: Program, core: int) -> range:
+    rows = [row for row in range(len(program.blocks)) if program.block_core[row] == core]
+    return range(rows[0], rows[-1] + 1)
+
+
+def _successors(program: Program) -> list[list[int]]:
+    edges = program.edges
+    size = len(_blocks(program, 0))
+    return [[int(edges.target[at]) for at in range(len(edges)) if edges.source[at] == row] for row in range(size)]
+
+
+def loop_ends(program: Program) -> dict[int, int]:
+    """Header -> the block that leads back to it."""
+    return {target: row for row, targets in enumerate(_successors(program)) for target in targets if target <= row}
+
+
+def _traces(program: Program, most: int) -> Iterator[list[tuple[int, dict[int, int]]]]:
+    """Every run, as the blocks it goes through with the iterations of the loops around them."""
+    successors, ends = _successors(program), loop_ends(program)
+
+    def go(at: int, came: int, turns: dict[int, int], trace: list[tuple[int, dict[int, int]]]) -> Iterator[list[tuple[int, dict[int, int]]]]:
+        turns = {header: turn for header, turn in turns.items() if header <= at <= ends[header]}
+        if at in ends:
+            turns = {**turns, at: turns[at] + 1 if came == ends[at] and at in turns else 0}
+        trace = [*trace, (at, turns)]
+        if at not in ends:
+            if not successors[at]:
+                yield trace
+                return
+            yield from go(successors[at][0], at, turns, trace)
+            return
+        trip = int(program.blocks.trip[at])
+        if turns[at] < (most if trip == NONE else trip):
+            yield from go(successors[at][0], at, turns, trace)
+        if trip == NONE or turns[at] == trip:
+            yield from go(successors[at][1], at, turns, trace)
+
+    yield from go(0, -1, {}, [])
+
+
+class _Run:
+    def __init__(self, program: Program, trace: list[tuple[int, dict[int, int]]], verdict: LoopVerdict) -> None:
+        self.program, self.verdict = program, verdict
+        self.ends = loop_ends(program)
+        self.owner = [int(owner) if owner != NONE else row for row, owner in enumerate(program.owner)]
+        self.lists = [self.execute(core, trace) for core in range(program.lnc)]
+        self.all = [done for each in self.lists for done in each]
+        for number, done in enumerate(self.all):
+            done.number = number
+        if not self.close():
+            verdict.deadlock = True
+            return
+        self.conflicts()
+        self.values()
+        self.storage()
+
+    # -- what runs ------------------------------------------------------------------------------------------------
+
+    def execute(self, core: int, trace: list[tuple[int, dict[int, int]]]) -> list[Done]:
+        program, found = self.program, []
+        blocks = _blocks(program, core)
+        for block, turns in trace:
+            for row in range(len(program.instructions)):
+                if program.instructions.block[row] == blocks[block]:
+                    done = Done(core, row, block, turns)
+                    self.operands(done)
+                    found.append(done)
+            cond = int(program.blocks.cond[blocks[block]])
+            if block in self.ends:
+                done = Done(core, BRANCH, block, turns)
+                if cond != NONE:
+                    done.reads.append((cond, frozenset(range(int(program.locations.size[cond]))), False))
+                found.append(done)
+        return found
+
+    def operands(self, done: Done) -> None:
+        program = self.program
+        if program.instructions.engine[done.row] == Engine.ALL:
+            return
+        for access in range(len(program.accesses)):
+            if program.accesses.instruction[access] != done.row:
+                continue
+            location = int(program.accesses.location[access])
+            size = int(program.locations.size[location])
+            pattern = program.pattern(int(program.accesses.pattern[access]))
+            unknown = pattern is not None and pattern.is_unknown
+            touched = set(range(size)) if pattern is None or unknown else set(pattern.bytes().tolist())
+            for step in range(len(program.steps)):
+                if program.steps.access[step] == access:
+                    header = int(program.steps.header[step]) - _blocks(program, done.core).start
+                    turn, modulus = done.turns[header], int(program.steps.modulus[step])
+                    shift = int(program.steps.stride[step]) * (turn % modulus if modulus else turn)
+                    touched = {byte + shift for byte in touched}
+            assert all(0 <= byte < size for byte in touched)
+            side = done.writes if program.accesses.write[access] else done.reads
+            side.append((location, frozenset(touched), unknown))
+
+    # -- happens-before -------------------------------------------------------------------------------------------
+
+    def close(self) -> bool:
+        program = self.program
+        after: dict[int, set[int]] = defaultdict(set)
+        node = list(range(len(self.all)))
+        meeting: dict[object, int] = {}
+        barrier = {int(row): at for at, row in enumerate(program.barriers.instruction)}
+        for each in self.lists:
+            count: dict[object, int] = defaultdict(int)
+            for done in each:
+                if done.row in barrier:
+                    line = (int(program.instructions.engine[done.row]), int(program.barriers.cores[barrier[done.row]]))
+                    node[done.number] = meeting.setdefault((line, count[line]), done.number)
+                    count[line] += 1
+        self.node = node
+
+        def edge(first: Done, second: Done) -> None:
+            after[node[first.number]].add(node[second.number])
+
+        for each in self.lists:
+            for i, first in enumerate(each):
+                for second in each[i + 1 :]:
+                    engines = {self.line(first), self.line(second)}
+                    if len(engines) == 1 or Engine.ALL in engines or first.row == BRANCH:
+                        edge(first, second)
+            for at, done in enumerate(each):
+                for producer in self.waits(each, at):
+                    edge(producer, done)
+        self.later: dict[int, set[int]] = {}
+
+        def reach(start: int) -> set[int]:
+            found: set[int] = set()
+            stack = [start]
+            while stack:
+                for following in after[stack.pop()]:
+                    if following not in found:
+                        found.add(following)
+                        stack.append(following)
+            return found
+
+        for start in set(node):
+            self.later[start] = reach(start)
+        return all(start not in reached for start, reached in self.later.items())
+
+    def line(self, done: Done) -> int:
+        return BRANCH if done.row == BRANCH else int(self.program.instructions.engine[done.row])
+
+    def waits(self, each: list[Done], at: int) -> Iterator[Done]:
+        program, done = self.program, each[at]
+        if done.row == BRANCH:
+            cond = int(program.blocks.cond[_blocks(program, done.core)[done.block]])
+            for other in each[:at]:
+                same = other.block == done.block and other.turns == done.turns
+                if same and cond != NONE and any(self.owner[w[0]] == self.owner[cond] for w in other.writes):
+                    yield other
+            return
+        for row in range(len(program.dependences)):
+            if program.dependences.instruction[row] != done.row:
+                continue
+            producer = int(program.dependences.producer[row])
+            earlier = [other for other in each[:at] if other.row == producer]
+            if program.dependences.carried[row]:
+                block = int(program.instructions.block[producer]) - _blocks(program, done.core).start
+                common = [h for h, end in self.ends.items() if h <= block <= end and h <= done.block <= end]
+                if not common:
+                    continue
+                inner = max(common)
+                around = {h: done.turns[h] - (h == inner) for h in common}
+                earlier = [o for o in earlier if all(o.turns.get(h) == turn for h, turn in around.items())]
+            if earlier:
+                yield earlier[-1]
+
+    def before(self, first: Done, second: Done) -> bool:
+        return self.node[second.number] in self.later[self.node[first.number]]
+
+    # -- proofs ---------------------------------------------------------------------------------------------------
+
+    def key(self, location: int, byte: int) -> tuple[int, ...]:
+        rows = self.program.locations
+        owner = self.owner[location]
+        return (0, int(rows.address[owner]) + byte) if rows.address[owner] != NONE else (1, owner, byte)
+
+    def accesses(self) -> Iterator[tuple[Done, int, bool, frozenset[tuple[int, ...]], bool]]:
+        for done in self.all:
+            for write, side in ((False, done.reads), (True, done.writes)):
+                for location, touched, unknown in side:
+                    keys = frozenset(self.key(location, byte) for byte in touched)
+                    yield done, self.owner[location], write, keys, unknown
+
+    def conflicts(self) -> None:
+        self.troubled: set[int] = set()
+        for a, b in combinations(list(self.accesses()), 2):
+            if a[0] is b[0] or not (a[2] or b[2]) or not a[3] & b[3]:
+                continue
+            possible = a[4] or b[4]
+            if self.before(a[0], b[0]) or self.before(b[0], a[0]):
+                first, second = (a, b) if self.before(a[0], b[0]) else (b, a)
+                if first[1] == second[1] and self.against(first[0], second[0]):
+                    self.verdict.unfaithful = True
+                    self.troubled.add(a[1])
+                continue
+            if a[0].core == b[0].core:
+                self.verdict.order.add(("missing-dependence", "WARNING" if possible else "ERROR"))
+            elif possible:
+                self.verdict.order.add(("possible-race", "WARNING"))
+            else:
+                self.verdict.order.add(("cross-core-race", "ERROR"))
+            self.troubled |= {a[1], b[1]}
+
+    def against(self, first: Done, second: Done) -> bool:
+        """Whether the source has the second one first."""
+        if first.core == second.core:
+            return first.number > second.number
+        for header in sorted(self.ends):
+            if header in first.turns and header in second.turns and first.turns[header] != second.turns[header]:
+                return first.turns[header] > second.turns[header]
+        if BRANCH in (first.row, second.row):
+            return False
+        seq = [int(self.program.instructions.seq[done.row]) for done in (first, second)]
+        return NONE not in seq and seq[0] > seq[1]
+
+    def values(self) -> None:
+        rows = self.program.locations
+        every = list(self.accesses())
+        for owner in sorted(set(self.owner)):
+            if rows.kind[owner] not in (Kind.INTERNAL, Kind.OUTPUT):
+                continue
+            mine = [each for each in every if each[1] == owner]
+            for read in mine:
+                if read[2]:
+                    continue
+                certain = {key for w in mine if w[2] and not w[4] and self.before(w[0], read[0]) for key in w[3]}
+                if read[3] <= certain:
+                    continue
+                self.verdict.may.add("uninitialized-read")
+                if owner not in self.troubled:
+                    self.verdict.must.add("uninitialized-read")
+            if rows.kind[owner] == Kind.OUTPUT:
+                written = {key for w in mine if w[2] and not w[4] for key in w[3]}
+                if len(written) < rows.size[owner]:
+                    self.verdict.must.add("output-not-written")
+                    self.verdict.may.add("output-not-written")
+
+    def storage(self) -> None:
+        """What each read finds, in one order of the run that happens-before allows."""
+        holder: dict[tuple[int, ...], int] = {}
+        held: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        owners: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        left = sorted(self.all, key=lambda done: (-len(self.later[self.node[done.number]]), done.number))
+        for done in left:
+            touched: dict[tuple[int, ...], set[tuple[int, bool]]] = defaultdict(set)
+            for write, side in ((False, done.reads), (True, done.writes)):
+                for location, found, unknown in side:
+                    assert not unknown or not self.verdict.aliased
+                    owner = self.owner[location]
+                    for byte in found:
+                        key = self.key(location, byte)
+                        owners[key].add(owner)
+                        touched[key].add((owner, write))
+                        if not write and holder.get(key, owner) != owner and owner in held[key]:
+                            self.verdict.storage = True
+                        if write:
+                            holder[key] = owner
+                            held[key].add(owner)
+            for uses in touched.values():
+                self.verdict.storage |= len({owner for owner, _ in uses}) > 1 and any(write for _, write in uses)
+        self.verdict.aliased |= any(len(each) > 1 for each in owners.values())
