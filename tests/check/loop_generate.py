@@ -43,7 +43,7 @@ class LoopShape:
     unknown: float = 0.05
     timed: float = 0.5
     addresses: float = 0.0
-    """Locations have addresses, and many share bytes; they are all internal, and mostly written before they are read."""
+    """Locations have addresses, and many share bytes; all are internal, and most are written before they are read."""
     stepped: float = 0.0
     cond: float = 0.9
     """A header has a `cond`, which it writes."""
@@ -139,10 +139,16 @@ class _Generator:
                 at = 256 * owners[name] + 64 + place[name] if addresses else None
                 kind = kinds[name] if mine else Kind.INTERNAL
                 remote = None if mine else (name, owners[name])
-                ids.append(build.location(function, name, Space.DRAM_SHARED, 12, kind=kind, align=1, remote=remote, address=at))
+                ids.append(
+                    build.location(
+                        function, name, Space.DRAM_SHARED, 12, kind=kind, align=1, remote=remote, address=at
+                    )
+                )
             for name in ("p0", "p1", "p2")[: self.random.randint(1, 3)]:
                 at = 256 * core + 128 + place[name] if addresses else None
-                ids.append(build.location(function, name, Space.DRAM_LOCAL, 12, kind=kinds[name], align=1, address=at))
+                ids.append(
+                    build.location(function, name, Space.DRAM_LOCAL, 12, kind=kinds[name], align=1, address=at)
+                )
             self.core(build, function, core, ids, len(shared), timed)
         return add_dependences(build.freeze(), Dependences.empty())
 
@@ -161,7 +167,9 @@ class _Generator:
                 build.edge(rows[block.name], rows[target])
         done: list[tuple[int, _Block]] = []
         firsts: dict[str, int] = {}
-        ends: dict[str, _Block] = {block.targets[0]: block for block in self.blocks if block.targets and not block.header}
+        ends: dict[str, _Block] = {
+            block.targets[0]: block for block in self.blocks if block.targets and not block.header
+        }
         tails: dict[str, int | None] = {}
         behind = {block.targets[1]: block.name for block in self.blocks if block.header}
         self.count = 0
@@ -202,7 +210,11 @@ class _Generator:
         for block in self.blocks:
             if not block.header:
                 continue
-            latch = next(each for each in self.blocks if block.name in each.targets and each.loops[: len(block.loops)] == block.loops)
+            latch = next(
+                each
+                for each in self.blocks
+                if block.name in each.targets and each.loops[: len(block.loops)] == block.loops
+            )
             last = tails[latch.name]
             if self.chained and last is not None and not self.chance(self.shape.slip):
                 build.dependence(firsts[block.name], last, carried=True)
@@ -231,7 +243,9 @@ class _Generator:
         name, engine = f"i{self.count}", self.random.choice(self.engines)
         self.count += 1
         if kind == "barrier":
-            return build.barrier(row, name, f"{block.name}_{value}", seq=None if seq is None else seq + int(value or 0))
+            return build.barrier(
+                row, name, f"{block.name}_{value}", seq=None if seq is None else seq + int(value or 0)
+            )
         if kind == "cond":
             assert value is not None
             return build.instruction(row, name, "iota", engine, (), [value], seq=seq)

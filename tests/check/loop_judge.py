@@ -96,7 +96,9 @@ def _traces(program: Program, most: int) -> Iterator[list[tuple[int, dict[int, i
     """Every run, as the blocks it goes through with the iterations of the loops around them."""
     successors, ends = _successors(program), loop_ends(program)
 
-    def go(at: int, came: int, turns: dict[int, int], trace: list[tuple[int, dict[int, int]]]) -> Iterator[list[tuple[int, dict[int, int]]]]:
+    def go(
+        at: int, came: int, turns: dict[int, int], trace: list[tuple[int, dict[int, int]]]
+    ) -> Iterator[list[tuple[int, dict[int, int]]]]:
         turns = {header: turn for header, turn in turns.items() if header <= at <= ends[header]}
         if at in ends:
             turns = {**turns, at: turns[at] + 1 if came == ends[at] and at in turns else 0}
@@ -185,7 +187,10 @@ class _Run:
             count: dict[object, int] = defaultdict(int)
             for done in each:
                 if done.row in barrier:
-                    line = (int(program.instructions.engine[done.row]), int(program.barriers.cores[barrier[done.row]]))
+                    line = (
+                        int(program.instructions.engine[done.row]),
+                        int(program.barriers.cores[barrier[done.row]]),
+                    )
                     node[done.number] = meeting.setdefault((line, count[line]), done.number)
                     count[line] += 1
         self.node = node

@@ -125,7 +125,7 @@ def straight_program(seed: int) -> Program:
     return with_random_edges(rng, program, rng.randint(1, 25))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(100))
 def test_one_counter_an_engine_gives_exactly_the_order_of_the_edges(seed: int) -> None:
     source = straight_program(seed)
     program, context = lowered(source)
@@ -137,7 +137,7 @@ def test_one_counter_an_engine_gives_exactly_the_order_of_the_edges(seed: int) -
     assert context.counters["lower_sync"]["semaphores"] <= len(ENGINES)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_shared_counters_order_no_less(seed: int, most: int) -> None:
     source = straight_program(seed)
@@ -153,7 +153,7 @@ def test_shared_counters_order_no_less(seed: int, most: int) -> None:
             assert more >= less
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(40))
 def test_no_wait_can_go(seed: int) -> None:
     """Reduced: without any one of the waits the order is a smaller one."""
     source = straight_program(seed)
@@ -164,7 +164,7 @@ def test_no_wait_can_go(seed: int) -> None:
         assert behind(program, core, left) != behind(source, core, {})
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("most", [1, 2, 32])
 def test_read_back_finds_the_order_of_the_edges(seed: int, most: int) -> None:
     """Edges that counts guarantee, in place of the semaphores, give the same order as the semaphores."""
@@ -276,7 +276,15 @@ def with_random_loop_edges(rng: Random, program: Program, many: int) -> Program:
         around = loops_around(program, block[row])
         if around and rng.random() < 0.5:
             header, latch = rng.choice(around)
-            edges.append((row, rng.choice([other for other in mine if header <= block[other] <= latch]), True))
+            inside = [other for other in mine if header <= block[other] <= latch]
+            producer = rng.choice(inside)
+            edges.append((row, producer, True))
+            # What the producer waits for itself: implied, if the producer surely runs.
+            before = [other for other in inside if other < producer]
+            before = [other for other in before if block[other] in dominators(program, block[producer])]
+            if before and rng.random() < 0.7:
+                other = rng.choice(before)
+                edges += [(producer, other, False), (row, other, True)]
         else:
             first = dominators(program, block[row])
             before = [other for other in mine if other < row and block[other] in first]
@@ -307,16 +315,16 @@ def loop_source(seed: int) -> Program:
 
 
 @pytest.mark.parametrize("most", [1, 2, 32])
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(45))
 def test_loops_are_ordered_for_every_trip_count(seed: int, most: int) -> None:
     source = loop_source(seed)
     program, _ = lowered(source, semaphores=most)
     assert verify(program) == []
     assert print_bir(parse_bir(print_bir(program))) == print_bir(program)
     assert len(program.dependences) == 0
-    for trips in runs(source, Random(seed))[:4]:
+    for trips in runs(source, Random(seed))[:3]:
         before, _ = written_out(source, trips)
-        if len(before.instructions) > 90:
+        if len(before.instructions) > 70:
             continue
         after, wanted = written_out_with_semaphores(program, trips)
         for core in range(source.lnc):
@@ -324,7 +332,7 @@ def test_loops_are_ordered_for_every_trip_count(seed: int, most: int) -> None:
                 assert more >= less, trips
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_without_relative_waits_loops_keep_their_edges_and_say_so(seed: int) -> None:
     source = loop_source(seed)
     program, context = lowered(source, relative_waits=False)
@@ -335,7 +343,7 @@ def test_without_relative_waits_loops_keep_their_edges_and_say_so(seed: int) -> 
     assert told == len(program.dependences) == context.counters["lower_sync"]["kept"]
     for trips in runs(source, Random(seed))[:3]:
         before, _ = written_out(source, trips)
-        if len(before.instructions) > 90:
+        if len(before.instructions) > 70:
             continue
         after, wanted = written_out_with_semaphores(program, trips)
         for core in range(source.lnc):
@@ -350,7 +358,7 @@ def test_read_back_of_runs(seed: int) -> None:
     program, _ = lowered(source)
     for trips in runs(source, Random(seed))[:3]:
         before, _ = written_out(source, trips)
-        if len(before.instructions) > 90:
+        if len(before.instructions) > 70:
             continue
         bare, _ = written_out(program, trips)
         edges = []
@@ -366,15 +374,15 @@ def test_read_back_of_runs(seed: int) -> None:
                 assert more >= less, trips
 
 
-@pytest.mark.parametrize("seed", range(0, 240, 3))
+@pytest.mark.parametrize("seed", range(0, 180, 3))
 def test_reduced_edges_of_loops_keep_the_order_of_every_run(seed: int) -> None:
     """The reduction alone, as edges: equal, not only no less."""
     source = loop_source(seed)
     left = reduce_order(source, make_nest(source, find_loops(source)), source.dependences).edges
     reduced = source.replace(dependences=left)
-    for trips in runs(source, Random(seed))[:4]:
+    for trips in runs(source, Random(seed))[:3]:
         before, _ = written_out(source, trips)
-        if len(before.instructions) > 90:
+        if len(before.instructions) > 70:
             continue
         after, _ = written_out(reduced, trips)
         for core in range(source.lnc):

@@ -24,16 +24,24 @@ def core(me: int) -> str:
         mloc %t dram.local size=32 dtype=f32 shape=[4,2] address={own + 256}
         mloc %y dram.local size=8 kind=output dtype=f32 shape=[2] address={own + 320}
         mloc %p sbuf size=32 dtype=f32 shape=[2,4] address=0 partition=3 parts=2
+        mloc %table dram.local size=4 kind=const dtype=u8 shape=[4] data="AQEAAA==" address={own + 384}
+        mloc %c dram.local size=1 dtype=u8 shape=[] address={own + 448}
         block ^entry -> ^next:
         %put = dma_copy @dma0 (%x) -> (%s{me}) seq=0
         %load = dma_copy @dma1 (%x) -> (%p) seq=0
         %meet = core_barrier @all () -> () name=meet cores=[0,1] seq=1
         %turn = dma_copy @dma0 (%v[0;4x4,16x2;4]) -> (%t) seq=2
-        block ^next:
+        block ^next -> ^loop:
         %go = sendrecv @dma2 (%p[0:16]) -> (%p[16:32]) to={other} from={other} tag=ring seq=3
         %row = dynamic_slice @pool (%t, %i, %i) -> (%p[0:8]) seq=4 deps=[turn,go] sizes=[1,2] {shapes}
         %sum = reduce @vector (%x, %z) -> (%y) dims=[1] op=add seq=5
-        %late = core_barrier @vector () -> () name=late seq=6
+        block ^loop -> ^body, ^end cond=c trip=2:
+        %test = dma_copy @pool (%table[0:1]) -> (%c) seq=6 step=[[0,loop,1,0]]
+        block ^body -> ^loop:
+        %tile = dma_copy @dma1 (%x[0:8]) -> (%p[0:8]) seq=7 deps=[sum] carried=[tile] step=[[1,loop,8,2]]
+        %late = core_barrier @vector () -> () name=late seq=8
+        block ^end:
+        %last = nop @sync () -> () deps=[test] seq=9
     """
 
 
@@ -48,6 +56,10 @@ WORDS = [
     "all",
     "dma0",
     "vector",
+    "loop",
+    "body",
+    "c",
+    "nop",
     "add",
     "dma_copy",
     "memset",
@@ -86,7 +98,7 @@ def _replaced(line: str, match: re.Match[str], text: str) -> str:
 def test_the_program_to_be_mutated_runs() -> None:
     result = simulate(parse_bir(BASE, "fuzz.bir"))
     assert not result.diagnostics
-    assert result.statistics.barriers == 2
+    assert result.statistics.barriers == 3
 
 
 @settings(max_examples=1500)
@@ -94,7 +106,7 @@ def test_the_program_to_be_mutated_runs() -> None:
 def test_nothing_but_diagnostics_comes_of_mutated_programs(text: str) -> None:
     try:
         program = parse_bir(text, "fuzz.bir")
-        simulate(program, schedule="random:1")
-        compare_schedules(program)
+        simulate(program, schedule="random:1", max_instructions=200)
+        compare_schedules(program, max_instructions=200)
     except HauloutError as error:
         assert error.diagnostics

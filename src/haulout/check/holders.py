@@ -256,8 +256,8 @@ def _taken(model: Model, taker: int, reader: int) -> Diagnostic:
         f"{model.core[i]} has written {names[0]}"
     )
     notes = []
-    if still := model.still_loops(i, j):
-        notes.append(f"this happens when the loop at {' and at '.join(still)} runs zero times")
+    if proviso := model.proviso(i, j):
+        notes.append(proviso)
     help_text = (
         f"give one of them other bytes, or write {names[1]} again between {model.name(i)} and {model.name(j)}",
     )

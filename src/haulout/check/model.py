@@ -131,12 +131,13 @@ class Model:
             return "deps"
         return self.unrolled.wait(int(self.rows[first]), int(self.rows[second]))
 
-    def still_loops(self, first: int, second: int) -> list[str]:
-        """Loops between two instructions (NONE: the start) that this run leaves out."""
+    def proviso(self, first: int, second: int) -> str | None:
+        """What the run supposes of loops between two instructions (NONE: the start) that might run more often."""
         if self.unrolled is None:
-            return []
+            return None
         ends = [NONE if each == NONE else int(self.rows[each]) for each in (first, second)]
-        return self.unrolled.still_loops(ends[0], ends[1])
+        found = self.unrolled.provisos(ends[0], ends[1])
+        return f"this happens when {' and '.join(found)}" if found else None
 
     def location_name(self, location: int) -> str:
         """`%name` of a location."""

@@ -87,7 +87,9 @@ class Reporter:
             cause = None
             if conflicts.kind in (sweep.RACE, sweep.POSSIBLE_RACE):
                 cause = find_cause(self.lines, first, second)
-            key = cause.key if cause else ""
+            # In loops the same operands may meet in one iteration and from one to the next: two faults, two mends.
+            i, j = (int(self.order.instruction[access]) for access in (first, second))
+            key = (cause.key if cause else self.model.wait(i, j)) + (" later" if self.model.later(i, j) else "")
             known = groups.get(key, _Group(first, second, 0, cause))
             groups[key] = _Group(known.first, known.second, known.pairs + 1, known.cause)
         rest = len(pairs) - len(pairs[:_TRIED])
@@ -138,8 +140,8 @@ class Reporter:
             notes.append(
                 f"both have seq={self._time(first)}: the source gives them no order, so no fence can be derived"
             )
-        if still := self.model.still_loops(i, j):
-            notes.append(f"this happens when the loop at {' and at '.join(still)} runs zero times")
+        if proviso := self.model.proviso(i, j):
+            notes.append(proviso)
         return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), helps)
 
     def _sentence(self, kind: int, first: int, second: int) -> str:

@@ -38,13 +38,11 @@ MOST_ROWS = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Executions of blocks in order, and the instances that did not run although they might have."""
+    """Executions of blocks in order, and the instances that might have run more often than they did."""
 
     executions: tuple[Execution, ...]
-    skipped: tuple[int, ...]
-    """Places in `executions`: headers that were left at once."""
     shortened: tuple[tuple[int, int], ...]
-    """(Place of the last execution of a header, iterations) of instances that might have run more often."""
+    """(Place of the last execution of a header, iterations)."""
 
 
 def choose_copies(
@@ -79,7 +77,7 @@ def rows(nest: Nest, copies: Sequence[Copies], sizes: Sequence[int]) -> int:
 
 def find_runs(nest: Nest, copies: Sequence[Copies]) -> Iterator[Run]:
     """The runs that show everything, the one in which all loops run first; each is made when it is asked for."""
-    everything = _walk(nest, lambda loop, _: copies[loop].count)
+    everything = _walk(nest, copies, lambda loop, _: copies[loop].count)
     open_ones = [
         (number, path[:-1])
         for block, path in everything.executions
@@ -89,7 +87,7 @@ def find_runs(nest: Nest, copies: Sequence[Copies]) -> Iterator[Run]:
     yield everything
     for kept in _choices(nest, open_ones):
         for trips in _trips(kept, copies):
-            run = _walk(nest, _chooser(nest, copies, trips))
+            run = _walk(nest, copies, _chooser(nest, copies, trips))
             if run.executions not in seen:
                 seen.add(run.executions)
                 yield run
@@ -139,10 +137,9 @@ def _trips(kept: tuple[Instance, ...], copies: Sequence[Copies]) -> Iterator[dic
             yield {**full, instance: trip}
 
 
-def _walk(nest: Nest, trip: Callable[[int, tuple[int, ...]], int]) -> Run:
+def _walk(nest: Nest, copies: Sequence[Copies], trip: Callable[[int, tuple[int, ...]], int]) -> Run:
     """The executions of a run."""
     executions: list[Execution] = []
-    skipped: list[int] = []
     shortened: list[tuple[int, int]] = []
     headers = nest.headers
 
@@ -160,12 +157,9 @@ def _walk(nest: Nest, trip: Callable[[int, tuple[int, ...]], int]) -> Run:
                 executions.append((at, (*around, iteration)))
                 if iteration < times:
                     region(at + 1, loop.end, (*around, iteration))
-            if loop.trip == NONE:
-                if times == 0:
-                    skipped.append(len(executions) - 1)
-                else:
-                    shortened.append((len(executions) - 1, times))
+            if loop.trip == NONE and times < copies[number].count:
+                shortened.append((len(executions) - 1, times))
             at = loop.end
 
     region(0, len(nest.paths), ())
-    return Run(tuple(executions), tuple(skipped), tuple(shortened))
+    return Run(tuple(executions), tuple(shortened))

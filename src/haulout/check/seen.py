@@ -1,8 +1,8 @@
 """What other runs of a function have shown already, so that it is told once.
 
 Two runs, or two copies of an instruction in one, show the same fault. A conflict is known by the two operands in the
-program as it is written, any other finding by its code and the places that it names. The run in which all loops run
-comes first, so what is told of later ones needs a loop to run zero times.
+program as it is written and which of them is the earlier one, any other finding by its code and the places that it
+names. The run in which all loops run comes first, so what is told of later ones needs a loop to run zero times.
 """
 
 from __future__ import annotations
@@ -33,8 +33,13 @@ class Seen:
         return [kept for each in conflicts if (kept := self._unknown(model, each)).total]
 
     def _unknown(self, model: Model, conflicts: Conflicts) -> Conflicts:
-        one, other = (_operands(model, side) for side in (conflicts.first, conflicts.second))
-        key = np.minimum(one, other) << 32 | np.maximum(one, other)
+        assert model.unrolled is not None
+        sides = conflicts.first, conflicts.second
+        one, other = (_operands(model, side) for side in sides)
+        # The earlier execution first: from one iteration to the next is another fault than within one.
+        early, late = (model.unrolled.execution[model.rows[model.instruction[side]]] for side in sides)
+        turned = (early > late) | ((early == late) & (one > other))
+        key = np.where(turned, other, one) << 32 | np.where(turned, one, other)
         keys, first = np.unique(key, return_index=True)
         known = self._pairs.get(conflicts.kind, np.zeros(0, np.int64))
         fresh = first[~np.isin(keys, known)]

@@ -75,9 +75,9 @@ def physical_map(model: Model) -> StorageMap:
             grid = here & placed & (space == kind) & (core == each)
             if not grid.any():
                 continue
-            parts = np.maximum(rows.parts[source][grid], 1)
+            parts = np.maximum(rows.parts[source][grid].astype(np.int64), 1)
             share = -(-rows.size[grid] // parts)
-            first = np.maximum(rows.partition[source][grid], 0)
+            first = np.maximum(rows.partition[source][grid].astype(np.int64), 0)
             width = _highest(address[grid].astype(float) + share)
             base[grid] = end + first * width + address[grid]
             row[grid], pitch[grid] = np.maximum(share, 1), np.where(parts > 1, width, 0)

@@ -251,8 +251,8 @@ def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
     instruction, location = int(model.instruction[access]), int(model.locations[place])
     where = f"bytes {missing.byte[possible, place]}:{missing.run[possible, place]} of {model.location_name(location)}"
     writers = np.flatnonzero((model.owners()[model.location] == location) & model.write)
-    still = model.still_loops(NONE, instruction)
-    does = "may read" if possible or still else "reads"
+    proviso = model.proviso(NONE, instruction)
+    does = "may read" if possible or proviso else "reads"
     message = f"{model.name(instruction)} on core {model.core[instruction]} {does} {where}, which nothing has written"
     notes = []
     if possible:
@@ -269,9 +269,9 @@ def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
         model.label(instruction, f"{model.name(instruction)} on core {model.core[instruction]}"),
         location_label(model.program, location),
     )
-    if still:
-        notes.append(_still(still))
-    severity = Severity.WARNING if possible or still else Severity.ERROR
+    if proviso:
+        notes.append(proviso)
+    severity = Severity.WARNING if possible or proviso else Severity.ERROR
     return Diagnostic("uninitialized-read", severity, message, labels, tuple(notes), (help_text,))
 
 
@@ -281,15 +281,11 @@ def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:
     notes: tuple[str, ...] = ()
     if possible:
         notes = ("a `?` write of this location is not known statically: it may have written it",)
-    if still := model.still_loops(NONE, len(model.rows) - 1) if len(model.rows) else []:
-        notes, possible = (*notes, _still(still)), True
+    if len(model.rows) and (proviso := model.proviso(NONE, len(model.rows) - 1)):
+        notes, possible = (*notes, proviso), True
     does = "may never be written" if possible else "is never written"
     name = f"output {model.location_name(location)} of core {model.program.location_core[location]}"
     message = f"{name}: byte {missing.left[place]} of {size} {does}"
     severity = Severity.WARNING if possible else Severity.ERROR
     labels = (location_label(model.program, location),)
     return Diagnostic("output-not-written", severity, message, labels, notes)
-
-
-def _still(loops: list[str]) -> str:
-    return f"this happens when the loop at {' and at '.join(loops)} runs zero times"

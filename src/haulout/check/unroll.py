@@ -27,7 +27,18 @@ from haulout.check.steps import Copies, Moves
 from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import LINES, NONE
 from haulout.ir.program import Program
-from haulout.ir.schema import Accesses, Barriers, Blocks, Dependences, Ids, Ints, Meetings, Patterns, Steps
+from haulout.ir.schema import (
+    Accesses,
+    Barriers,
+    Blocks,
+    Dependences,
+    Ids,
+    Instructions,
+    Ints,
+    Meetings,
+    Patterns,
+    Steps,
+)
 
 BRANCH = LINES
 """The line of the branches of a core, behind those of the engines."""
@@ -91,12 +102,21 @@ class Unrolled:
         left = next(loop for at, loop in enumerate(path) if other[at : at + 1] != (loop,))
         return self.nest.loops[left].name
 
-    def still_loops(self, first: int, second: int) -> list[str]:
-        """Names of the loops between two instructions, one of them NONE for the start, that did not run."""
+    def provisos(self, first: int, second: int) -> list[str]:
+        """What this run supposes of loops between two instructions, one of them NONE for the start, that might have
+        run more often.
+        """
         ends = [0 if row == NONE else int(self.execution[row]) for row in (first, second)]
-        places = [place for place in self.run.skipped if min(ends) <= place <= max(ends)]
-        numbers = sorted({self.nest.headers[self.run.executions[place][0]] for place in places})
-        return [self.nest.loops[number].name for number in numbers]
+        found: dict[str, None] = {}
+        for place, times in self.run.shortened:
+            if min(ends) <= place <= max(ends):
+                number = self.nest.headers[self.run.executions[place][0]]
+                found[f"the loop at {self.nest.loops[number].name} runs {_times(times)}"] = None
+        return list(found)
+
+
+def _times(number: int) -> str:
+    return {0: "zero times", 1: "once"}.get(number, f"{number} times")
 
 
 def unroll(
@@ -106,7 +126,8 @@ def unroll(
     layout = _Layout(program, functions, nest, run)
     origin, execution = layout.origin, layout.execution
     branch = origin == NONE
-    rows = program.instructions.take(np.where(branch, 0, origin))
+    table = program.instructions if len(program.instructions) else Instructions.make(1)
+    rows = table.take(np.where(branch, 0, origin))
     rows.block = np.array(functions, np.int32)[layout.core]
     rows.name[branch] = rows.opcode[branch] = rows.attrs[branch] = rows.loc[branch] = NONE
     rows.seq[branch], rows.engine[branch] = NONE, BRANCH
@@ -128,7 +149,7 @@ def unroll(
         steps=Steps.empty(),
         semaphores=program.semaphores.take(slice(0, 0)),
     )
-    time = _times(nest, run.executions, rows.seq, execution)
+    time = _ranks(nest, run.executions, rows.seq, execution)
     stepped = tuple(each.stepped for each in copies)
     return Unrolled(made, program, nest, run, origin, execution, layout.block, time, access_origin, stepped)
 
@@ -185,7 +206,7 @@ def _barriers(program: Program, layout: _Layout) -> Barriers:
     return table.replace(index=index)
 
 
-def _times(nest: Nest, executions: Sequence[Execution], seq: Ints, execution: Ids) -> Ints:
+def _ranks(nest: Nest, executions: Sequence[Execution], seq: Ints, execution: Ids) -> Ints:
     """Rank by (iterations, seq): blocks of the same iterations that follow each other share their `seq` axis."""
     context = [(nest.paths[block], path) for block, path in executions]
     segment = np.cumsum([0, *(one != other for one, other in pairwise(context))])
@@ -203,7 +224,7 @@ def _times(nest: Nest, executions: Sequence[Execution], seq: Ints, execution: Id
 
 def _accesses(program: Program, layout: _Layout) -> tuple[Accesses, Ids]:
     """The operands of all copies, and where they come from; a branch reads `cond`."""
-    starts, branch = program.access_starts, layout.origin == NONE
+    starts, branch = np.append(program.access_starts, len(program.accesses)), layout.origin == NONE
     cond = program.blocks.cond[layout.block]
     source = np.where(branch, 0, layout.origin)
     count = np.where(branch, cond != NONE, starts[source + 1] - starts[source])

@@ -25,7 +25,7 @@ _NOTE = "which of these bytes are touched is known on the device only; the patte
 
 def check_certain(program: Program) -> list[Diagnostic]:
     """The checker's findings, those possible that rest on operands of `maybe`; worst first."""
-    base = check_program(program)
+    base = _without_duplicates(program, check_program(program))
     guessed = maybe_accesses(program)
     if not guessed.any() or not any(each.code in _ORDER | _VALUES for each in base):
         return base
@@ -43,14 +43,43 @@ def check_certain(program: Program) -> list[Diagnostic]:
     return sorted(found, key=lambda each: -each.severity)
 
 
+def _without_duplicates(program: Program, found: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings, as notes those that go when tensors that all cores fill alike are left to their owners.
+
+    Writes of such a tensor stand in the attribute `duplicate`: whoever is last, the values are the same.
+    """
+    same = marked_accesses(program, "duplicate")
+    if not same.any() or not any(each.code in _ORDER for each in found):
+        return found
+    owner = program.owner[program.accesses.location]
+    filled = np.zeros(len(program.locations), bool)
+    filled[owner[same]] = True
+    elsewhere = program.location_core[program.accesses.location] != program.location_core[owner]
+    left = program.replace(accesses=program.accesses.take(~(filled[owner] & elsewhere)))
+    known = {(each.code, each.message) for each in check_program(left)}
+    return [
+        each if each.code not in _ORDER or (each.code, each.message) in known else _benign(each) for each in found
+    ]
+
+
+def _benign(finding: Diagnostic) -> Diagnostic:
+    notes = (*finding.notes, "it does no harm: all cores write the same values there")
+    return replace(finding, code="benign-duplicate-write", severity=Severity.NOTE, notes=notes, help=())
+
+
 def maybe_accesses(program: Program) -> Bools:
     """Mask of the accesses that `maybe` names."""
+    return marked_accesses(program, "maybe")
+
+
+def marked_accesses(program: Program, key: str) -> Bools:
+    """Mask of the accesses whose numbers stand in an attribute of their instruction, reads first."""
     mask = np.zeros(len(program.accesses), bool)
     attrs = program.instructions.attrs
     # Few texts, many instructions: each text is parsed once.
     for text in np.unique(attrs[attrs != NONE]).tolist():
-        if "maybe=" in program.strings[text]:
-            operands = int_list(parse_attrs(program.strings[text]).get("maybe", [])) or []
+        if f"{key}=" in program.strings[text]:
+            operands = int_list(parse_attrs(program.strings[text]).get(key, [])) or []
             rows = np.flatnonzero(attrs == text)
             first, count = program.access_starts[rows], np.diff(program.access_starts)[rows]
             for operand in operands:

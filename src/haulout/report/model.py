@@ -12,6 +12,7 @@ from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassRecord
+from haulout.report.address_map import RemoteAddress, remote_address_map
 from haulout.support.diagnostics import Diagnostic
 from haulout.support.render import as_json
 
@@ -56,6 +57,8 @@ class Report(msgspec.Struct):
     total_lower_bound_bytes: int
     partition_totals: dict[str, int]
     """Bytes of DRAM of all cores by kind of partitions; a joint space is absent where it was not tried."""
+    vnc_remote_addr_map: list[RemoteAddress]
+    """Every view, and the owner's placement."""
     counters: dict[str, dict[str, int]]
     diagnostics: list[dict[str, Any]]
     timings: list[Timing]
@@ -107,6 +110,7 @@ def make_report(
         total_peak_bytes=totals.get("total_peak_bytes", 0),
         total_lower_bound_bytes=totals.get("total_lower_bound_bytes", 0),
         partition_totals=context.counters.get(f"{allocator}.totals", {}),
+        vnc_remote_addr_map=remote_address_map(program),
         counters=context.counters,
         diagnostics=as_json(diagnostics),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],

@@ -154,8 +154,7 @@ def _steps(program: Program, nest: Nest, access: int, rows: list[int], room: tup
         if not bounds:
             bad_input(f"steps in both directions along {loop.name}, which has no trip, are not supported yet", label)
         result.append(Step(depth, stride, modulus, min(bounds)))
-    if prod(step.count for step in result) > _MOST_VARIANTS or any(
-        abs(step.stride) * step.count > SIZE_MAX for step in result
-    ):
+    reach = sum(abs(step.stride) * step.count for step in result)
+    if prod(step.count for step in result) > _MOST_VARIANTS or reach > SIZE_MAX:
         bad_input(f"an operand with more than {_MOST_VARIANTS:,} places is not supported yet", label)
     return result

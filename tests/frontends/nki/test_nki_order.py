@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.frontends.nki.nki_kernels import TWO_CORE, checked, codes
+from tests.frontends.nki.nki_kernels import TWO_CORE, checked, codes, write_kernel
 
+import haulout
 import haulout.nki as hnki
 from haulout.support.diagnostics import Severity
 
@@ -111,6 +112,14 @@ def test_both_cores_storing_the_same_sum_is_benign(tmp_path: Path) -> None:
     found = checked(tmp_path, EXCHANGE.format(exchange=SENDRECV, op="add", part="[0:1, :]"), X, lnc=2)
     assert "benign-duplicate-write" in codes(found)
     assert "cross-core-race" not in codes(found)
+
+
+def test_the_compiled_kernel_is_no_race_either(tmp_path: Path) -> None:
+    for op, races in (("add", False), ("subtract", True)):
+        kernel = write_kernel(tmp_path, EXCHANGE.format(exchange=SENDRECV, op=op, part="[0:1, :]"))
+        found = {each.code for each in haulout.compile(kernel, arguments=X).diagnostics}
+        assert ("cross-core-race" in found) == races
+        assert ("benign-duplicate-write" in found) != races
 
 
 def test_a_difference_is_not_the_same_on_both_cores(tmp_path: Path) -> None:

@@ -207,6 +207,31 @@ def test_interrupt_keeps_the_best() -> None:
     assert violations(problem, solution.offset, solution.peak) == []
 
 
+@pytest.mark.parametrize("make", [random_problem, network_problem])
+@pytest.mark.parametrize("tight", [False, True])
+def test_both_ways_to_fit_agree(make: type, tight: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = make(600, seed=4)
+    rng = np.random.default_rng(1)
+    ranges = np.concatenate([np.arange(600), rng.integers(0, 600, 200)])
+    lower = np.concatenate([problem.lower, rng.integers(0, 2400, 200)])
+    upper = np.concatenate([problem.upper, lower[600:] + rng.integers(1, 90, 200)])
+    pinned = np.where(rng.random(600) < 0.03, solve(problem, effort=0).offset + (1 << 42), -1)
+    holes = Problem.of(lower, upper, problem.size, problem.alignment, owner=ranges)
+    for each in (
+        problem,
+        holes,
+        Problem.of(problem.lower, problem.upper, problem.size, problem.alignment, pinned=pinned),
+    ):
+        instance = canonical(each)
+        for order in xla_orders(instance):
+            found = []
+            for factor in (0, 1 << 40):
+                monkeypatch.setattr("haulout.passes.allocator.best_fit._TREE", factor)
+                offset, peak = best_fit(instance, order, tight=tight)
+                found.append((offset.tolist(), peak))
+            assert found[0] == found[1]
+
+
 def test_effort_zero_is_construction() -> None:
     problem = perfect_problem(100, seed=2)
     assert set(solve(problem, effort=0).work) == {"constructions"}

@@ -46,11 +46,11 @@ class Emitter:
         self._storage = storage
         self._function = function = self.build.function(self.build.module("nc0", 0, subgraph=0), "main")
         self._ids = {slot: self._location(function, slot) for slot in storage.slots}
-        self._block_names: set[str] = set()
+        self._block_names: dict[str, int] = {}
         self._block = self._add_block("entry")
         self._open: list[tuple[int, str]] = []
         """Header block and name of the loops around, the innermost last."""
-        self._names: set[str] = set()
+        self._names: dict[str, int] = {}
         self._queue = 0
 
     def _location(self, function: int, slot: Slot) -> int:

@@ -26,7 +26,7 @@ from haulout.frontends.hlo.model import Computation, HloModule, Instruction
 from haulout.frontends.hlo.places import PlaceTables, parse_tables
 from haulout.frontends.hlo.source import Excerpt, Source
 from haulout.frontends.hlo.types import AnyShape, parse_shape, sees_shape
-from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.files import read_text
 
 CALLEES = ("to_apply", "condition", "body", "calls", "select", "scatter", "branch_computations")
 """Attributes that name computations."""
@@ -76,20 +76,7 @@ def parse_hlo(text: str, file: str = "<hlo>") -> HloModule:
 
 def read_hlo(path: str | Path) -> HloModule:
     """Parse an HLO file. Raises `HauloutError` when it cannot be read or is not valid."""
-    file = str(path)
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        bad_input(f"cannot read {file}: {error.strerror or error}", Label("this file", Span(file)))
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        bad_input(
-            f"{file} is not UTF-8 text",
-            Label(f"byte {error.start} is {data[error.start]:#04x}", Span(file, line)),
-        )
-    return parse_hlo(text, file)
+    return parse_hlo(read_text(Path(path)), str(path))
 
 
 def _header_integer(header: Mapping[str, Excerpt], key: str) -> int:

@@ -76,4 +76,5 @@ def _number(text: str | None) -> int:
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
+    """The text without backslashes; control characters, which no name of a program may hold, become `?`."""
+    return re.sub(r"[\x00-\x1f\x7f]", "?", re.sub(r"\\(.)", r"\1", text))

@@ -58,7 +58,7 @@ class Storage:
     loop_copies: dict[tuple[Loop, Phase], Copies] = field(default_factory=dict)
     """At each mark of a loop."""
     final_copies: Copies = field(default_factory=list)
-    _names: set[str] = field(default_factory=set)
+    _names: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, kind: Kind, shape: Shape, source: Instruction, data: Sequence[str] = ()) -> Slot:
         """A new location; a name that is taken gets a number."""
@@ -76,13 +76,16 @@ class Storage:
         return self.add(f"{slot.name}.saved", Kind.INTERNAL, slot.shape, slot.source)
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """`name`, or `name_2`, `name_3`, ... if taken; marks it as taken."""
-    found, number = name, 1
-    while found in taken:
+def unique(name: str, taken: dict[str, int]) -> str:
+    """`name`, or `name_2`, `name_3`, ... if taken; marks it as taken, with the last number that was tried for it."""
+    if name not in taken:
+        taken[name] = 1
+        return name
+    number = taken[name] + 1
+    while (found := f"{name}_{number}") in taken:
         number += 1
-        found = f"{name}_{number}"
-    taken.add(found)
+    taken[name] = number
+    taken[found] = 1
     return found
 
 

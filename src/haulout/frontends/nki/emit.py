@@ -11,7 +11,8 @@
     sendrecv       a meeting, its pipe is the tag
 
 An operand of which some bytes are touched, not known which, has a pattern that covers them all and is listed in the
-instruction's attribute `maybe=[operand, ...]` (reads first).
+instruction's attribute `maybe=[operand, ...]` (reads first). Writes of a tensor that all cores fill with the same
+values (`duplicates.py`) are listed in `duplicate`.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ def emit(trace: Trace, *, barrier_scope: BarrierScope = "data", for_check: bool 
     race; a note says so. An on-chip tensor that is accessed alike in all partitions has one of them
     (`one_partition.py`).
     """
-    duplicates = find_duplicates(trace) if for_check else {}
+    duplicates = find_duplicates(trace)
     findings = [*trace.findings.items, *(_duplicate(trace, key) for key in duplicates)]
     build = ProgramBuilder(trace.name, trace.cores, file=shown_path(trace.place[0]) or None)
     for recorder in trace.recorders:
         narrow = narrow_tensors(recorder) if for_check else {}
-        _emit_core(build, trace, recorder, barrier_scope, set(duplicates), narrow)
+        _emit_core(build, trace, recorder, barrier_scope, set(duplicates), narrow, for_check)
     program = build.freeze()
     # Edges that an iteration carries are known when the loop ends, after the instruction that waits.
     order = np.argsort(program.dependences.instruction, kind="stable")
@@ -94,13 +95,16 @@ def _emit_core(
     scope: BarrierScope,
     duplicates: set[Any],
     narrow: dict[int, int],
+    for_check: bool,
 ) -> None:
     function = build.function(build.module(f"nc{recorder.core}", recorder.core), trace.name)
     locations = []
     for storage in recorder.storages:
-        alone, one = shared_key(storage) in duplicates, storage.number in narrow
+        alone, one = for_check and shared_key(storage) in duplicates, storage.number in narrow
         locations.append(_location(build, function, trace, recorder, storage, alone, one))
-    CoreEmitter(build, function, recorder, locations, narrow, by_data=scope == "data").run()
+    alike = [] if for_check else recorder.storages
+    same = {storage.number for storage in alike if shared_key(storage) in duplicates}
+    CoreEmitter(build, function, recorder, locations, narrow, same, by_data=scope == "data").run()
 
 
 # -- locations -------------------------------------------------------------------------------------------------------

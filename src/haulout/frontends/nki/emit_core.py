@@ -62,11 +62,12 @@ class CoreEmitter:
         recorder: Recorder,
         locations: list[int],
         narrow: dict[int, int],
+        same: set[int],
         *,
         by_data: bool,
     ) -> None:
         self.build, self.function, self.recorder, self.locations = build, function, recorder, locations
-        self.narrow, self.by_data = narrow, by_data
+        self.narrow, self.same, self.by_data = narrow, same, by_data
         self.block = build.block(function, "entry")
         self.gates: dict[int, _Gate] = {}
         self.latest: dict[int, dict[Engine, int]] = {}
@@ -101,6 +102,10 @@ class CoreEmitter:
         writes = [self._operand(number, pattern) for number, pattern in record.writes]
         opcode = record.opcode
         attrs: dict[str, AttrValue] = {"maybe": list(record.maybe)} if record.maybe else {}
+        if self.same:
+            first = len(record.reads)
+            alike = [first + at for at, (number, _) in enumerate(record.writes) if number in self.same]
+            attrs |= {"duplicate": list(alike)} if alike else {}
         if record.zeros:
             # A copy of zeros is a fill: two of them do each other no harm.
             opcode, attrs["value"] = "memset", 0

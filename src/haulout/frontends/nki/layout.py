@@ -55,7 +55,7 @@ def _wrong(message: str, *help: str) -> Any:
 
 def index_view(tensor: Tensor, key: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, Dynamic | None]:
     """Shape, strides, offset and what is dynamic of `tensor[key]`."""
-    if any(part is Ellipsis for part in key):
+    if Ellipsis in key:
         at = next(place for place, part in enumerate(key) if part is Ellipsis)
         rest = key[at + 1 :]
         key = (*key[:at], *(slice(None),) * (tensor.ndim - len(key) + 1), *rest)
@@ -99,7 +99,11 @@ def _slice(tensor: Tensor, axis: int, part: slice) -> tuple[int, int, int]:
     if part.start is None and part.stop is None and part.step is None:
         return 0, extent, 1
     step = 1 if part.step is None else int(part.step)
-    bounds = [int(part.start or 0), extent if part.stop is None else int(part.stop)]
+    start = 0 if part.start is None else int(part.start)
+    stop = extent if part.stop is None else int(part.stop)
+    if step == 1 and 0 <= start < stop <= extent:
+        return start, stop - start, 1
+    bounds = (start, stop)
     start, stop = (bound + extent if bound < 0 else bound for bound in bounds)
     if step < 1:
         _wrong(f"a slice with step {step}")

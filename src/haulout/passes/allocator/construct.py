@@ -4,7 +4,7 @@
 
     plain        a dive
     with holes   a dive over the ranges as if without holes, then everything settles into them; or fit by gaps
-                 (the holes are not used where more than 300 million pairs of rows meet)
+                 (the holes are not used where that would take too long)
     with pins    fit by gaps, in the order of priority, around the pinned rows
 """
 
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from haulout.passes.allocator.best_fit import _scan_best_fit, best_fit, settle, xla_orders
+from haulout.passes.allocator.best_fit import _scan_line, best_fit, cost, settle, xla_orders
 from haulout.passes.allocator.dive import _scan_dive, dive
 from haulout.passes.allocator.incumbent import Incumbent
 from haulout.passes.allocator.instance import F64, Instance
@@ -22,7 +22,7 @@ from haulout.passes.allocator.keys import KEYS, key
 from haulout.passes.allocator.problem import I64
 from haulout.support.jit import interpreted, plain_if_small
 
-_MEETINGS = 300_000_000  # pairs of rows that meet, above which best fit by gaps is used only where it must
+_COST = 20_000_000_000  # of a best fit by gaps, above which holes are not used; XLA's orders are tried up to a tenth
 _MANY = 200_000  # rows above which three dives have to do
 _PLAIN = 64  # rows up to which kernels are not compiled for construction
 _PLAIN_AT_FIRST = 4_000  # rows constructed in plain Python in all, as long as the kernels are not loaded
@@ -34,7 +34,7 @@ def place(instance: Instance, priority: F64, variant: bool) -> tuple[I64, int]:
     `variant`: the fullest column first for a dive; with holes, the lowest gap in the order of priority instead of a
     dive; with pins, the tightest gap instead of the lowest.
     """
-    holes = instance.has_holes and instance.meetings <= _MEETINGS
+    holes = instance.has_holes and cost(instance) <= _COST
     if instance.has_pins or (holes and variant):
         order = np.argsort(-priority, kind="stable")
         return best_fit(instance, order, tight=variant and instance.has_pins)
@@ -51,7 +51,7 @@ def construct(state: Incumbent) -> None:
     instance = state.instance
     rows = len(instance)
     gaps = instance.has_pins or instance.has_holes
-    many = rows > _MANY or (gaps and instance.meetings > _MEETINGS // 10)
+    many = rows > _MANY or (gaps and cost(instance) > _COST // 50)
     if state.hint is not None:
         with _plain(instance, 0):
             _follow_hint(state, state.hint)
@@ -64,7 +64,7 @@ def construct(state: Incumbent) -> None:
             offset, peak = place(instance, key(instance, name), variant)
         state.offer(offset, peak, f"{'fit' if fits else 'dive'} by {name}")
         state.count("constructions")
-    if not many and instance.meetings <= _MEETINGS:
+    if not many and cost(instance) <= _COST // 10:
         for order in xla_orders(instance):
             if state.over:
                 return
@@ -80,7 +80,7 @@ def _plain(instance: Instance, number: int) -> AbstractContextManager[None]:
         return interpreted()
     gaps = instance.has_pins or instance.has_holes
     work = rows * (number + 1) * (4 if gaps else 1)
-    return plain_if_small(_scan_best_fit if gaps else _scan_dive, work, _PLAIN_AT_FIRST)
+    return plain_if_small(_scan_line if gaps else _scan_dive, work, _PLAIN_AT_FIRST)
 
 
 def _follow_hint(state: Incumbent, hint: I64) -> None:

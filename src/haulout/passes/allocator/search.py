@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from haulout.passes.allocator.best_fit import cost
 from haulout.passes.allocator.construct import construct
 from haulout.passes.allocator.decide import MOST_ROWS, Decider
 from haulout.passes.allocator.descend import decide_goal, descend
@@ -21,7 +22,7 @@ from haulout.passes.allocator.squeaky_wheel import squeaky_wheel
 _TURNS = 480  # of the squeaky wheel
 _TURNS_TO_FIT = 48  # the same when branch and bound has a capacity to fit
 _ROWS = 4_000_000  # placed by the squeaky wheel in all
-_PAIRS = 2_000_000_000  # of rows that it meets, where a turn is a fit by gaps
+_PAIRS = 2_000_000_000  # of rows looked at by it, where a turn is a fit by gaps
 _VISITS = 80_000_000  # of rows and columns by branch and bound in all: each step costs up to one of each
 _VISITS_TO_FIT = 400_000_000  # the same when there is a capacity to fit
 _VISITS_A_RUN = 10_000_000  # the same in one run when time is limited: about half a second
@@ -42,16 +43,16 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
     exact = rows <= MOST_ROWS
     turns = min(_TURNS_TO_FIT if state.fitting and exact else _TURNS, _ROWS // rows)
     if instance.has_pins or instance.has_holes:
-        turns = min(turns, _PAIRS // (8 * max(instance.meetings, 1)))
+        turns = min(turns, _PAIRS // max(cost(instance), 1))
     squeaky_wheel(state, _UNBOUNDED if timed and not exact else int(effort * turns))
     if state.over or not exact:
         return
     decider = Decider(state)
-    cost = rows + instance.columns
+    step = rows + instance.columns
     least = 4 * rows
     visits = _VISITS_TO_FIT if state.fitting else _VISITS
-    steps = _UNBOUNDED if timed else int(effort * max(least, visits // cost))
-    most = max(least, _VISITS_A_RUN // cost) if timed else steps
+    steps = _UNBOUNDED if timed else int(effort * max(least, visits // step))
+    most = max(least, _VISITS_A_RUN // step) if timed else steps
     if state.fitting:
         decide_goal(state, decider, steps, most)
     else:

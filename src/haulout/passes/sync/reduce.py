@@ -8,7 +8,8 @@ that the clock covers goes away. In a straight list that is *the* transitive red
 Carried edges, loop by loop. An edge to row P of the turn before goes away when an instruction of this turn on P's
 engine is known to be complete, or when a row of the turn before at or behind P is. What is known of the turn before:
 an engine's first instruction of a turn knows what its last one of the turn before knew; forward edges pass it on.
-Only rows that run in every turn carry such knowledge. In the first turn there is nothing to wait for.
+Only rows that run in every turn carry such knowledge; an inner loop's body, which may not, lies wholly before the
+next of them. In the first turn there is nothing to wait for.
 
 Nothing that is kept relies on what is dropped, so the order stays what it was.
 """
@@ -150,12 +151,7 @@ def _reduce_carried(
         item = nest.found.loops[loop]
         every_turn = _every_turn(nest, loop)
         producers = carried.producer[mine]
-        need = producers.copy()
         steady = every_turn[block[producers] - item.header]
-        for at in np.flatnonzero(~steady).tolist():
-            # A row of an inner loop is surely over only with that loop.
-            around = nest.found.around(int(block[producers[at]]))
-            need[at] = nest.rows_of(around[around.index(loop) + 1])[1]
         rows = np.arange(begin, end + 1)
         waits = np.searchsorted(carried.instruction[mine], rows)
         inside = (forward.instruction >= begin) & (forward.instruction < end) & (forward.producer >= begin)
@@ -174,7 +170,6 @@ def _reduce_carried(
                 local.producer,
                 waits,
                 producers,
-                need,
                 steady,
             )
     return carried.take(keep)
@@ -215,7 +210,6 @@ def _scan_carried(
     ahead_producer: Ids,
     waits: Ints,
     producer: Ids,
-    need: Ids,
     steady: Bools,
 ) -> Bools:
     """Which carried edges of one loop stay; rows and blocks count from the loop's first, producers do not."""
@@ -239,7 +233,7 @@ def _scan_carried(
             for wait in range(waits[row], waits[row + 1]):
                 other = producer[wait] - begin
                 there = line[other]
-                if fence[row] or there == here or clock[row, there] >= begin or now[there] >= need[wait]:
+                if fence[row] or there == here or clock[row, there] >= begin or now[there] >= producer[wait]:
                     continue
                 keep[wait] = True
                 if steady[wait]:

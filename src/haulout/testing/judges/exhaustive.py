@@ -11,21 +11,26 @@ states, keeps small programs small.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.testing.judges.queues import Does, Queues, queue_programs
 from haulout.testing.judges.straight import NotStraightError, Step, runs
-from haulout.testing.judges.verdict import Verdict, hang, joined, of_pairs, unjudged
+from haulout.testing.judges.verdict import Outcome, Verdict, hang, joined, of_pairs, unjudged
 
 MOST_STATES = 20_000
 
 
 def judge(program: Program) -> Verdict:
     """The verdict on all runs."""
+    verdicts = []
     try:
-        return joined([judge_run(steps) for steps in runs(program)])
+        for steps in runs(program):
+            verdicts.append(judge_run(steps))
+            if verdicts[-1].outcome is Outcome.UNJUDGED:
+                break
+        return joined(verdicts)
     except NotStraightError as error:
         return unjudged(str(error))
 
@@ -38,60 +43,71 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
 class _Exploration:
     def __init__(self, made: Queues) -> None:
         self.made = made
-        self.place = {op: at for queue in made.queues for at, op in enumerate(queue)}
         ops = range(len(made.ops))
         self.rivals = [
-            [b for b in ops if made.ops[b].queue != made.ops[a].queue and made.ops[a].conflicts(made.ops[b])]
-            for a in ops
+            _mask(b for b in ops if made.ops[b].queue != op.queue and op.conflicts(made.ops[b])) for op in made.ops
         ]
-        """Conflicting operations of other queues."""
+        """Of each operation a bit set of the conflicting ones of other queues."""
+        self.waits = [_mask(each for each in op.waits if each != NONE) for op in made.ops]
+        self.never = [NONE in op.waits for op in made.ops]
         self.pairs: set[tuple[int, int]] = set()
 
     def verdict(self) -> Verdict:
-        first = (0,) * len(self.made.queues)
-        seen, stack = {first}, [first]
+        everything = (1 << len(self.made.ops)) - 1
+        seen = {0}
+        stack = [((0,) * len(self.made.queues), 0)]
         while stack:
-            state = stack.pop()
-            enabled = self.enabled(state)
+            places, over = stack.pop()
+            enabled = self.enabled(places, over)
             if not enabled:
-                if any(at < len(queue) for at, queue in zip(state, self.made.queues, strict=True)):
+                if over != everything:
                     return hang("nothing can happen any more")
                 continue
-            alone = [ops[0] for ops in enabled if len(ops) == 1]
-            for index, a in enumerate(alone):
-                for b in alone[index + 1 :]:
-                    if b in self.rivals[a]:
-                        self.pairs.add(self.made.ops[a].pair(self.made.ops[b]))
-            quiet = next(
-                (ops for ops in enabled if not any(self.to_come(state, r) for r in self.rivals[ops[0]])), None
-            )
-            for ops in [quiet] if quiet is not None else enabled:
-                following = list(state)
+            self.note_races([ops[0] for ops in enabled if len(ops) == 1])
+            left = ~over
+            quiet = [ops for ops in enabled if not self.rivals[ops[0]] & left]
+            for ops in quiet[:1] or enabled:
+                reached = over | _mask(ops)
+                if reached in seen:
+                    continue
+                seen.add(reached)
+                following = list(places)
                 for op in ops:
                     following[self.made.ops[op].queue] += 1
-                if (reached := tuple(following)) not in seen:
-                    seen.add(reached)
-                    stack.append(reached)
+                stack.append((tuple(following), reached))
             if len(seen) > MOST_STATES:
-                return unjudged(f"more than {MOST_STATES} states")
+                # A race that was seen is one; which others there are is not known.
+                return Verdict(Outcome.RACE) if self.pairs else unjudged(f"more than {MOST_STATES} states")
         return of_pairs(frozenset(self.pairs))
 
-    def to_come(self, state: tuple[int, ...], op: int) -> bool:
-        return self.place[op] >= state[self.made.ops[op].queue]
+    def note_races(self, enabled: Sequence[int]) -> None:
+        among = _mask(enabled)
+        for a in enabled:
+            found = self.rivals[a] & among
+            if found:
+                self.pairs |= {self.made.ops[a].pair(self.made.ops[b]) for b in enabled if found >> b & 1}
 
-    def enabled(self, state: tuple[int, ...]) -> list[list[int]]:
+    def enabled(self, places: tuple[int, ...], over: int) -> list[list[int]]:
         """What can happen: single operations, and meetings as all of theirs together."""
         found: list[list[int]] = []
         gathered: dict[int, list[int]] = {}
-        for queue, at in zip(self.made.queues, state, strict=True):
+        for queue, at in zip(self.made.queues, places, strict=True):
             if at == len(queue):
                 continue
-            op = self.made.ops[queue[at]]
-            if any(each == NONE or self.to_come(state, each) for each in op.waits):
+            number = queue[at]
+            op = self.made.ops[number]
+            if self.never[number] or self.waits[number] & ~over:
                 continue
             if op.does is Does.MEET:
-                gathered.setdefault(op.meeting, []).append(queue[at])
+                gathered.setdefault(op.meeting, []).append(number)
             else:
-                found.append([queue[at]])
+                found.append([number])
         met = [ops for meeting, ops in gathered.items() if len(ops) == self.made.wanted[meeting]]
         return met or found
+
+
+def _mask(numbers: Iterable[int]) -> int:
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask

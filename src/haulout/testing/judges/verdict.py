@@ -51,8 +51,8 @@ def joined(verdicts: list[Verdict]) -> Verdict:
     for outcome in (Outcome.HANG, Outcome.RACE, Outcome.UNJUDGED):
         found = [each for each in verdicts if each.outcome is outcome]
         if found and outcome is Outcome.RACE:
-            named = [each.pairs for each in found if each.pairs is not None]
-            return Verdict(outcome, frozenset().union(*named) if len(named) == len(found) else None)
+            named = [each.pairs for each in verdicts if each.pairs is not None]
+            return Verdict(outcome, frozenset().union(*named) if len(named) == len(verdicts) else None)
         if found:
             return found[0]
     return verdicts[0] if verdicts else of_pairs(frozenset())

@@ -1,0 +1,529 @@
+"""Loops: what one iteration does to the next, to itself, and to what stands around the loop."""
+
+from __future__ import annotations
+
+import pytest
+from tests.check.snippets import codes, findings, told
+
+from haulout.support.diagnostics import Severity
+
+
+def loop(*body: str, header: str = "", trip: int | None = 4, name: str = "loop", behind: str = "") -> str:
+    """A loop as text: its header, one block of body, and the block behind it."""
+    count = "" if trip is None else f" trip={trip}"
+    lines = [f"block ^{name} -> ^{name}_body, ^{name}_done{count}:", header, f"block ^{name}_body -> ^{name}:"]
+    return "\n".join([*lines, *body, f"block ^{name}_done{behind}:"])
+
+
+def core(*parts: str) -> str:
+    """Locations, then blocks; the first block leads to the first loop."""
+    return "\n".join(parts)
+
+
+START = "block ^entry -> ^loop:"
+BUFFER = "mloc %a dram.local size=64 kind=inout"
+FENCE = '%{0} = core_barrier @all () -> () name="{0}"'
+
+
+# -- one core --------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_iteration_waits_by_carried() -> None:
+    text = core(BUFFER, START, loop("%w = iota @dma0 () -> (%a) {}", "%r = copy @act (%a) -> () deps=[w]"))
+    assert codes(text.format("carried=[r]")) == []
+    (wrong,) = findings(text.format(""))
+    assert wrong.code == "missing-dependence"
+    assert "%w on core 0 in the next iteration of ^loop writes %a without waiting for %r on core 0" in wrong.message
+    assert wrong.help[0] == "add r to the carried of %w (or of anything before it on its engine)"
+    assert codes(text.format("").replace("trip=4", "trip=1")) == []
+    assert codes(text.format("").replace("trip=4", "trip=0")) == []
+
+
+def test_a_pair_is_told_once_within_an_iteration_and_once_from_one_to_the_next() -> None:
+    text = core(BUFFER, START, loop("%w = iota @dma0 () -> (%a)", "%r = copy @act (%a) -> ()"))
+    within, across = findings(text)
+    assert within.message == "%r on core 0 reads %a without waiting for %w on core 0, which writes it"
+    assert within.help[0].startswith("add w to the deps of %r")
+    assert "%w on core 0 in the next iteration of ^loop writes %a without waiting for %r" in across.message
+    assert across.help[0].startswith("add r to the carried of %w")
+
+
+def test_what_stands_before_a_loop_and_in_it() -> None:
+    text = core(BUFFER, START, "%w = iota @dma0 () -> (%a)", loop("%r = copy @act (%a) -> () {}"))
+    assert codes(text.format("deps=[w]")) == []
+    (wrong,) = findings(text.format(""))
+    assert wrong.help[0].startswith("add w to the deps of %r")
+
+
+def test_behind_a_loop_a_join_in_its_header_is_waited_for() -> None:
+    text = core(
+        BUFFER,
+        START,
+        loop("%r = copy @act (%a) -> ()", header="%join = nop @sync () -> () {}"),
+        "%w = iota @dma0 () -> (%a) {}",
+    )
+    assert codes(text.format("carried=[r]", "deps=[join]")) == []
+    assert codes(text.format("", "deps=[join]")) == ["missing-dependence"]
+    (wrong,) = findings(text.format("carried=[r]", ""))
+    assert wrong.help[0] == ("put a nop with carried=[r] at the start of ^loop, and its name into the deps of %w")
+
+
+def test_a_body_does_not_dominate_what_stands_behind_its_loop() -> None:
+    text = core(BUFFER, START, loop("%r = copy @act (%a) -> ()"), "%w = iota @dma0 () -> (%a) deps=[r]")
+    (wrong,) = findings(text)
+    assert wrong.code == "bad-input"
+    assert wrong.message == "it waits for %r, which stands in a loop that may not have run"
+
+
+def test_order_that_takes_as_many_iterations_as_engines() -> None:
+    text = core(
+        BUFFER,
+        START,
+        "%w = iota @act () -> (%a)",
+        loop(
+            "%i = nop @act () -> ()",
+            "%j = nop @vector () -> () carried=[i]",
+            "%k = nop @pool () -> () carried=[j]",
+            trip=3,
+        ),
+        "%r = copy @pool (%a) -> ()",
+    )
+    assert codes(text) == []
+    assert codes(text.replace("trip=3", "trip=300")) == []
+    assert codes(text.replace("trip=3", "trip=2")) == ["missing-dependence"]
+
+
+def test_a_branch_lets_nothing_pass_before_its_condition_is_written() -> None:
+    text = core(
+        BUFFER,
+        "mloc %c dram.local size=4",
+        START,
+        loop("%r = copy @pool (%a) -> ()", header="%w = iota @act () -> (%a)\n%p = iota @act () -> (%c)"),
+        "%q = copy @vector (%a) -> ()",
+    )
+    with_cond = text.replace("trip=4", "trip=4 cond=c")
+    assert codes(with_cond) == ["missing-dependence"]  # of the next iteration's %w on %r
+    assert codes(with_cond.replace("(%a)\n%p", "(%a) carried=[r]\n%p")) == []
+    assert codes(text.replace("(%a)\n%p", "(%a) carried=[r]\n%p")) == ["missing-dependence"] * 1
+    late = with_cond.replace("%w = iota @act () -> (%a)", "%w = iota @dma0 () -> (%a) carried=[r]")
+    assert "missing-dependence" in codes(late)
+
+
+def test_a_condition_is_read_by_the_branch() -> None:
+    text = core("mloc %c dram.local size=4", START, loop(header="{}").replace("trip=4", "cond=c"))
+    assert codes(text.format("%p = iota @act () -> (%c)")) == []
+    (never,) = findings(text.format(""))
+    assert never.code == "uninitialized-read"
+    assert "the branch of ^loop on core 0 reads bytes 0:4 of %c" in never.message
+    early = core("mloc %c dram.local size=4", START, "%p = iota @act () -> (%c)", text.split(START)[1].format(""))
+    (wrong,) = findings(early)
+    assert wrong.code == "missing-dependence"
+    assert "the branch of ^loop" in wrong.message
+
+
+def test_dependences_across_two_loops_deep() -> None:
+    inner = loop(
+        "%w = iota @dma0 () -> (%a) {}", header="%j = nop @sync () -> () carried=[w]", name="in", behind=" -> ^loop"
+    )
+    text = core(
+        BUFFER,
+        START,
+        "block ^loop -> ^first, ^done trip=3:",
+        "%h = nop @sync () -> ()",
+        "block ^first -> ^in:",
+        "%f = nop @act () -> ()",
+        inner,
+        "%r = copy @act (%a) -> () deps=[j]",
+        "block ^done:",
+    )
+    assert codes(text.format("deps=[f]")) == []  # %f follows the %r of the iteration before on its engine
+    (wrong,) = findings(text.format(""))
+    assert "in the next iteration of ^loop" in wrong.message
+    assert codes(text.format("").replace("trip=3", "trip=1")) == []
+
+
+# -- zero trips ------------------------------------------------------------------------------------------------------
+
+
+def test_triton_124_the_loop_that_waits_does_not_run() -> None:
+    text = core(
+        BUFFER,
+        START,
+        "%w = iota @dma0 () -> (%a)",
+        loop("%r = copy @act (%a) -> () deps=[w]", trip=None),
+        "%v = iota @act () -> (%a)",
+    )
+    (wrong,) = findings(text)
+    assert wrong.code == "missing-dependence"
+    assert "write after write" in told(wrong)
+    assert "this happens when the loop at ^loop runs zero times" in wrong.notes
+    assert codes(text.replace("%v = iota @act () -> (%a)", "%v = iota @act () -> (%a) deps=[w]")) == []
+    assert codes(text.replace("^loop_done:", "^loop_done trip=2:", 1)) == []
+    assert codes(text.replace("^loop_done:", "^loop_done trip=0:", 1)) == ["missing-dependence"]
+
+
+def test_a_loop_between_two_others_orders_nothing_for_them() -> None:
+    def text(trip: int | None) -> str:
+        return core(
+            BUFFER,
+            START,
+            loop("%w = iota @dma0 () -> (%a)", trip=None, behind=" -> ^mid"),
+            loop(FENCE.format("b"), trip=trip, name="mid", behind=" -> ^last"),
+            loop("%r = copy @act (%a) -> ()", trip=None, name="last"),
+        )
+
+    assert "missing-dependence" in codes(text(None))
+    assert any("^mid runs zero times" in told(each) for each in findings(text(None)))
+    # The next write follows no read, and the loops around are told apart: only %w after %w, on one engine.
+    assert codes(text(2)) == []
+
+
+def test_an_inner_loop_may_run_in_one_iteration_and_not_in_the_next() -> None:
+    def text(trip: int | None) -> str:
+        fence = loop(FENCE.format("b"), trip=trip, name="fence", behind=" -> ^loop")
+        work = loop("%w = iota @dma0 () -> (%a)", trip=None, name="work", behind=" -> ^fence")
+        body = ["block ^first -> ^work:", "%r = copy @act (%a) -> ()", work, fence]
+        return core(BUFFER, START, "block ^loop -> ^first, ^done trip=2:", *body, "block ^done:")
+
+    assert codes(text(1)) == ["missing-dependence"]  # %w after %r of one iteration
+    found = findings(text(None))
+    assert any("%r on core 0 in the next iteration of ^loop reads %a" in each.message for each in found)
+
+
+def test_values_that_only_a_loop_writes_are_possibly_missing() -> None:
+    text = core(
+        "mloc %a dram.local size=64",
+        "mloc %o dram.local size=64 kind=output",
+        START,
+        loop("%w = iota @act () -> (%a)", "%v = copy @act (%a) -> (%o)", trip=None),
+        "%r = copy @act (%a) -> ()",
+    )
+    found = findings(text)
+    assert [(each.code, each.severity) for each in found] == [
+        ("uninitialized-read", Severity.WARNING),
+        ("output-not-written", Severity.WARNING),
+    ]
+    assert all("this happens when the loop at ^loop runs zero times" in each.notes for each in found)
+    assert codes(text.replace("^loop_done:", "^loop_done trip=1:", 1)) == []
+
+
+# -- cores -----------------------------------------------------------------------------------------------------------
+
+
+def test_triton_9887_one_loop_writes_and_the_next_one_reads() -> None:
+    def text(number: int, between: str) -> str:
+        other = 1 - number
+        return core(
+            f"mloc %s{number} dram.shared size=64 kind=inout",
+            f"mloc %s{other} dram.shared size=64 remote=[s{other},{other}]",
+            START,
+            loop(f"%w = iota @act () -> (%s{number})", behind=" -> ^next"),
+            between,
+            loop("%r = copy @act (%s0, %s1) -> ()", name="next"),
+        )
+
+    found = findings(text(0, ""), text(1, ""))
+    assert {each.code for each in found} == {"cross-core-race"}
+    assert all("read after write" in told(each) or "write after read" in told(each) for each in found)
+    assert codes(text(0, FENCE.format("b")), text(1, FENCE.format("b"))) == []
+
+
+def buffers(phases: list[str], number: int) -> str:
+    head = "kind=inout" if number == 0 else "remote=[s,0]"
+    return core(f"mloc %s dram.shared size=256 {head}", START, loop(*phases))
+
+
+def test_triton_9720_three_buffers_are_one_too_few() -> None:
+    def ring(size: int) -> tuple[str, str]:
+        sides: tuple[list[str], list[str]] = ([], [])
+        for i in range(size):
+            write, read = 64 * ((i + 3) % size), 64 * (i % size)
+            sides[0].append(f"%w{i} = iota @dma0 () -> (%s[{write}:{write + 64}])")
+            sides[1].append(f"%r{i} = copy @act (%s[{read}:{read + 64}]) -> ()")
+            for side in sides:
+                side.append(FENCE.format(f"b{i}"))
+        return buffers(sides[0], 0), buffers(sides[1], 1)
+
+    assert set(codes(*ring(3))) == {"cross-core-race"}
+    assert codes(*ring(4)) == []
+
+
+@pytest.mark.parametrize("trip", ["trip=50", ""])
+def test_triton_9720_with_patterns_that_move(trip: str) -> None:
+    def sides(write: int, modulus: int) -> list[str]:
+        texts = (
+            f"%w = iota @dma0 () -> (%s[{write}:{write + 64}]) step=[[0,loop,64,{modulus}]]",
+            f"%r = copy @act (%s[0:64]) -> () step=[[0,loop,64,{modulus}]]",
+        )
+        return [
+            buffers([text, FENCE.format("b")], number).replace("trip=4", trip) for number, text in enumerate(texts)
+        ]
+
+    assert codes(*sides(0, 3)) == ["cross-core-race"]
+    assert codes(*sides(128, 2)) == []
+    assert codes(*sides(64, 3)) == []  # they meet, but never between two barriers
+    (race,) = findings(*(text.replace(FENCE.format("b"), "") for text in sides(64, 3)))
+    assert "in iteration" in race.message
+
+
+def test_tvm_2767_a_barrier_inside_but_none_at_the_back_edge() -> None:
+    def text(number: int, last: str) -> str:
+        mine = "%s[0:32]" if number == 0 else "%s[32:64]"
+        head = "kind=inout" if number == 0 else "remote=[s,0]"
+        body = (f"%w = iota @act () -> ({mine})", FENCE.format("b"), "%r = copy @act (%s[0:32]) -> ()", last)
+        return core(f"mloc %s dram.shared size=64 {head}", START, loop(*body))
+
+    (race,) = findings(text(0, ""), text(1, ""))
+    assert race.code == "cross-core-race"
+    assert "%w on core 0 in the next iteration of ^loop writes %s[0:32] while %r on core 1 may still read it" in (
+        race.message
+    )
+    assert "before %w on core 0 in the next iteration of ^loop" in race.help[0]
+    assert codes(text(0, FENCE.format("c")), text(1, FENCE.format("c"))) == []
+    assert codes(*(text(number, "").replace("trip=4", "trip=1") for number in (0, 1))) == []
+
+
+def test_ptoas_564_the_next_tile_overwrites_what_is_still_read() -> None:
+    text = core(
+        "mloc %l sbuf size=64",
+        START,
+        loop("%d = dma_copy @dma0 () -> (%l) {}", "%r = copy @vector (%l) -> () deps=[d]"),
+    )
+    (wrong,) = findings(text.format(""))
+    assert "write after read" in told(wrong)
+    assert "in the next iteration" in wrong.message
+    assert codes(text.format("carried=[r]")) == []
+
+
+def test_barriers_of_a_body_meet_anew_in_every_iteration() -> None:
+    text = core(START, loop(FENCE.format("b"), "{}"))
+    assert codes(text.format(""), text.format("")) == []
+    assert codes(text.format(FENCE.format("c")), text.format("")) == ["barrier-mismatch"]
+    numbered = text.format("").replace('name="b"', 'name="b" index=0') + "\n" + FENCE.format("d") + " index=1"
+    assert codes(numbered, numbered) == []
+    behind = [text.format("").replace(FENCE.format("b"), "") + "\n" + FENCE.format("b"), text.format("")]
+    assert codes(*behind) == ["barrier-mismatch"]
+
+
+def test_sendrecv_in_a_loop() -> None:
+    def text(number: int) -> str:
+        head = "kind=inout" if number == 0 else "remote=[s,0]"
+        side = "to=1" if number == 0 else "from=0"
+        work = "%w = iota @act () -> (%s)" if number == 0 else "%r = copy @act (%s) -> ()"
+        lines = [work, f'%m = sendrecv @act () -> () {side} tag="t"']
+        return core(f"mloc %s dram.shared size=64 {head}", START, loop(*(lines if number == 0 else lines[::-1])))
+
+    (race,) = findings(text(0), text(1))  # the read may still run when the writer goes on
+    assert "write after read" in told(race)
+    assert "in the next iteration" in race.message
+    both = [text(number).replace("to=1", "to=1 from=1").replace("from=0 ", "to=0 from=0 ") for number in (0, 1)]
+    twice = '%n = sendrecv @act () -> () to={0} from={0} tag="u"'
+    closed = [
+        each.replace("block ^loop_done", twice.format(1 - at) + "\nblock ^loop_done") for at, each in enumerate(both)
+    ]
+    assert codes(*(each.replace("^loop_body -> ^loop:", "^loop_body -> ^loop:") for each in closed)) == []
+    assert codes(text(0), text(1).replace("trip=4", "trip=4").replace("from=0", "from=0").replace('"t"', '"u"')) != []
+
+
+# -- patterns that move ----------------------------------------------------------------------------------------------
+
+
+def test_triton_6639_the_next_tile_is_written_while_this_one_is_read() -> None:
+    text = core(
+        "mloc %a dram.local size=640",
+        START,
+        "%f = iota @dma0 () -> (%a[0:64])",
+        loop(
+            "%r = copy @act (%a[0:64]) -> () deps=[f] carried=[w] step=[[0,loop,64,0]]",
+            "%w = iota @dma0 () -> (%a[64:128]) step=[[0,loop,64,0]]",
+            trip=9,
+        ),
+    )
+    assert codes(text) == []
+    (wrong,) = findings(text.replace("carried=[w] ", ""))
+    assert wrong.code == "missing-dependence"
+    assert "in iteration 1 of ^loop, seen from iteration 0" in wrong.message
+    (outside,) = findings(text.replace("trip=9", "trip=10"))
+    assert outside.code == "out-of-bounds"
+
+
+def test_a_conflict_at_a_distance() -> None:
+    def text(distance: int, trip: int, wait: str = "") -> str:
+        low = 64 * distance
+        return core(
+            "mloc %a dram.local size=6400 kind=inout",
+            START,
+            loop(
+                f"%r = copy @act (%a[0:64]) -> () {wait} step=[[0,loop,64,0]]",
+                f"%w = iota @dma0 () -> (%a[{low}:{low + 64}]) step=[[0,loop,64,0]]",
+                trip=trip,
+            ),
+        )
+
+    assert codes(text(9, 9)) == []
+    assert codes(text(9, 10)) == ["missing-dependence"]
+    assert codes(text(9, 10, "carried=[w]")) == []
+    assert codes(text(90, 10)) == []
+
+
+@pytest.mark.parametrize(("trip", "wanted"), [("trip=8", []), ("trip=7", [Severity.ERROR]), ("", [Severity.WARNING])])
+def test_an_output_written_tile_by_tile(trip: str, wanted: list[Severity]) -> None:
+    body = "%w = iota @dma0 () -> (%o[0:64]) step=[[0,loop,64,0]]"
+    text = core("mloc %o dram.local size=512 kind=output", START, loop(body).replace("trip=4", trip))
+    assert [each.severity for each in findings(text)] == wanted
+
+
+def test_more_iterations_than_can_be_looked_at_are_possible() -> None:
+    text = core(
+        "mloc %a dram.local size=640000 kind=inout",
+        START,
+        loop(
+            "%r = copy @act (%a[0:64]) -> () step=[[0,loop,64,0]]",
+            "%w = iota @dma0 () -> (%a[0:64]) step=[[0,loop,64,0]]",
+            trip=10000,
+        ),
+    )
+    assert {(each.code, each.severity) for each in findings(text)} == {("missing-dependence", Severity.WARNING)}
+
+
+def test_a_step_of_a_loop_that_is_not_around() -> None:
+    text = core(BUFFER, START, loop(), "%w = iota @act () -> (%a[0:8]) step=[[0,loop,8,2]]")
+    (wrong,) = findings(text)
+    assert (wrong.code, wrong.message) == (
+        "bad-input",
+        "its step follows a block that is not the header of a loop around it",
+    )
+
+
+# -- storage ---------------------------------------------------------------------------------------------------------
+
+TURNS = """
+    mloc %a dram.local size=64 align=32 address=0
+    mloc %b dram.local size=64 align=32 address={}
+    block ^entry -> ^loop:
+    {}
+    block ^loop -> ^body, ^done trip=3:
+    block ^body -> ^loop:
+    %w = iota @act () -> (%a)
+    %r = copy @act (%a) -> ()
+    %v = iota @act () -> (%b)
+    %s = copy @act (%b{}) -> ()
+    {}
+    block ^done:
+"""
+
+
+def test_two_tensors_of_a_body_take_turns_on_their_bytes() -> None:
+    assert codes(TURNS.format(0, "", "", "")) == []
+    assert codes(TURNS.format(32, "", "", "")) == []
+    (wrong,) = findings(TURNS.format(0, "", "", "%t = copy @act (%a) -> ()"))
+    assert wrong.code == "overlapping-storage"
+    assert "%t on core 0 reads %a where %v on core 0 has written %b" in wrong.message
+    assert codes(TURNS.format(64, "", "", "%t = copy @act (%a) -> ()")) == []
+    assert codes(TURNS.format(32, "", "", "%t = copy @act (%a[0:32]) -> ()")) == []
+    assert codes(TURNS.format(32, "", "", "%t = copy @act (%a[0:33]) -> ()")) == ["overlapping-storage"]
+
+
+def test_a_value_carried_around_the_back_edge_keeps_its_bytes() -> None:
+    carried = TURNS.replace("%w = iota @act () -> (%a)\n    %r = copy @act (%a) -> ()", "%w = copy @act (%a) -> (%a)")
+    start = "%i = iota @act () -> (%a)"
+    assert codes(carried.format(64, start, "", "")) == []
+    (wrong,) = findings(carried.format(0, start, "", ""))
+    assert wrong.code == "overlapping-storage"
+    assert "%w on core 0 in the next iteration of ^loop reads %a where %v on core 0 has written %b" in wrong.message
+
+
+def test_storage_that_is_reused_must_be_ordered() -> None:
+    text = (
+        TURNS.format(0, "", "", "")
+        .replace("%v = iota @act", "%v = iota @dma0")
+        .replace("(%b) -> ()", "(%b) -> () deps=[v]")
+    )
+    found = codes(text)
+    assert "missing-dependence" in found
+    waiting = text.replace("(%b)\n    %s", "(%b) deps=[r]\n    %s").replace(
+        "%w = iota @act () -> (%a)", "%w = iota @act () -> (%a) carried=[s]"
+    )
+    assert codes(waiting) == []
+
+
+def test_bytes_that_may_have_been_overwritten() -> None:
+    unknown = TURNS.format(0, "", "", "%t = copy @act (%a[0:4]) -> ()").replace("() -> (%b)", "() -> (%b[?])")
+    assert "overlapping-storage" in codes(unknown)
+
+
+def test_what_is_live_for_ever_shares_nothing() -> None:
+    text = TURNS.format(0, "", "", "").replace("%b dram.local size=64", "%b dram.local size=64 kind=output")
+    assert codes(text) == ["overlapping-storage"]
+
+
+def test_one_instruction_does_not_turn_one_tensor_into_another_in_place() -> None:
+    text = TURNS.format(0, "", "", "").replace("%v = iota @act () -> (%b)", "%v = copy @act (%a) -> (%b)")
+    (wrong,) = findings(text)
+    assert "%v on core 0 touches %a where %v on core 0 has written %b" in wrong.message
+
+
+def test_storage_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    from haulout.check import regions
+
+    monkeypatch.setattr(regions, "MOST_RUNS", 2)
+    text = TURNS.format(0, "", "", "{}").replace(
+        "%w = iota @act () -> (%a)", "%w = iota @act () -> (%a[0;4x16;2], %a[2;4x16;2])"
+    )
+    assert codes(text.format("")) == []
+    assert codes(text.format("%t = copy @act (%a[0;8x8;1]) -> ()")) == ["overlapping-storage"]
+
+
+# -- the source's order ----------------------------------------------------------------------------------------------
+
+
+def test_time_is_iteration_then_seq() -> None:
+    def text(number: int, seqs: tuple[int, int]) -> str:
+        head = "kind=inout" if number == 0 else "remote=[s,0]"
+        work = "iota @act () -> (%s)" if number == 0 else "copy @act (%s) -> ()"
+        fences = [f'%b{k} = core_barrier @all () -> () name="b{k}" seq={{}}' for k in range(2)]
+        body = [f"%w = {work} seq={seqs[0]}", fences[0].format(2), fences[1].format(5)]
+        if number:
+            body = [fences[0].format(2), f"%r = {work} seq={seqs[1]}", fences[1].format(5)]
+        return core(f"mloc %s dram.shared size=64 {head}", START, loop(*body))
+
+    assert codes(text(0, (1, 3)), text(1, (1, 3))) == []
+    assert codes(text(0, (2, 2)), text(1, (2, 2))) == []
+    turned = text(0, (2, 2)).replace("seq=2\n", "seq=4\n", 1).replace('"b0" seq=2', '"b0" seq=4')
+    (wrong,) = findings(turned, text(1, (2, 3)).replace('"b0" seq=2', '"b0" seq=3'))
+    assert wrong.code == "unfaithful-order"
+
+
+# -- shapes ----------------------------------------------------------------------------------------------------------
+
+NOT_LOOPS = {
+    "two ways": "block ^entry -> ^one, ^two:\nblock ^one -> ^end:\nblock ^two -> ^end:\nblock ^end:",
+    "back to itself": "block ^entry -> ^loop:\nblock ^loop -> ^loop, ^end trip=3:\nblock ^end:",
+    "turned": "block ^entry -> ^loop:\nblock ^loop -> ^end, ^body trip=3:\nblock ^body -> ^loop:\nblock ^end:",
+    "no way out": "block ^entry -> ^body:\nblock ^body -> ^entry:",
+    "early return": "block ^entry -> ^loop:\nblock ^loop -> ^body, ^end trip=3:\nblock ^body:\nblock ^end:",
+    "leaves twice": ("block ^loop -> ^a, ^end trip=3:\nblock ^a -> ^b, ^end:\nblock ^b -> ^loop:\nblock ^end:"),
+    "crossed": (
+        "block ^one -> ^two, ^end:\nblock ^two -> ^a, ^b:\nblock ^a -> ^one:\nblock ^b -> ^two:\nblock ^end:"
+    ),
+    "divergent": "block ^loop -> ^body, ^end trip=3 divergent=true:\nblock ^body -> ^loop:\nblock ^end:",
+}
+
+
+@pytest.mark.parametrize("name", NOT_LOOPS)
+def test_other_shapes_are_not_supported(name: str) -> None:
+    (wrong,) = findings(NOT_LOOPS[name], NOT_LOOPS[name])
+    assert wrong.code == "bad-input"
+    assert "not supported yet: control flow (block ^" in wrong.message
+    assert wrong.span is not None
+
+
+def test_all_cores_have_the_same_loops() -> None:
+    text = core(START, loop())
+    assert codes(text, text) == []
+    assert codes(text, text.replace("loop", "other")) == []
+    (trips,) = findings(text, text.replace("trip=4", "trip=5"))
+    assert "block ^loop of core 1 begins a loop that does not run as often as loop ^loop of core 0" in trips.message
+    assert codes(text, "block ^entry:") == ["bad-input"]
+    longer = text.replace("block ^loop_body -> ^loop:", "block ^loop_body -> ^more:\nblock ^more -> ^loop:")
+    assert codes(text, longer) == ["bad-input"]

@@ -1,0 +1,82 @@
+"""The checker on programs with loops against every run of them (`loop_judge.py`): equal verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.check.loop_generate import LoopShape, random_loops
+from tests.check.loop_judge import judge_loops
+
+from haulout.check import check_program, checker, regions
+from haulout.ir.program import Program
+from haulout.ir.verify import verify
+
+SHAPES = {
+    "anything": LoopShape(),
+    "chained": LoopShape(chained=1.0, slip=0.06),
+    "zero trips": LoopShape(chained=0.7, slip=0.05, unknown_loops=3, loops=(1, 2)),
+    "one core": LoopShape(cores=(1, 1), chained=0.3, barrier=0.1),
+    "moving patterns": LoopShape(
+        chained=0.8, slip=0.05, stepped=0.6, unknown=0.0, unknown_loops=1, loops=(1, 2), depth=2
+    ),
+    "shared bytes": LoopShape(chained=0.9, slip=0.03, addresses=1.0, unknown=0.0),
+}
+ORDER = {"cross-core-race", "possible-race", "missing-dependence"}
+VALUES = {"uninitialized-read", "output-not-written"}
+
+
+def agree(program: Program) -> set[str] | None:
+    """Compare both verdicts on a program; returns the checker's codes, None when it has too many runs."""
+    wanted = judge_loops(program)
+    if wanted is None:
+        return None
+    findings = check_program(program)
+    codes = {each.code for each in findings}
+    assert {(each.code, each.severity.name) for each in findings if each.code in ORDER} == wanted.order
+    assert ("deadlock" in codes) == wanted.deadlock
+    assert codes & VALUES <= wanted.may
+    if not wanted.aliased:
+        assert wanted.must <= codes & VALUES
+    if not wanted.order:  # otherwise what a read finds, and which order there is, is left to chance
+        assert ("overlapping-storage" in codes) == wanted.storage
+        assert wanted.aliased or ("unfaithful-order" in codes) == wanted.unfaithful
+    assert codes <= ORDER | VALUES | {"overlapping-storage", "unfaithful-order", "deadlock"}
+    return codes
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("way", ["plain", "compiled", "apart"])
+def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "compiled":
+        monkeypatch.setattr(checker, "plain_if_small", lambda kernel, work: nullcontext())
+    if way == "apart":  # strided regions are compared pair by pair, not cut into atoms
+        monkeypatch.setattr(regions, "MOST_RUNS", 0)
+    seen: Counter[str] = Counter()
+    for seed in range(90 if way == "plain" else 20):
+        codes = agree(random_loops(Random(f"{name}, {way}, {seed}"), SHAPES[name]))
+        seen.update({"skipped"} if codes is None else codes or {"clean"})
+    assert seen["clean"] > 5
+    assert seen["skipped"] < 20
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from(sorted(SHAPES)))
+def test_agrees_on_whatever_hypothesis_draws(random: Random, name: str) -> None:
+    agree(random_loops(random, SHAPES[name]))
+
+
+def test_generated_programs_are_sound() -> None:
+    for name, shape in SHAPES.items():
+        for seed in range(40):
+            assert [str(each) for each in verify(random_loops(Random(f"{name} {seed}"), shape))] == []
+
+
+def test_findings_are_the_same_on_every_run() -> None:
+    for seed in range(25):
+        first, second = (check_program(random_loops(Random(seed), SHAPES["anything"])) for _ in range(2))
+        assert first == second

@@ -1,0 +1,155 @@
+"""Small programs with a verdict that anybody can see."""
+
+from __future__ import annotations
+
+from tests.check.snippets import program
+
+from haulout.ir.program import Program
+from haulout.testing.judges import Outcome
+
+OWNER = "mloc %t dram.shared size=64 kind=inout\n"
+VIEW = "mloc %t dram.shared size=64 remote=[t,0]\n"
+WRITE, READ = "%w = iota @act () -> (%t)\n", "%r = copy @vector (%t) -> ()\n"
+MEET = '%m = core_barrier @all () -> () name="m"\n'
+
+
+def line(name: str, engine: str, extra: str = "") -> str:
+    return f'%{name} = core_barrier @{engine} () -> () name="{name}" {extra}\n'
+
+
+def crowd(barrier: str) -> list[str]:
+    """Seven readers of one buffer, then a writer: more than a granule of the sanitizer remembers."""
+    readers = [VIEW + READ + barrier for _ in range(7)]
+    return [OWNER + barrier + WRITE, *readers]
+
+
+LOOP = """
+mloc %c dram.local size=4
+block ^entry -> ^head:
+block ^head -> ^body, ^behind {trip} cond=c:
+%d = iota @pool () -> (%c)
+block ^body -> ^head:
+{body}
+block ^behind:
+{behind}
+"""
+
+
+def loop(locations: str, body: str, behind: str = "", trip: str = "") -> str:
+    return locations + LOOP.format(body=body, behind=behind, trip=trip)
+
+
+CASES: dict[str, tuple[list[str], Outcome]] = {
+    "nothing between": ([OWNER + WRITE, VIEW + READ], Outcome.RACE),
+    "a barrier between": ([OWNER + WRITE + MEET, VIEW + MEET + READ], Outcome.CLEAN),
+    "a barrier before both": ([OWNER + MEET + WRITE, VIEW + MEET + READ], Outcome.RACE),
+    "two readers": ([OWNER + READ, VIEW + READ], Outcome.CLEAN),
+    "two halves": (
+        [OWNER + "%w = iota @act () -> (%t[0:32])", VIEW + "%w = iota @act () -> (%t[32:64])"],
+        Outcome.CLEAN,
+    ),
+    "even and odd rows": (
+        [OWNER + "%w = iota @act () -> (%t[0;16x4;8])", VIEW + "%w = iota @act () -> (%t[8;16x4;8])"],
+        Outcome.CLEAN,
+    ),
+    "rows that meet": (
+        [OWNER + "%w = iota @act () -> (%t[0;16x4;9])", VIEW + "%w = iota @act () -> (%t[8;16x4;8])"],
+        Outcome.RACE,
+    ),
+    "two engines": ([OWNER + WRITE + READ], Outcome.RACE),
+    "two engines with an edge": ([OWNER + WRITE + READ.replace("()", "() deps=[w]")], Outcome.CLEAN),
+    "a signal that overtakes": (
+        [OWNER + WRITE + line("m", "pool"), VIEW + line("m", "pool") + READ.rstrip() + " deps=[m]"],
+        Outcome.RACE,
+    ),
+    "a signal that waits": (
+        [OWNER + WRITE + line("m", "pool", "deps=[w]"), VIEW + line("m", "pool") + READ.rstrip() + " deps=[m]"],
+        Outcome.CLEAN,
+    ),
+    "an exchange": (
+        [
+            OWNER + WRITE + '%s = sendrecv @act () -> () to=1 tag="x"',
+            VIEW + '%s = sendrecv @vector () -> () from=0 tag="x"\n' + READ,
+        ],
+        Outcome.CLEAN,
+    ),
+    "an exchange the other way": (
+        [
+            OWNER + WRITE + '%s = sendrecv @act () -> () from=1 tag="x"',
+            VIEW + '%s = sendrecv @vector () -> () to=0 tag="x"\n' + READ,
+        ],
+        # Both arrive before either goes on: the arrival of the receiver comes after its write.
+        Outcome.CLEAN,
+    ),
+    "an exchange writes what its peer still reads": (
+        [
+            OWNER + '%s = sendrecv @act () -> (%t) from=1 tag="x"',
+            VIEW + '%s = sendrecv @vector () -> () to=0 tag="x"\n' + READ,
+        ],
+        Outcome.RACE,
+    ),
+    "subsets that chain": (
+        [
+            OWNER + WRITE + line("p", "all", "cores=[0,1]"),
+            line("p", "all", "cores=[0,1]") + line("q", "all", "cores=[1,2]"),
+            VIEW + line("q", "all", "cores=[1,2]") + READ,
+        ],
+        Outcome.CLEAN,
+    ),
+    "a crowd of readers": (crowd(""), Outcome.RACE),
+    "a crowd of readers that is waited for": (crowd(MEET), Outcome.CLEAN),
+    "a missing barrier": ([OWNER + MEET, VIEW], Outcome.HANG),
+    "another name": ([OWNER + MEET, VIEW + MEET.replace('"m"', '"n"')], Outcome.HANG),
+    "no partner": ([OWNER + '%s = sendrecv @act () -> () to=1 tag="x"', VIEW], Outcome.HANG),
+    "opposite orders": (
+        [line("p", "act") + line("q", "pool", "deps=[p]"), line("q", "pool") + line("p", "act", "deps=[q]")],
+        Outcome.HANG,
+    ),
+    "a loop that must run": (
+        [loop(OWNER, WRITE + MEET, trip="trip=1"), loop(VIEW, MEET, READ, trip="trip=1")],
+        Outcome.CLEAN,
+    ),
+    "a loop that may not run": ([OWNER + loop("", MEET), loop(VIEW, MEET, READ)], Outcome.CLEAN),
+    "what stands before a loop that may not run": (
+        [
+            loop(OWNER, MEET).replace("block ^head", WRITE + "block ^head", 1),
+            loop(VIEW, MEET, READ),
+        ],
+        Outcome.RACE,
+    ),
+    "the next iteration writes": ([loop(OWNER, WRITE + MEET), loop(VIEW, MEET + READ)], Outcome.RACE),
+    "the next iteration waits": (
+        [loop(OWNER, WRITE + MEET + line("n", "all")), loop(VIEW, MEET + READ + line("n", "all"))],
+        Outcome.CLEAN,
+    ),
+    "a carried edge": ([loop(OWNER, WRITE.rstrip() + " carried=[r]\n" + READ.rstrip() + " deps=[w]")], Outcome.CLEAN),
+    "no carried edge": ([loop(OWNER, WRITE + READ.rstrip() + " deps=[w]")], Outcome.RACE),
+    "tiles that move apart": (
+        [
+            loop(
+                OWNER,
+                "%w = iota @act () -> (%t[16:32]) step=[[0,head,16,0]]\n"
+                "%r = copy @vector (%t[0:16]) -> () carried=[w] step=[[0,head,16,0]]",
+                trip="trip=3",
+            )
+        ],
+        Outcome.CLEAN,
+    ),
+    "tiles that come round": (
+        [
+            loop(
+                OWNER,
+                "%w = iota @act () -> (%t[0:16]) step=[[0,head,16,4]]\n"
+                "%r = copy @vector (%t[0:16]) -> () deps=[w] step=[[0,head,16,4]]",
+                trip="trip=8",
+            )
+        ],
+        Outcome.RACE,
+    ),
+}
+
+
+def case(name: str) -> tuple[Program, Outcome]:
+    """A program and its verdict."""
+    cores, outcome = CASES[name]
+    return program(*cores), outcome
