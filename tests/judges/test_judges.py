@@ -14,6 +14,7 @@ from tests.check.generate import random_program as random_list
 from tests.judges.small import CASES, case
 
 from haulout.check import check_program
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.verify import verify
 from haulout.testing import judges
@@ -81,20 +82,20 @@ def test_plain_cases_by_the_thread_sanitizer(name: str) -> None:
 @pytest.mark.parametrize("judge", IN_PYTHON)
 def test_the_checker_agrees_with_judges_in_python(judge: str) -> None:
     seen: Counter[Outcome] = Counter()
-    for number in range(60):
+    for number in range(40):
         program = drawn(number)
         assert verify(program) == []
         verdict = JUDGES[judge](program)
         seen[verdict.outcome] += 1
         assert differs(program, verdict, check_program(program)) == "", number
-    assert seen[Outcome.CLEAN] > 10
-    assert seen[Outcome.RACE] > 10
+    assert seen[Outcome.CLEAN] > 6
+    assert seen[Outcome.RACE] > 6
     assert seen[Outcome.UNJUDGED] < 15
 
 
 @needs_spin
 def test_the_checker_agrees_with_spin() -> None:
-    programs = [program for program in map(drawn, range(100)) if spin.suits(program)][:24]
+    programs = [program for program in map(drawn, range(80)) if spin.suits(program)][:16]
     for program, verdict in zip(programs, spin.judge_all(programs), strict=True):
         assert differs(program, verdict, check_program(program)) == ""
         wanted = reachability.judge(program)
@@ -122,12 +123,12 @@ def test_reachability_and_exploration_find_the_same_pairs() -> None:
 
 def test_reachability_agrees_with_the_transitive_closure_of_the_tests() -> None:
     """Another closure, written for the passes' tests: barriers and dependences, no exchanges, no loops."""
-    shape = Shape(meeting=0.0, broken=0.0, unknown=0.0, allocated=0.0)
+    shape = Shape(meeting=0.0, broken=0.0, unknown=0.0, allocated=0.0, everyone=1.0)
     for seed in range(80):
         program = random_list(Random(seed), shape)
         verdict = reachability.judge(program)
-        if verdict.outcome is Outcome.HANG:
-            continue
+        if verdict.outcome is Outcome.HANG or (program.locations.address != NONE).any():
+            continue  # the other one judges names, not addresses
         assert verdict.pairs == {(a, b) for a, b, _ in unordered(program)}
 
 

@@ -73,7 +73,7 @@ class _Reduction:
         return time.monotonic() > self.deadline
 
     def holds(self, program: Program) -> bool:
-        return not verify(program) and self.keeps(program)
+        return _has_bodies(program) and not verify(program) and self.keeps(program)
 
     def better(self, program: Program, candidates: Iterable[Program]) -> Program:
         """The first of the candidates that holds, else the program."""
@@ -234,6 +234,14 @@ def without_core(program: Program, core: int) -> Program:
         locations=program.locations.replace(remote_core=moved(program.locations.remote_core)),
         meetings=meetings.replace(to=to, source=source),
         barriers=program.barriers.replace(cores=low | high),
+    )
+
+
+def _has_bodies(program: Program) -> bool:
+    """Whether every module has a function and every function a block, as the text needs it."""
+    return bool(
+        np.isin(np.arange(len(program.modules)), program.functions.module).all()
+        and np.isin(np.arange(len(program.functions)), program.blocks.function).all()
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from random import Random
 
 from haulout.ir.dtypes import itemsize
@@ -101,7 +101,10 @@ def runs(program: Program, most: int = MOST_RUNS, seed: int = 0) -> Iterator[lis
     """The runs of the first function; all of them, or `most` chosen by `seed`. Raises `NotStraightError`."""
     if len(program.semaphores):
         raise NotStraightError("semaphores")
-    functions = program.starts("functions", "modules")[:-1].tolist()
+    starts = program.starts("functions", "modules").tolist()
+    if any(first == behind for first, behind in pairwise(starts)):
+        raise NotStraightError("a core without a function")
+    functions = starts[:-1]
     flows = _flows(program, functions)
     reader = _Reader(program, functions)
     some = False
@@ -178,7 +181,7 @@ def _walk(flow: _Blocks, trip: Callable[[int], int]) -> _Walk:
     counts: list[int] = []
     left: list[int] = []
     block = 0
-    while True:
+    while flow.successors:
         targets = flow.successors[block]
         if len(targets) > 2:
             raise NotStraightError("a block with more than two successors")
@@ -208,6 +211,7 @@ def _walk(flow: _Blocks, trip: Callable[[int], int]) -> _Walk:
         elif not loops and any(visit[0] == targets[0] for visit in visits):
             raise NotStraightError("a back edge to no header")
         block = targets[0]
+    return ()
 
 
 # -- what a block does -----------------------------------------------------------------------------------------------

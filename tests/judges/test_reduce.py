@@ -1,0 +1,143 @@
+"""Reduction: what remains still shows the finding, is sound, small, and the same on every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.check.generate import random_program
+from tests.check.snippets import program as snippet
+from tests.cli.command import MENDED, RACE, haulout
+
+from haulout.check import check_program
+from haulout.ir.program import Program
+from haulout.ir.text import parse_bir, print_bir
+from haulout.ir.verify import verify
+from haulout.testing.loop_programs import random_judged_loops
+from haulout.testing.reduce import keep, reduce_program, without_core
+
+
+def shows(code: str) -> Callable[[Program], bool]:
+    return lambda program: any(finding.code == code for finding in check_program(program))
+
+
+def first_code(program: Program) -> str | None:
+    return next((finding.code for finding in check_program(program)), None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_small_sound_and_the_same_again(seed: int) -> None:
+    rng = Random(seed)
+    program = random_judged_loops(rng, cores=(2, 4), order=0.7) if seed % 2 else random_program(rng)
+    code = first_code(program)
+    if code is None or verify(program):
+        pytest.skip("nothing to reduce")
+    smallest = reduce_program(program, shows(code))
+    assert shows(code)(smallest)
+    assert verify(smallest) == []
+    assert len(smallest.instructions) <= len(program.instructions)
+    assert len(smallest.instructions) <= 8
+    assert print_bir(parse_bir(print_bir(smallest))) == print_bir(smallest)
+    assert print_bir(reduce_program(program, shows(code))) == print_bir(smallest)
+
+
+def test_nothing_more_can_be_left_out() -> None:
+    program = parse_bir(RACE.read_text(), RACE.name)
+    smallest = reduce_program(program, shows("cross-core-race"))
+    assert len(smallest.instructions) == 2
+    assert smallest.lnc == 2
+    for row in range(2):
+        fewer = keep(smallest, instructions=[each != row for each in range(2)])  # type: ignore[arg-type]
+        assert not shows("cross-core-race")(fewer)
+
+
+def test_what_is_needed_stays() -> None:
+    """A race that a loop's back edge makes: barrier, loop and both accesses are needed."""
+    loop = """
+        block ^entry -> ^head:
+        block ^head -> ^body, ^behind cond=c:
+        %d = iota @pool () -> (%c)
+        block ^body -> ^head:
+        {}
+        block ^behind:
+        %x = iota @pool () -> ()
+    """
+    meet = '%m = core_barrier @all () -> () name="m"'
+    program = snippet(
+        "mloc %c dram.local size=4\nmloc %t dram.shared size=64 kind=inout\n"
+        + loop.format("%w = iota @act () -> (%t)\n" + meet),
+        "mloc %c dram.local size=4\nmloc %t dram.shared size=64 remote=[t,0]\n"
+        + loop.format(meet + "\n%r = copy @act (%t) -> ()"),
+    )
+
+    def wanted(candidate: Program) -> bool:
+        findings = check_program(candidate)
+        return any("next iteration" in str(finding) for finding in findings) and len(candidate.barriers) > 0
+
+    assert wanted(program)
+    smallest = reduce_program(program, wanted)
+    names = {smallest.instruction_name(row) for row in range(len(smallest.instructions))}
+    assert names == {"w", "m", "r"} | ({"d"} & names)
+    assert len(smallest.edges) == len(program.edges)
+
+
+def test_a_program_that_does_not_show_it_is_left_alone() -> None:
+    program = parse_bir(MENDED.read_text(), MENDED.name)
+    assert reduce_program(program, shows("deadlock")) is program
+
+
+def test_no_time_means_no_change_but_still_the_finding() -> None:
+    program = parse_bir(RACE.read_text(), RACE.name)
+    assert shows("cross-core-race")(reduce_program(program, shows("cross-core-race"), time_limit=0.0))
+
+
+def test_a_core_less() -> None:
+    meet = '%m = core_barrier @pool () -> () name="m" cores=[0,2]'
+    program = snippet(
+        "mloc %t dram.shared size=64 kind=inout\n" + meet,
+        "mloc %v dram.shared size=64 remote=[t,0]\n%r = copy @act (%v) -> ()",
+        "mloc %v dram.shared size=64 remote=[t,0]\n" + meet + "\n%s = sendrecv @act () -> () to=0 from=1",
+    )
+    fewer = without_core(program, 1)
+    assert verify(fewer) == []
+    assert fewer.lnc == 2
+    assert fewer.barriers.cores.tolist() == [3, 3]
+    assert (fewer.meetings.to.tolist(), fewer.meetings.source.tolist()) == ([0], [-1])
+    without_owner = without_core(program, 0)
+    assert verify(without_owner) == []
+    assert len(without_owner.locations) == 0
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_smallest_program() -> None:
+    said = haulout("reduce", RACE, "--code", "cross-core-race")
+    assert said.status == 0
+    assert len(parse_bir(said.stdout).instructions) == 2
+    assert "2 cores, 4 instructions, 8 locations -> 2 cores, 2 instructions, 2 locations" in said.stderr
+    assert haulout("reduce", RACE, "--code", "cross-core-race").stdout == said.stdout
+
+
+def test_the_command_writes_a_file(tmp_path: Path) -> None:
+    said = haulout("reduce", RACE, "--code", "cross-core-race", "-o", tmp_path / "small.bir")
+    assert (said.status, said.stdout) == (0, "")
+    checked = haulout("check", tmp_path / "small.bir")
+    assert checked.status == 1
+    assert "error[cross-core-race]" in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("deadlock", "the checker does not report deadlock"),
+        ("cross-core-rase", "there is no code 'cross-core-rase'"),
+    ],
+)
+def test_a_finding_that_is_not_there(code: str, says: str) -> None:
+    said = haulout("reduce", RACE, "--code", code)
+    assert said.status == 2
+    assert says in said.stdout
+    assert "cross-core-race" in said.stdout  # what it reports, what was meant
