@@ -273,6 +273,8 @@ class _Generator:
             return Pattern(self.random.choice([0, 4]), 4)
         if not self.chance(self.shape.partial):
             return None
+        if self.chance(0.3):
+            return self.random.choice([Pattern(0, 2, ((4, 3),)), Pattern(2, 2, ((4, 3),)), Pattern(0, 1, ((2, 6),))])
         low = self.random.choice([0, 4, 8])
         return Pattern(low, self.random.choice([4, 12 - low]))
 

@@ -55,12 +55,12 @@ def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPa
     if way == "compiled":
         monkeypatch.setattr(checker, "plain_if_small", lambda kernel, work: nullcontext())
     if way == "apart":  # strided regions are compared pair by pair, not cut into atoms
-        monkeypatch.setattr(regions, "MOST_RUNS", 0)
+        monkeypatch.setattr(regions, "MOST_RUNS", 2)
     seen: Counter[str] = Counter()
-    for seed in range(90 if way == "plain" else 20):
+    for seed in range(60 if way == "plain" else 15):
         codes = agree(random_loops(Random(f"{name}, {way}, {seed}"), SHAPES[name]))
         seen.update({"skipped"} if codes is None else codes or {"clean"})
-    assert seen["clean"] > 5
+    assert seen["clean"] > 3
     assert seen["skipped"] < 20
 
 

@@ -393,3 +393,40 @@ def test_reduced_edges_of_loops_keep_the_order_of_every_run(seed: int) -> None:
         after, _ = written_out(reduced, trips)
         for core in range(source.lnc):
             assert behind(after, core, {}) == behind(before, core, {}), trips
+
+
+NESTED = """bir 1
+program "an inner loop that may not run" lnc=1
+module @nc0 core=0 {
+  func @main {
+    mloc %x dram.local size=64 kind=input
+    mloc %p dram.local size=1
+    mloc %q dram.local size=1
+    mloc %out dram.local size=64 kind=output
+    block ^entry -> ^outer:
+    block ^outer -> ^work, ^behind cond=p:
+      %outer = copy @act (%x[0:1]) -> (%p) seq=0
+    block ^work -> ^inner:
+      %use = copy @dma0 (%x) -> (%out) seq=1 carried=[maybe,make]
+      %make = copy @dma1 (%x) -> (%out) seq=2
+    block ^inner -> ^maybe, ^after cond=q:
+      %inner = copy @act (%x[0:1]) -> (%q) seq=3
+    block ^maybe -> ^inner:
+      %maybe = copy @dma2 (%x) -> (%out) seq=4 deps=[make]
+    block ^after -> ^outer:
+    block ^behind:
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("inner", [0, 1, 2])
+def test_what_may_not_run_implies_nothing(inner: int) -> None:
+    """%use needs its edge to %make: where the inner loop does not run, %maybe waits for nothing on its behalf."""
+    source = parse_bir(NESTED)
+    program, _ = lowered(source)
+    trips = {1: 3, 3: inner}
+    before, _ = written_out(source, trips)
+    after, wanted = written_out_with_semaphores(program, trips)
+    for more, less in zip(behind(after, 0, wanted), behind(before, 0, {}), strict=True):
+        assert more >= less

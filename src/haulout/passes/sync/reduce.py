@@ -188,13 +188,13 @@ def _every_turn(nest: Nest, loop: int) -> Bools:
 
 
 def _turn_before(clock: Ids, last: Ids, floor: int, begin: int) -> Ids:
-    """(lines, lines): what an engine's first instruction of a turn knows of the turn before; NONE: nothing."""
+    """(lines, lines): what an engine's first instruction of a turn knows of the turn before, from `begin` on."""
     base = np.full((len(last), len(last)), NONE, np.int32)
     if floor >= begin:
         base[:] = floor
     for own, row in enumerate(last.tolist()):
         if row >= begin:
-            base[own] = np.maximum(base[own], np.where(clock[row] >= begin, clock[row], NONE))
+            base[own] = np.maximum(base[own], clock[row])
     return base
 
 
@@ -237,9 +237,7 @@ def _scan_carried(
                     continue
                 keep[wait] = True
                 if steady[wait]:
-                    for each in range(lines):
-                        if clock[other, each] >= begin:
-                            now[each] = max(now[each], clock[other, each])
+                    now[:] = np.maximum(now, clock[other])
             latest[here] = row
         last[block] = latest
     return keep
