@@ -25,12 +25,18 @@ from haulout.testing.loop_programs import damaged, random_judged_loops
 
 IN_PYTHON = ("reachability", "exhaustive", "schedules")
 needs_spin = pytest.mark.skipif(not spin.available(), reason="needs spin and gcc")
-needs_sanitizer = pytest.mark.skipif(threads.interpreter() is None, reason="needs gcc with -fsanitize=thread")
 LISTS = (
     Shape(cores=(2, 5)),
     Shape(cores=(2, 8), orderly=1.0, slip=0.05, unknown=0.02),
     Shape(rendezvous=(3, 10), everyone=0.05, meeting=0.3, dependence=1.0, shared=(1, 2)),
 )
+
+
+@pytest.fixture(scope="module")
+def sanitizer() -> None:
+    """Makes the interpreter, which takes a second or two."""
+    if threads.interpreter() is None:
+        pytest.skip("needs gcc with -fsanitize=thread")
 
 
 def drawn(number: int) -> Program:
@@ -69,7 +75,7 @@ def test_plain_cases_by_spin() -> None:
     assert sum(verdict.outcome is Outcome.UNJUDGED for verdict in verdicts) < 4
 
 
-@needs_sanitizer
+@pytest.mark.usefixtures("sanitizer")
 @pytest.mark.parametrize("name", CASES)
 def test_plain_cases_by_the_thread_sanitizer(name: str) -> None:
     program, outcome = case(name)
@@ -102,7 +108,7 @@ def test_the_checker_agrees_with_spin() -> None:
         assert (verdict.outcome, verdict.pairs) == (wanted.outcome, wanted.pairs)
 
 
-@needs_sanitizer
+@pytest.mark.usefixtures("sanitizer")
 def test_the_checker_agrees_with_the_thread_sanitizer() -> None:
     for number in range(40):
         program = drawn(number)

@@ -48,6 +48,7 @@ def simulate(
     inputs: str | None,
     seed: int,
     schedule: str,
+    max_instructions: int,
     expect: str | None,
     output: str | None,
     style: str,
@@ -64,12 +65,14 @@ def simulate(
     findings: list[Diagnostic] = []
     with progress_bar("simulate", quiet) as progress:
         first = "list" if schedule == "all" else schedule
-        result = run(program, values, seed=seed, schedule=first, progress=progress)
+        result = run(program, values, seed=seed, schedule=first, max_instructions=max_instructions, progress=progress)
     findings += result.diagnostics
     schedules = 1
     if schedule == "all":
         with progress_bar("schedules", quiet) as progress:
-            report = compare_schedules(program, values, seed=seed, progress=progress)
+            report = compare_schedules(
+                program, values, seed=seed, max_instructions=max_instructions, progress=progress
+            )
         findings += report.diagnostics
         schedules = len(report.schedules)
     agreement = ""
