@@ -38,6 +38,7 @@ DESIGN_NOTES = {
     "lower_local_collectives": "collectives.md",
     "extend_shared_lifetimes": "fences.md",
     "coloring_allocator_dram_shared": "lifetimes-and-allocation.md",
+    "lower_sync": "lower-sync.md",
 }
 """Pass -> the note of docs/design that tells how it works."""
 

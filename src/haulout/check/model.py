@@ -18,7 +18,7 @@ import numpy as np
 
 from haulout.check.columns import sorted_by
 from haulout.check.loops import Nest, block_rows, chain, find_nest
-from haulout.check.runs import Run, choose_copies, find_runs
+from haulout.check.runs import Run, choose_copies, find_runs, most_runs
 from haulout.check.steps import Copies, Moves, check_moves, copies, find_moves
 from haulout.check.unroll import BRANCH, Unrolled, unroll
 from haulout.ir.attributes import format_name
@@ -168,22 +168,23 @@ class Function:
         """The iterations of each loop that are looked at."""
         if self.nest is None:
             return []
-        starts = self.program.starts("instructions", "blocks")
+        starts, engine = self.program.starts("instructions", "blocks"), self.program.instructions.engine
         blocks = [block_rows(self.program, row) for row in self.rows]
-        sizes = [
-            sum(int(starts[rows[block] + 1] - starts[rows[block]]) for rows in blocks)
-            for block in range(len(self.nest.paths))
-        ]
-        engine = self.program.instructions.engine
         queues = sum(len(np.unique(engine[starts[each.start] : starts[each.stop]])) for each in blocks)
-        return choose_copies(self.nest, self.wanted, sizes, queues, deep)
+        return choose_copies(self.nest, self.wanted, self._sizes(), queues, deep)
+
+    def _sizes(self) -> list[int]:
+        """Instructions of each block, on all cores."""
+        size = np.diff(self.program.starts("instructions", "blocks"))
+        found: list[int] = np.sum([size[block_rows(self.program, row)] for row in self.rows], axis=0).tolist()
+        return found
 
     def models(self, copies: Sequence[Copies]) -> Iterator[Model]:
         """A model of each run that must be looked at, one after the other; just one of a straight line."""
         if self.nest is None:
             yield _model(self.program, self.name, self.rows, None)
             return
-        for run in find_runs(self.nest, copies):
+        for run in find_runs(self.nest, copies, most_runs(self.nest, copies, self._sizes())):
             yield self.model(run, copies)
 
     def model(self, run: Run, copies: Sequence[Copies]) -> Model:

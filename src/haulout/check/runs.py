@@ -32,8 +32,12 @@ Instance = tuple[int, tuple[int, ...]]
 
 MOST_RUNS = 64
 """Runs that are looked at; with more choices, fewer of them are combined."""
+MOST_WORK = 1 << 22
+"""Instructions of all these runs together; of a program so long that this leaves less than 8 runs, 8 may be taken."""
 MOST_ROWS = 1 << 18
-"""Instructions of the longest run, beyond which stepped patterns are taken for unknown ones."""
+"""Instructions of the longest run, beyond which stepped patterns are taken for unknown ones ..."""
+MOST_DEEP = 1 << 16
+"""... and of a deep one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def choose_copies(
         if loop.trip != NONE:
             most = MOST_COPIES if each.stepped else queues + 1
             deeper[number] = replace(each, count=loop.trip if loop.trip <= most else max(each.count, queues + 1))
-    return deeper if rows(nest, deeper, sizes) <= MOST_ROWS else chosen
+    return deeper if rows(nest, deeper, sizes) <= MOST_DEEP else chosen
 
 
 def rows(nest: Nest, copies: Sequence[Copies], sizes: Sequence[int]) -> int:
@@ -75,7 +79,12 @@ def rows(nest: Nest, copies: Sequence[Copies], sizes: Sequence[int]) -> int:
     return total
 
 
-def find_runs(nest: Nest, copies: Sequence[Copies]) -> Iterator[Run]:
+def most_runs(nest: Nest, copies: Sequence[Copies], sizes: Sequence[int]) -> int:
+    """How many runs are looked at."""
+    return min(MOST_RUNS, max(8, MOST_WORK // max(rows(nest, copies, sizes), 1)))
+
+
+def find_runs(nest: Nest, copies: Sequence[Copies], most: int = MOST_RUNS) -> Iterator[Run]:
     """The runs that show everything, the one in which all loops run first; each is made when it is asked for."""
     everything = _walk(nest, copies, lambda loop, _: copies[loop].count)
     open_ones = [
@@ -85,7 +94,7 @@ def find_runs(nest: Nest, copies: Sequence[Copies]) -> Iterator[Run]:
     ]
     seen = {everything.executions}
     yield everything
-    for kept in _choices(nest, open_ones):
+    for kept in _choices(nest, open_ones, most):
         for trips in _trips(kept, copies):
             run = _walk(nest, copies, _chooser(nest, copies, trips))
             if run.executions not in seen:
@@ -102,18 +111,18 @@ def _chooser(
     return trip
 
 
-def _choices(nest: Nest, instances: list[Instance]) -> list[tuple[Instance, ...]]:
+def _choices(nest: Nest, instances: list[Instance], most: int) -> list[tuple[Instance, ...]]:
     """Sets of instances that run, of those that need not, each with the instances around it."""
     alone = [(each,) for each in instances]
     everything = tuple(instances)
     chosen: list[tuple[Instance, ...]] = [everything, (), *alone, *combinations(instances, 2)]
-    if len(chosen) > MOST_RUNS:
+    if len(chosen) > most:
         but_one = [tuple(other for other in instances if other != each) for each in instances]
         chosen = [everything, (), *alone, *but_one]
-    if len(chosen) > MOST_RUNS:
+    if len(chosen) > most:
         loops = sorted({loop for loop, _ in instances})
         chosen = [everything, ()]
-        for number in loops[: MOST_RUNS // 2]:
+        for number in loops[: most // 2 - 1]:
             chosen.append(tuple(each for each in instances if each[0] == number))
             chosen.append(tuple(each for each in instances if each[0] != number))
     return [_with_those_around(nest, instances, kept) for kept in chosen]

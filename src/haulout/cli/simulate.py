@@ -37,6 +37,13 @@ from haulout.support.diagnostics import Diagnostic
     help="list, random:SEED, slowest:CORE:ENGINE, or all: every queue as the slowest in turn.",
 )
 @click.option(
+    "--max-instructions",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Executed on all cores together; a program that runs on is stopped.",
+)
+@click.option(
     "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
 )
 @click.option("-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file.")

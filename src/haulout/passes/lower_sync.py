@@ -24,13 +24,13 @@ from haulout.analysis.loops import find_loops
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Dependences, Ids
+from haulout.ir.schema import Bools, Dependences, Ids, Semaphores
 from haulout.ir.verify import instruction_label, place
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.sync.lists import lists_agree
 from haulout.passes.sync.nest import Between, Nest, make_nest
 from haulout.passes.sync.reduce import Reduced, reduce_order
-from haulout.passes.sync.semaphores import Wait, waits_of, with_semaphores
+from haulout.passes.sync.semaphores import Wait, signals_of, waits_of, with_semaphores
 from haulout.passes.sync.sharing import share, unordered
 from haulout.support.diagnostics import Label, bad_input, fail
 
@@ -54,37 +54,33 @@ class LowerSync(Pass):
         """Reduce, share, count."""
         if not len(program.dependences):
             return program
-        for wait in waits_of(program)[:1]:
-            bad_input("the program has semaphores already", instruction_label(program, wait.row))
-        if len(program.semaphores):
-            label = instruction_label(program, int(program.semaphores.instruction[0]))
-            bad_input("the program has semaphores already", label)
+        used = [*program.semaphores.instruction[:1].tolist(), *(wait.row for wait in waits_of(program)[:1])]
+        if used:
+            bad_input("the program has semaphores already", instruction_label(program, used[0]))
         nest = make_nest(program, find_loops(program))
         agree = lists_agree(program, nest)
         reduced = reduce_order(program, nest, program.dependences)
         edges = len(reduced.edges)
         plan = _Plan(program, nest, reduced, relative=self.relative_waits and agree)
         plan.choose_groups(self.semaphores, agree)
-        if chains := plan.straight_chains():
+        chains = plan.straight_chains()
+        if len(chains):
             # What follows one another in a straight list implies other edges: reduce again.
-            more = Dependences.make(
-                len(chains), instruction=[row for row, _ in chains], producer=[row for _, row in chains]
-            )
-            plan.reduced = reduce_order(program, nest, reduced.edges.append(more))
-        signals, waits, kept = plan.realise()
+            plan.reduced = reduce_order(program, nest, reduced.edges.append(chains))
+        rows, back, kept = plan.realise()
         self._tell(program, context, nest, kept, agree)
         context.count(
             self.name,
             edges=len(program.dependences),
             reduced=edges,
-            signals=len(signals),
-            waits=len(waits),
-            relative=sum(wait.back for wait in waits),
+            signals=int((~rows.wait).sum()),
+            waits=int(rows.wait.sum()) + len(back),
+            relative=len(back),
             chained=len(chains),
             kept=len(kept),
             semaphores=plan.most_used(),
         )
-        return with_semaphores(program.replace(dependences=kept), signals, waits)
+        return with_semaphores(program.replace(dependences=kept), rows, back)
 
     def _tell(self, program: Program, context: PassContext, nest: Nest, kept: Dependences, agree: bool) -> None:
         """One note for each outermost loop from which edges stay."""
@@ -164,9 +160,9 @@ class _Plan:
         """The largest number of semaphores on a core."""
         return max((len(groups) for groups in self.groups.values()), default=0)
 
-    def straight_chains(self) -> list[tuple[int, int]]:
-        """(row, row before it) of shared semaphores in straight lists, where nothing orders the two yet."""
-        found: list[tuple[int, int]] = []
+    def straight_chains(self) -> Dependences:
+        """Edges between neighbours among the signals of a shared semaphore in straight lists, where there is none."""
+        found = Dependences.empty()
         for function, edges, _ in self.functions():
             if function in self.with_loops:
                 continue
@@ -174,40 +170,40 @@ class _Plan:
             for group in self.groups[function]:
                 rows = np.sort(np.concatenate([signals[line] for line in group]))
                 late = unordered(rows, self.reduced.clock, self.reduced.line)
-                found += zip(late.tolist(), rows[np.searchsorted(rows, late) - 1].tolist(), strict=True)
+                before = rows[np.searchsorted(rows, late) - 1]
+                found = found.append(Dependences.make(len(late), instruction=late, producer=before))
         return found
 
-    def realise(self) -> tuple[list[tuple[int, int]], list[Wait], Dependences]:
-        """Signals (row, semaphore), waits, and the edges that stay."""
-        signals: list[tuple[int, int]] = []
-        waits: list[Wait] = []
-        stay = [self.reduced.edges.take(slice(0, 0))]
+    def realise(self) -> tuple[Semaphores, list[Wait], Dependences]:
+        """Signals and waits, waits of the kind `wait_back`, and the edges that stay."""
+        rows, back, stay = Semaphores.empty(), [], Dependences.empty()
         for function, edges, kept in self.functions():
-            stay.append(kept)
-            rows = self.signals(edges)
+            stay = stay.append(kept)
+            signals = self.signals(edges)
             for group in self.groups[function]:
-                mine = [rows[line] for line in group if line in rows]
+                mine = [signals[line] for line in group if line in signals]
                 if not mine:
                     continue
                 made: Ids = np.sort(np.concatenate(mine))
                 name = self.semaphore(group)
-                signals += [(row, name) for row in made.tolist()]
+                rows = rows.append(signals_of(made, name))
                 wanted = edges.take(np.isin(self.reduced.line[edges.producer], group))
                 if function in self.with_loops:
-                    waits += self.loop_waits(function, wanted, made, name, chained=len(group) > 1)
+                    waits = self.loop_waits(function, wanted, made, name, chained=len(group) > 1)
+                    back += [wait for wait in waits if wait.back]
+                    fixed = [wait for wait in waits if not wait.back]
+                    columns = {"instruction": [wait.row for wait in fixed], "value": [wait.value for wait in fixed]}
+                    rows = rows.append(Semaphores.make(len(fixed), **columns, name=name, wait=True))
                 else:
-                    waits += _straight_waits(wanted, made, name)
-        kept_rows = stay[0]
-        for each in stay[1:]:
-            kept_rows = kept_rows.append(each)
-        return signals, waits, kept_rows
+                    rows = rows.append(_straight_waits(wanted, made, name))
+        return rows, back, stay
 
     def semaphore(self, group: list[int]) -> int:
         """The name of the semaphore of some lines."""
         engines = ".".join(Engine(self.engines[line]).text for line in group)
         return self.program.strings.intern(f"done.{engines}")
 
-    def loop_waits(self, function: int, edges: Dependences, made: Ids, name: int, *, chained: bool) -> Iterator[Wait]:
+    def loop_waits(self, function: int, edges: Dependences, made: Ids, name: int, *, chained: bool) -> list[Wait]:
         """Waits of one semaphore in a function with loops, the strongest of each kind for each instruction."""
         block, nest = self.block, self.nest
         first, end = np.searchsorted(self.program.blocks.function, [function, function + 1]).tolist()
@@ -243,12 +239,12 @@ class _Plan:
                 same = previous != NONE and block[previous] == block[row]
                 if not same or self.reduced.clock[row, self.reduced.line[previous]] < previous:
                     wait(row, 0, None)
-        return (Wait(row, name, value, back) for (row, back), value in sorted(strongest.items()))
+        return [Wait(row, name, value, back) for (row, back), value in sorted(strongest.items())]
 
 
-def _straight_waits(edges: Dependences, made: Ids, name: int) -> Iterator[Wait]:
+def _straight_waits(edges: Dependences, made: Ids, name: int) -> Semaphores:
     """Waits of one semaphore in a straight list: the last of an instruction's producers counts."""
     # group by instruction: the first row has the largest producer
     rows, first = np.unique(edges.instruction, return_index=True)
     values = np.searchsorted(made, edges.producer[first]) + 1
-    return (Wait(row, name, value, False) for row, value in zip(rows.tolist(), values.tolist(), strict=True))
+    return Semaphores.make(len(rows), instruction=rows, name=name, value=values, wait=True)

@@ -14,7 +14,7 @@ signals before it in the list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from haulout.ir.attributes import AttrValue, format_attrs, parse_attrs
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.schema import Semaphores
+from haulout.ir.schema import Ids, Semaphores
 from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import bad_input
 
@@ -39,23 +39,22 @@ class Wait(NamedTuple):
     back: bool
 
 
-def with_semaphores(program: Program, signals: Iterable[tuple[int, int]], waits: Iterable[Wait]) -> Program:
-    """The program with signals (row, semaphore) of 1 each, and waits; it has none yet."""
-    rows = sorted({(row, False, name, 1) for row, name in signals})
-    back: dict[int, list[AttrValue]] = {}
-    for wait in sorted(set(waits)):
-        if wait.back:
-            back.setdefault(wait.row, []).append([program.strings[wait.name], wait.value])
-        else:
-            rows.append((wait.row, True, wait.name, wait.value))
-    rows.sort()
-    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
-    table = Semaphores.make(len(rows), instruction=columns[0], name=columns[2], value=columns[3], wait=columns[1])
-    program = program.replace(semaphores=table)
-    if not back:
+def signals_of(rows: Ids, name: int) -> Semaphores:
+    """A signal of 1 of each row."""
+    return Semaphores.make(len(rows), instruction=rows, name=name, value=1)
+
+
+def with_semaphores(program: Program, rows: Semaphores, back: Sequence[Wait]) -> Program:
+    """The program, which has none yet, with signals and waits in any order, and with `wait_back`s."""
+    order = np.lexsort((rows.value, rows.name, rows.wait, rows.instruction))
+    program = program.replace(semaphores=rows.take(order))
+    values: dict[int, list[AttrValue]] = {}
+    for wait in sorted(back):
+        values.setdefault(wait.row, []).append([program.strings[wait.name], wait.value])
+    if not values:
         return program
     attrs = program.instructions.attrs.copy()
-    for row, value in back.items():
+    for row, value in values.items():
         text = program.strings.get(int(attrs[row])) or ""
         attrs[row] = program.strings.intern(format_attrs({**parse_attrs(text), WAIT_BACK: value}))
     return program.replace(instructions=program.instructions.replace(attrs=attrs))
