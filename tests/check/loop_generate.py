@@ -35,6 +35,10 @@ class LoopShape:
     chained: float = 0.5
     slip: float = 0.1
     """In a chained program: a wait or a barrier is left out."""
+    fenced: float = 1.0
+    """In a chained program: a block begins with a barrier."""
+    broken: float = 0.1
+    """In a chained program: a header does not wait for the last iteration."""
     wait: float = 0.3
     barrier: float = 0.3
     engines: int = 3
@@ -88,7 +92,7 @@ class _Generator:
     def block(self, loops: tuple[str, ...]) -> _Block:
         made = _Block(f"b{len(self.blocks)}", loops, alone=self.random.randrange(self.cores))
         if self.chained:
-            made.barrier = (not self.chance(self.shape.slip), False)
+            made.barrier = (self.chance(self.shape.fenced) and not self.chance(self.shape.slip), False)
         else:
             made.barrier = (self.chance(self.shape.barrier), self.chance(self.shape.barrier))
         self.blocks.append(made)
@@ -216,7 +220,7 @@ class _Generator:
                 if block.name in each.targets and each.loops[: len(block.loops)] == block.loops
             )
             last = tails[latch.name]
-            if self.chained and last is not None and not self.chance(self.shape.slip):
+            if self.chained and last is not None and not self.chance(self.shape.broken):
                 build.dependence(firsts[block.name], last, carried=True)
             inside = [row for row, where in done if block.name in where.loops]
             for _ in range(self.random.randint(0, 2)):

@@ -13,6 +13,7 @@ from tests.check.loop_generate import LoopShape, random_loops
 from tests.check.loop_judge import judge_loops
 
 from haulout.check import check_program, checker, regions
+from haulout.ir.enums import Kind
 from haulout.ir.program import Program
 from haulout.ir.verify import verify
 
@@ -23,6 +24,9 @@ SHAPES = {
     "one core": LoopShape(cores=(1, 1), chained=0.3, barrier=0.1),
     "moving patterns": LoopShape(
         chained=0.8, slip=0.05, stepped=0.6, unknown=0.0, unknown_loops=1, loops=(1, 2), depth=2
+    ),
+    "carried": LoopShape(
+        cores=(1, 1), chained=1.0, slip=0.0, fenced=0.0, broken=0.4, kinds=(Kind.INOUT,), loops=(1, 2)
     ),
     "shared bytes": LoopShape(chained=0.9, slip=0.03, addresses=1.0, unknown=0.0),
 }

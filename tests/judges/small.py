@@ -135,6 +135,13 @@ CASES: dict[str, tuple[list[str], Outcome]] = {
         ],
         Outcome.CLEAN,
     ),
+    "tiles that meet in the fourth iteration": (
+        [
+            loop(OWNER, "%w = iota @act () -> (%t[0:16]) step=[[0,head,16,4]]"),
+            loop(VIEW, "%r = copy @act (%t[48:64]) -> ()"),
+        ],
+        Outcome.RACE,
+    ),
     "tiles that come round": (
         [
             loop(

@@ -35,9 +35,9 @@ MOST_RUNS = 64
 MOST_WORK = 1 << 22
 """Instructions of all these runs together; of a program so long that this leaves less than 8 runs, 8 may be taken."""
 MOST_ROWS = 1 << 18
-"""Instructions of the longest run, beyond which stepped patterns are taken for unknown ones ..."""
+"""Instructions of the longest run, beyond which stepped patterns are taken for unknown ones."""
 MOST_DEEP = 1 << 16
-"""... and of a deep one."""
+"""Instructions of the longest deep run; where it would be longer, what the short ones find stands."""
 
 
 @dataclass(frozen=True, slots=True)

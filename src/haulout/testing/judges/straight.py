@@ -1,9 +1,10 @@
 """The straight lines that a program can run: what all judges read, and the only reading of programs that they share.
 
 A run is a list of steps, core after core, each core's in list order. A step is one execution of one instruction, or
-of a branch. Loops are written out: a loop of known trip count that often, one of unknown count 0 to 3 times, chosen
-anew each time that it is reached. The bytes of an operand are numbers: the physical bytes where there are addresses,
-else bytes of the owner's location. `?` is all bytes of its location.
+of a branch. Loops are written out: a loop of known trip count that often, one of unknown count 0 to 3 times, or until
+patterns that move with it have come round twice, chosen anew each time that it is reached. The bytes of an operand
+are numbers: the physical bytes where there are addresses, else bytes of the owner's location. `?` is all bytes of its
+location.
 
 Order inside a step list is told by `waits` (dependences, and the branch that decided that the step runs) and by
 `engine`; who meets whom by `barrier`, `sends` and `receives`, whose keys are equal on both sides. Nothing is derived
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
+from math import lcm
 from random import Random
 
 from haulout.ir.dtypes import itemsize
@@ -29,6 +31,8 @@ MOST_RUNS = 40
 MOST_STEPS = 600
 MOST_BYTES = 1 << 18
 UNKNOWN_TRIPS = (0, 1, 2, 3)
+MOST_PHASES = 8
+"""Of patterns that move with a loop of unknown trip count, for all of them to be seen."""
 
 
 class NotStraightError(Exception):
@@ -95,6 +99,15 @@ class _Blocks:
 
     successors: list[list[int]]
     trips: list[int | None]
+    phases: list[int]
+    """Of a header: iterations after which the patterns that move with its loop come round."""
+
+    def options(self, header: int) -> tuple[int, ...]:
+        """The trip counts to try."""
+        trip, phases = self.trips[header], min(self.phases[header], MOST_PHASES)
+        if trip is not None:
+            return (trip,)
+        return UNKNOWN_TRIPS if phases == 1 else (*UNKNOWN_TRIPS, *range(len(UNKNOWN_TRIPS), phases + 1), 2 * phases)
 
 
 def runs(program: Program, most: int = MOST_RUNS, seed: int = 0) -> Iterator[list[Step]]:
@@ -127,6 +140,7 @@ def _flows(program: Program, functions: Sequence[int]) -> list[_Blocks]:
     starts = program.starts("blocks", "functions")
     edges = program.starts("edges", "blocks")
     flows = []
+    moving = list(zip(program.steps.header.tolist(), program.steps.modulus.tolist(), strict=True))
     for function in functions:
         first, last = starts[function : function + 2].tolist()
         successors = [
@@ -136,10 +150,18 @@ def _flows(program: Program, functions: Sequence[int]) -> list[_Blocks]:
         if any(program.blocks.divergent[first:last]):
             raise NotStraightError("a divergent branch")
         trips = [None if trip == NONE else int(trip) for trip in program.blocks.trip[first:last].tolist()]
-        flows.append(_Blocks(successors, trips))
+        phases = [1] * (last - first)
+        for header, modulus in moving:
+            if first <= header < last:
+                phases[header - first] = lcm(phases[header - first], modulus or MOST_PHASES)
+        flows.append(_Blocks(successors, trips, phases))
     branches = any(len(targets) > 1 for flow in flows for targets in flow.successors)
-    if branches and any(flow != flows[0] for flow in flows):
-        raise NotStraightError("cores with different branches")
+    if branches:
+        if any((flow.successors, flow.trips) != (flows[0].successors, flows[0].trips) for flow in flows):
+            raise NotStraightError("cores with different branches")
+        # What moves on one core asks for as many iterations on all.
+        flows[0].phases = [lcm(*each) for each in zip(*(flow.phases for flow in flows), strict=True)]
+        flows = [flows[0]] * len(flows)
     return flows
 
 
@@ -154,7 +176,7 @@ def _choices(flows: list[_Blocks], most: int, random: Random) -> Iterator[list[l
 
 def _walks(flow: _Blocks, most: int, random: Random) -> Iterator[_Walk]:
     headers = [block for block, targets in enumerate(flow.successors) if len(targets) > 1]
-    options = [UNKNOWN_TRIPS if (trip := flow.trips[header]) is None else (trip,) for header in headers]
+    options = [flow.options(header) for header in headers]
     count = 1
     for each in options:
         count *= len(each)
