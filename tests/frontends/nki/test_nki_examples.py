@@ -117,8 +117,6 @@ def test_allowed(nki_check):
         "pytest",
         "-q",
         "-p",
-        "haulout.testing.pytest_plugin",
-        "-p",
         "no:cacheprovider",
         str(tmp_path),
     ]
