@@ -2,8 +2,9 @@
 
     python benchmarks/fences.py FOLDER
 
-`2 x coll.` is two fences a collective, what a lowering without order 81 pays. Programs that do not compile yet are
-listed with the reason.
+`2 x coll.` is two fences a collective, what a lowering without order 81 pays; `chain` is the longest one of a
+straight program, `runs` how often the fences of one with loops run. Programs that do not compile are listed with the
+reason.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def main() -> None:
         "bracket",
         "minimal",
         "chain",
+        "runs",
         "peak bracket",
         "peak minimal",
         "bound",
@@ -45,13 +47,18 @@ def main() -> None:
             bracket.report.barriers,
             report.barriers,
             report.longest_chain,
+            report.counters["extend_shared_lifetimes"].get("fence_runs"),
             bracket.report.total_peak_bytes,
             report.total_peak_bytes,
             report.total_lower_bound_bytes,
         )
         ratio = report.total_peak_bytes / report.total_lower_bound_bytes
         proved = "yes" if bracket.ok and minimal.ok else "NO"
-        print(f"{path.stem:<26}" + "".join(f"{cell:>14,}" for cell in cells) + f"{ratio:>14.4f}  {proved}")
+        print(
+            f"{path.stem:<26}"
+            + "".join(f"{'-' if cell is None else f'{cell:,}':>14}" for cell in cells)
+            + f"{ratio:>14.4f}  {proved}"
+        )
     for line in skipped:
         print(line)
 
