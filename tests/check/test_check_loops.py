@@ -6,6 +6,8 @@ import pytest
 from tests.check.loop_snippets import BUFFER, FENCE, START, core, loop
 from tests.check.snippets import codes, findings, told
 
+from haulout.check import check_program
+from haulout.ir.text import parse_bir
 from haulout.support.diagnostics import Severity
 
 # -- one core --------------------------------------------------------------------------------------------------------
@@ -376,3 +378,26 @@ def test_a_step_of_a_loop_that_is_not_around() -> None:
         "bad-input",
         "its step follows a block that is not the header of a loop around it",
     )
+
+
+@pytest.mark.parametrize(("index", "clean"), [(2, True), (9, False)])
+def test_an_index_is_a_place_in_the_text_not_in_the_run(index: int, clean: bool) -> None:
+    """A run that skips the inner loop in its first turn comes to the smaller index behind the larger one."""
+    text = f"""bir 1
+program "index" lnc=1
+module @nc0 core=0 {{
+  func @main {{
+    mloc %p dram.local size=1 kind=input dtype=pred shape=[]
+    block ^b0 -> ^b1:
+    block ^b1 -> ^b2, ^b7 cond=p:
+    block ^b2 -> ^b3:
+    block ^b3 -> ^b4, ^b6 cond=p:
+    block ^b4 -> ^b3:
+      %f2 = core_barrier @all () -> () name="f2" index={index}
+    block ^b6 -> ^b1:
+      %f3 = core_barrier @all () -> () name="f3" index=3
+    block ^b7:
+  }}
+}}
+"""
+    assert (check_program(parse_bir(text)) == []) == clean

@@ -104,7 +104,10 @@ def _outsiders(model: Model, barriers: Barriers) -> list[Diagnostic]:
 def _falling_indices(model: Model, barriers: Barriers) -> list[Diagnostic]:
     """Indices given in the program that do not rise along their line of their core."""
     has = np.flatnonzero(barriers.given != NONE)
-    order = has[np.lexsort((has, barriers.engine[has], barriers.core[has]))]
+    # An index is a place in the text: a run may come to an inner loop only in a later turn of the outer one.
+    rows = barriers.instruction[has]
+    text = rows if model.unrolled is None else model.unrolled.origin[model.rows[rows]]
+    order = has[np.lexsort((text, barriers.engine[has], barriers.core[has]))]
     before, after = order[:-1], order[1:]
     same = (barriers.engine[before] == barriers.engine[after]) & (barriers.core[before] == barriers.core[after])
     wrong = same & (barriers.given[after] <= barriers.given[before])

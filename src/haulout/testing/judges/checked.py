@@ -43,11 +43,13 @@ def differs(program: Program, verdict: Verdict, findings: list[Diagnostic]) -> s
         return ""
     if verdict.outcome is Outcome.CLEAN and _guesses(program, findings):
         return ""
+    codes = {each.code for each in findings}
+    if "view-mismatch" in codes and Outcome.HANG not in (verdict.outcome, checked.outcome):
+        return ""  # where such a view lies is anybody's guess, and the checker has said so
     if verdict.outcome is not checked.outcome:
         return f"the judge says {verdict.outcome.value}, the checker {checked.outcome.value}"
     if verdict.outcome is not Outcome.RACE or verdict.pairs is None:
         return ""
-    codes = {each.code for each in findings}
     core = program.instruction_core
     # A branch is judged with its core's instructions.
     across = {
