@@ -41,10 +41,6 @@ class Phases(NamedTuple):
     """Of every segment: its fences, the longest chain of cross-core edges."""
     instruction: Ids
     """Instructions with shared accesses, by (seq, core, list order); the columns below go with it."""
-    earliest: Ids
-    """Least phase inside the segment."""
-    latest: Ids
-    """Largest phase that still lets everything behind it fit."""
     phase: Ids
     """The phase chosen; never falls inside a segment of a core."""
     simultaneous: Ids
@@ -113,9 +109,7 @@ def phases(program: Program, permanent: Ids) -> Phases:
         phase, _ = _scan_phases(x, view, program.lnc, latest, True)
     first_of = np.ones(len(picked), bool)
     first_of[1:] = rows_of[1:] != rows_of[:-1]
-    return Phases(
-        segment, closes, needed, rows_of[first_of], earliest[first_of], latest[first_of], phase[first_of], clashes
-    )
+    return Phases(segment, closes, needed, rows_of[first_of], phase[first_of], clashes)
 
 
 class _View(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from haulout.support.diagnostics import bad_input
 
@@ -153,8 +153,3 @@ def int_list(value: AttrValue) -> list[int] | None:
     if isinstance(value, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in value):
         return [int(item) for item in value]  # type: ignore[arg-type]
     return None
-
-
-def names_in(values: Iterable[str]) -> str:
-    """Names as a bracketed list."""
-    return "[" + ",".join(format_name(value) for value in values) + "]"

@@ -50,11 +50,6 @@ class Kind(enum.IntEnum):
         """As written in `.bir`."""
         return self.name.lower()
 
-    @property
-    def is_given(self) -> bool:
-        """Whether it holds a value when the function starts."""
-        return self in (Kind.INPUT, Kind.INOUT, Kind.CONST)
-
 
 KIND_BY_TEXT = {kind.text: kind for kind in Kind}
 

@@ -54,7 +54,7 @@ class ExtendSharedLifetimes(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """The recipe of the module's text."""
-        find_loops(program)
+        find_loops(program)  # refuses control flow that is no nest of loops
         blocks = len(program.blocks)
         require_produced(program)
         if self.fences == "bracket":

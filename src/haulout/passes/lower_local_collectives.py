@@ -52,7 +52,7 @@ class LowerLocalCollectives(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Match collectives over the cores, shift `seq`, replace."""
-        find_loops(program)
+        find_loops(program)  # refuses control flow that is no nest of loops
         sites = _match(program)
         if not sites:
             context.count(self.name, collectives=0)
