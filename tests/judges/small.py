@@ -39,6 +39,28 @@ def loop(locations: str, body: str, behind: str = "", trip: str = "") -> str:
     return locations + LOOP.format(body=body, behind=behind, trip=trip)
 
 
+BRANCH = """
+mloc %c dram.local size=4 kind=input
+block ^entry -> ^then, ^else cond=c {mark}:
+{before}
+block ^then -> ^join:
+{then}
+block ^else -> ^join:
+{other}
+block ^join:
+{behind}
+"""
+
+
+def branch(locations: str, then: str, other: str, behind: str = "", before: str = "", mark: str = "") -> str:
+    return locations + BRANCH.format(then=then, other=other, behind=behind, before=before, mark=mark)
+
+
+APART = "divergent=true"
+SIGNAL = "%w = iota @act () -> (%t) signal=[[s,1]]\n"
+FAR = "%f = nop @act () -> () remote_signal=[[1,s,1]]\n"
+WAIT = "%r = copy @vector (%t) -> () wait=[[s,{}]]\n"
+
 CASES: dict[str, tuple[list[str], Outcome]] = {
     "nothing between": ([OWNER + WRITE, VIEW + READ], Outcome.RACE),
     "a barrier between": ([OWNER + WRITE + MEET, VIEW + MEET + READ], Outcome.CLEAN),
@@ -150,6 +172,87 @@ CASES: dict[str, tuple[list[str], Outcome]] = {
                 "%r = copy @vector (%t[0:16]) -> () deps=[w] step=[[0,head,16,4]]",
                 trip="trip=8",
             )
+        ],
+        Outcome.RACE,
+    ),
+    "a barrier in one arm": (
+        [branch(OWNER, MEET, "", before=WRITE), branch(VIEW, MEET, "", READ)],
+        Outcome.RACE,
+    ),
+    "a barrier in both arms": (
+        [branch(OWNER, MEET, line("n", "all"), before=WRITE), branch(VIEW, MEET, line("n", "all"), READ)],
+        Outcome.CLEAN,
+    ),
+    "write and read in different arms": ([branch(OWNER, WRITE, ""), branch(VIEW, "", READ)], Outcome.CLEAN),
+    "write and read in different arms of each core's own choice": (
+        [branch(OWNER, WRITE, "", mark=APART), branch(VIEW, "", READ, mark=APART)],
+        Outcome.RACE,
+    ),
+    "a barrier in one arm of each core's own choice": (
+        [branch(OWNER, MEET, "", mark=APART), branch(VIEW, MEET, "", mark=APART)],
+        Outcome.HANG,
+    ),
+    "barriers of other names in the arms of each core's own choice": (
+        [
+            branch(OWNER, MEET, line("n", "all"), before=WRITE, mark=APART),
+            branch(VIEW, MEET, line("n", "all"), READ, mark=APART),
+        ],
+        Outcome.CLEAN,
+    ),
+    "an edge from one arm only": (
+        [
+            branch(
+                OWNER,
+                "%n = nop @vector () -> () deps=[w]",
+                "",
+                "%r = copy @vector (%t) -> ()",
+                before=WRITE,
+            )
+        ],
+        Outcome.RACE,
+    ),
+    "an edge from both arms": (
+        [
+            branch(
+                OWNER,
+                "%n = nop @vector () -> () deps=[w]",
+                "%o = nop @vector () -> () deps=[w]",
+                "%r = copy @vector (%t) -> ()",
+                before=WRITE,
+            )
+        ],
+        Outcome.CLEAN,
+    ),
+    "a semaphore": ([OWNER + SIGNAL + WAIT.format(1)], Outcome.CLEAN),
+    "a semaphore of another writer": (
+        [OWNER + SIGNAL + "%o = nop @pool () -> () signal=[[s,1]]\n" + WAIT.format(1)],
+        Outcome.RACE,
+    ),
+    "a semaphore of both writers": (
+        [OWNER + SIGNAL + "%o = nop @pool () -> () signal=[[s,1]]\n" + WAIT.format(2)],
+        Outcome.CLEAN,
+    ),
+    "a semaphore that never comes": ([OWNER + SIGNAL + WAIT.format(2)], Outcome.HANG),
+    "a signal to another core": ([OWNER + WRITE + FAR, VIEW + WAIT.format(1)], Outcome.CLEAN),
+    "a signal to another core that overtakes": (
+        [OWNER + WRITE + FAR.replace("@act", "@pool"), VIEW + WAIT.format(1)],
+        Outcome.RACE,
+    ),
+    "a wait that looks back": (
+        [
+            OWNER
+            + SIGNAL
+            + "%w2 = iota @act () -> (%t) signal=[[s,1]]\n"
+            + WAIT.format(0).replace("wait", "wait_back")
+        ],
+        Outcome.CLEAN,
+    ),
+    "a wait that looks back too far": (
+        [
+            OWNER
+            + SIGNAL
+            + "%w2 = iota @act () -> (%t) signal=[[s,1]]\n"
+            + WAIT.format(1).replace("wait", "wait_back")
         ],
         Outcome.RACE,
     ),

@@ -11,13 +11,15 @@ states, keeps small programs small.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.testing.judges.queues import Does, Queues, queue_programs
-from haulout.testing.judges.straight import NotStraightError, Step, runs
+from haulout.testing.judges.queues import Does, Op, Queues, queue_programs
+from haulout.testing.judges.straight import Semaphore, Step, runs
 from haulout.testing.judges.verdict import Outcome, Verdict, hang, joined, of_pairs, unjudged
+from haulout.testing.judges.walks import NotStraightError
 
 MOST_STATES = 20_000
 
@@ -50,6 +52,11 @@ class _Exploration:
         """Of each operation a bit set of the conflicting ones of other queues."""
         self.waits = [_mask(each for each in op.waits if each != NONE) for op in made.ops]
         self.never = [NONE in op.waits for op in made.ops]
+        self.signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
+        """Of each semaphore: (operation, what it adds)."""
+        for number, op in enumerate(made.ops):
+            for semaphore, value in op.signals:
+                self.signals[semaphore].append((number, value))
         self.pairs: set[tuple[int, int]] = set()
 
     def verdict(self) -> Verdict:
@@ -96,7 +103,7 @@ class _Exploration:
                 continue
             number = queue[at]
             op = self.made.ops[number]
-            if self.never[number] or self.waits[number] & ~over:
+            if self.never[number] or self.waits[number] & ~over or not self.reached(op, over):
                 continue
             if op.does is Does.MEET:
                 gathered.setdefault(op.meeting, []).append(number)
@@ -104,6 +111,13 @@ class _Exploration:
                 found.append([number])
         met = [ops for meeting, ops in gathered.items() if len(ops) == self.made.wanted[meeting]]
         return met or found
+
+    def reached(self, op: Op, over: int) -> bool:
+        """Whether semaphores let an operation go on. They never fall, so it stays so."""
+        return all(
+            sum(added for number, added in self.signals[semaphore] if over >> number & 1) >= value
+            for semaphore, value in op.needs
+        )
 
 
 def _mask(numbers: Iterable[int]) -> int:

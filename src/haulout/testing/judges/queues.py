@@ -13,11 +13,12 @@ comes.
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from haulout.ir.enums import NONE, Engine
-from haulout.testing.judges.straight import Barrier, Step, is_fence
+from haulout.testing.judges.straight import Barrier, Semaphore, Step, is_fence
 
 
 class Does(enum.IntEnum):
@@ -42,6 +43,10 @@ class Op:
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
     meeting: int = NONE
+    signals: tuple[tuple[Semaphore, int], ...] = ()
+    """Added to semaphores when it is over."""
+    needs: tuple[tuple[Semaphore, int], ...] = ()
+    """What semaphores must have reached before it may happen."""
 
     def conflicts(self, other: Op) -> bool:
         """Whether they touch a common byte, one writing, as different instructions."""
@@ -76,10 +81,19 @@ def queue_programs(steps: Sequence[Step]) -> Queues:
     of_core: dict[int, list[int]] = {}
     for (core, _), queue in queue_of.items():
         of_core.setdefault(core, []).append(queue)
-    meetings: dict[Barrier, int] = {}
+    meetings: dict[object, list[tuple[Barrier, int]]] = defaultdict(list)
     over: list[int] = []  # of each step: the operation that ends it
     arrivals: dict[tuple[str, object], int] = {}
     completions: list[tuple[int, Step]] = []
+
+    def meeting_of(barrier: Barrier) -> int:
+        """Whom a barrier meets; barriers of other names meet apart."""
+        for other, number in meetings[barrier.key]:
+            if barrier.agrees(other):
+                return number
+        made.wanted.append(_comers(barrier, of_core))
+        meetings[barrier.key].append((barrier, len(made.wanted) - 1))
+        return len(made.wanted) - 1
 
     def add(op: Op) -> int:
         made.ops.append(op)
@@ -89,24 +103,37 @@ def queue_programs(steps: Sequence[Step]) -> Queues:
     for step in steps:
         waits = [over[at] for at in step.waits]
         if step.barrier is not None:
-            meeting = meetings.setdefault(step.barrier, len(meetings))
-            if meeting == len(made.wanted):
-                made.wanted.append(_comers(step.barrier, of_core))
+            meeting = meeting_of(step.barrier)
             if step.core not in step.barrier.cores:
                 made.wanted[meeting] = NONE  # an outsider: nobody knows who is meant
             places = of_core[step.core] if is_fence(step) else [queue_of[step.core, step.engine]]
-            over.append([add(Op(Does.MEET, step.row, place, waits, meeting=meeting)) for place in places][-1])
+            mine = [add(Op(Does.MEET, step.row, place, waits, meeting=meeting, needs=step.needs)) for place in places]
+            made.ops[mine[-1]].signals = step.signals
+            over.append(mine[-1])
             continue
         queue = queue_of[step.core, step.engine]
         if step.sends is None and step.receives is None:
-            over.append(add(Op(Does.DO, step.row, queue, waits, step.reads, step.writes)))
+            over.append(
+                add(
+                    Op(
+                        Does.DO,
+                        step.row,
+                        queue,
+                        waits,
+                        step.reads,
+                        step.writes,
+                        signals=step.signals,
+                        needs=step.needs,
+                    )
+                )
+            )
             continue
-        arrival = add(Op(Does.ARRIVE, step.row, queue, waits, reads=step.reads))
+        arrival = add(Op(Does.ARRIVE, step.row, queue, waits, reads=step.reads, needs=step.needs))
         if step.sends is not None:
             arrivals["to", step.sends] = arrival
         if step.receives is not None:
             arrivals["from", step.receives] = arrival
-        over.append(add(Op(Does.COMPLETE, step.row, queue, [], writes=step.writes)))
+        over.append(add(Op(Does.COMPLETE, step.row, queue, [], writes=step.writes, signals=step.signals)))
         completions.append((over[-1], step))
     for op, step in completions:
         if step.sends is not None:

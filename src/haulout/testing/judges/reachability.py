@@ -3,16 +3,20 @@
 An event is the start or the end of a step; a barrier is one event for all who meet. Reads happen at the start,
 writes at the end. What is before what is a bit set an event, filled in topological order; where there is none, the
 run hangs. Every two conflicting accesses are asked for, byte by byte.
+
+A wait for a semaphore comes after a signal without which, and without all that comes after that signal or after the
+wait, the value is not reached. Each such pair is an edge, and edges may make others so, until nothing changes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from haulout.ir.program import Program
-from haulout.testing.judges.straight import Barrier, NotStraightError, Step, is_fence, runs
+from haulout.testing.judges.straight import Barrier, Semaphore, Step, is_fence, runs
 from haulout.testing.judges.verdict import Verdict, hang, joined, of_pairs, unjudged
+from haulout.testing.judges.walks import NotStraightError
 
 
 def judge(program: Program) -> Verdict:
@@ -27,9 +31,9 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     """The verdict on one run."""
     if wrong := _disagreement(steps):
         return hang(wrong)
-    before = _closure(steps)
+    before = _ordered(steps)
     if before is None:
-        return hang("a cycle of waits")
+        return hang("waits for what never comes")
     return of_pairs(_unordered(steps, before))
 
 
@@ -46,11 +50,11 @@ def _disagreement(steps: Sequence[Step]) -> str:
             if exchange is not None:
                 sides[exchange] += 1
     for barriers in said.values():
-        names = {barrier.name for barrier in barriers.values()}
-        if len(names) > 1:
-            return f"one barrier with names {sorted(names)}"
-        if set(barriers) != set(next(iter(barriers.values())).cores):
-            return f"barrier {names.pop()!r} is missing on a core"
+        one = next(iter(barriers.values()))
+        if not all(one.agrees(other) for other in barriers.values()):
+            return f"one barrier with names {sorted({barrier.name for barrier in barriers.values()})}"
+        if set(barriers) != set(one.cores):
+            return f"barrier {one.name!r} is missing on a core"
     return "a sendrecv without a partner" if any(count != 2 for count in sides.values()) else ""
 
 
@@ -71,7 +75,45 @@ def _events(steps: Sequence[Step]) -> tuple[list[int], list[int], int]:
     return start, end, count
 
 
-def _closure(steps: Sequence[Step]) -> list[int] | None:
+def _ordered(steps: Sequence[Step]) -> list[int] | None:
+    """The closure with what semaphores imply; None: a cycle, or a value that is never reached."""
+    implied: set[tuple[int, int]] = set()
+    while True:
+        closure = _closure(steps, implied)
+        if closure is None:
+            return None
+        found = _implied(steps, closure)
+        if found is None or found <= implied:
+            return closure if found is not None else None
+        implied |= found
+
+
+def _implied(steps: Sequence[Step], closure: list[int]) -> set[tuple[int, int]] | None:
+    """(signal, wait) pairs of steps of which the second needs the first; None: a wait for too much."""
+    size = 2 * len(steps)
+    signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
+    for at, step in enumerate(steps):
+        for semaphore, value in step.signals:
+            signals[semaphore].append((at, value))
+
+    def after(event: int, step: int) -> bool:
+        """Whether a step ends after an event."""
+        return bool(closure[2 * step + 1] & closure[size + event])
+
+    found = set()
+    for wait, step in enumerate(steps):
+        for semaphore, needed in step.needs:
+            may = [(at, value) for at, value in signals[semaphore] if at != wait and not after(2 * wait, at)]
+            if sum(value for _, value in may) < needed:
+                return None
+            for signal, _ in may:
+                rest = sum(value for at, value in may if at != signal and not after(2 * signal + 1, at))
+                if rest < needed:
+                    found.add((signal, wait))
+    return found
+
+
+def _closure(steps: Sequence[Step], implied: Iterable[tuple[int, int]] = ()) -> list[int] | None:
     """For each step's start and end (`2 * step`, `2 * step + 1`): a bit set of the events before; None: a cycle."""
     start, end, count = _events(steps)
     edges: list[set[int]] = [set() for _ in range(count)]
@@ -89,6 +131,8 @@ def _closure(steps: Sequence[Step]) -> list[int] | None:
             arrived[step.sends]["sender"] = at
         if step.receives is not None:
             arrived[step.receives]["receiver"] = at
+    for signal, wait in implied:
+        edges[start[wait]].add(end[signal])
     for sides in arrived.values():
         edges[end[sides["receiver"]]].add(start[sides["sender"]])
         edges[end[sides["sender"]]].add(start[sides["receiver"]])

@@ -13,8 +13,9 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import HauloutError
-from haulout.testing.judges.straight import SEQUENCER, NotStraightError, Step, runs
+from haulout.testing.judges.straight import SEQUENCER, Barrier, Step, runs
 from haulout.testing.judges.verdict import Outcome, Verdict, hang, joined, unjudged
+from haulout.testing.judges.walks import NotStraightError
 
 
 def judge(program: Program) -> Verdict:
@@ -43,6 +44,8 @@ def as_program(steps: Sequence[Step], source: Program) -> Program:
     build = ProgramBuilder(source.name, source.lnc)
     size = max((max(step.reads | step.writes, default=-1) for step in steps), default=-1) + 1
     row_of: dict[int, int] = {}
+    met: dict[object, Barrier] = {}
+    """In arms of each core's own choice barriers of other names may meet: they get the first one's."""
     for core in range(source.lnc):
         function = build.function(build.module(f"nc{core}", core), "main")
         remote = ("memory", 0) if core else None
@@ -52,15 +55,17 @@ def as_program(steps: Sequence[Step], source: Program) -> Program:
         for at, step in enumerate(steps):
             if step.core != core:
                 continue
+            if step.signals or step.needs:
+                raise NotStraightError("semaphores")
             engine = free if step.engine == SEQUENCER else Engine(step.engine)
             deps = [row_of[each] for each in dict.fromkeys(step.waits)]
             reads, writes = (
                 [(memory, pattern) for pattern in _ranges(touched)] for touched in (step.reads, step.writes)
             )
             if step.barrier is not None:
-                row_of[at] = build.barrier(
-                    block, f"i{at}", step.barrier.name, engine=engine, cores=step.barrier.cores, deps=deps
-                )
+                first = met.setdefault(step.barrier.key, step.barrier)
+                name = first.name if first.agrees(step.barrier) else step.barrier.name
+                row_of[at] = build.barrier(block, f"i{at}", name, engine=engine, cores=step.barrier.cores, deps=deps)
             elif step.sends is not None or step.receives is not None:
                 tags = [each[2] for each in (step.sends, step.receives) if each is not None]
                 row_of[at] = build.sendrecv(

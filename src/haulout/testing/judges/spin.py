@@ -20,8 +20,9 @@ from pathlib import Path
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.testing.judges.queues import Does, Queues, queue_programs
-from haulout.testing.judges.straight import NotStraightError, Step, runs
+from haulout.testing.judges.straight import Semaphore, Step, runs
 from haulout.testing.judges.verdict import Verdict, hang, joined, of_pairs, unjudged
+from haulout.testing.judges.walks import NotStraightError
 
 MOST_PROCESSES = 150
 """Process types of one model; SPIN takes 255."""
@@ -130,6 +131,7 @@ _HEAD = """c_decl {{
 }}
 bool over[{ops}];
 bool flies[{ops}];
+short count[{semaphores}];
 byte came[{meetings}];
 byte left;
 """
@@ -140,6 +142,7 @@ def promela(programs: Sequence[Queues]) -> str:
     sizes = {
         "programs": len(programs),
         "ops": max(max(len(made.ops) for made in programs), 1),
+        "semaphores": max(max(len(_semaphores(made)) for made in programs), 1),
         "meetings": max(max(len(made.wanted) for made in programs), 1),
     }
     lines = [_HEAD.format(**sizes)]
@@ -164,10 +167,17 @@ def _queue(number: int, made: Queues, queue: Sequence[int]) -> list[str]:
     it: that hides no state in which two operations fly.
     """
     lines: list[str] = []
+    numbers = _semaphores(made)
     for at in queue:
         op = made.ops[at]
-        guard = " && ".join("false" if each == NONE else f"over[{each}]" for each in op.waits) or "true"
+        guards = ["false" if each == NONE else f"over[{each}]" for each in op.waits]
+        guards += [f"count[{numbers[semaphore]}] >= {value}" for semaphore, value in op.needs]
+        guard = " && ".join(guards) or "true"
         ends = f"over[{at}] = true; left--"
+        ends += "".join(
+            f"; count[{numbers[semaphore]}] = count[{numbers[semaphore]}] + {value}"
+            for semaphore, value in op.signals
+        )
         rivals = [other for other, rival in enumerate(made.ops) if rival.queue != op.queue and op.conflicts(rival)]
         if op.does is Does.MEET:
             wanted = made.wanted[op.meeting]
@@ -182,6 +192,12 @@ def _queue(number: int, made: Queues, queue: Sequence[int]) -> list[str]:
         else:
             lines.append(f"  d_step {{ {guard} -> {ends}")
     return [line + " };" for line in lines]
+
+
+def _semaphores(made: Queues) -> dict[Semaphore, int]:
+    """Numbers of the semaphores of a run."""
+    used = [semaphore for op in made.ops for semaphore, _ in (*op.signals, *op.needs)]
+    return {semaphore: number for number, semaphore in enumerate(dict.fromkeys(used))}
 
 
 def _verify(model: str) -> list[tuple[int, int, int]] | None:

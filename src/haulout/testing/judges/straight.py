@@ -1,42 +1,32 @@
 """The straight lines that a program can run: what all judges read, and the only reading of programs that they share.
 
 A run is a list of steps, core after core, each core's in list order. A step is one execution of one instruction, or
-of a branch. Loops are written out: a loop of known trip count that often, one of unknown count 0 to 3 times, or until
-patterns that move with it have come round twice, chosen anew each time that it is reached. The bytes of an operand
-are numbers: the physical bytes where there are addresses, else bytes of the owner's location. `?` is all bytes of its
-location.
+of a branch. Which blocks run is chosen by `walks.py`. The bytes of an operand are numbers: the physical bytes where
+there are addresses, else bytes of the owner's location. `?` is all bytes of its location.
 
-Order inside a step list is told by `waits` (dependences, and the branch that decided that the step runs) and by
-`engine`; who meets whom by `barrier`, `sends` and `receives`, whose keys are equal on both sides. Nothing is derived
-here: what these mean is each judge's own business.
+Order inside a step list is told by `waits` (dependences, and the branch that decided that the step runs), by `engine`
+and by semaphores (`signals`, `needs`); who meets whom by `barrier`, `sends` and `receives`, whose keys are equal on
+both sides. Nothing is derived here: what these mean is each judge's own business.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product
-from math import lcm
+from itertools import pairwise
 from random import Random
+from typing import Any
 
 from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE, Engine, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
+from haulout.testing.judges.walks import MOST_RUNS, MOST_STEPS, NotStraightError, Visit, walks
 
 SEQUENCER = NONE
 """The engine of branches."""
-MOST_RUNS = 40
-MOST_STEPS = 600
 MOST_BYTES = 1 << 18
-UNKNOWN_TRIPS = (0, 1, 2, 3)
-MOST_PHASES = 8
-"""Of patterns that move with a loop of unknown trip count, for all of them to be seen."""
-
-
-class NotStraightError(Exception):
-    """The program cannot be written out; the text says why."""
 
 
 class _NoSuchRunError(Exception):
@@ -52,11 +42,23 @@ class Barrier:
     index: int
     """How many of the same engine and cores came before on this core."""
     name: str
+    arms: tuple[tuple[int, int], ...]
+    """Divergent branches around it, and the arms taken."""
 
     @property
     def key(self) -> tuple[int, tuple[int, ...], int]:
-        """Without the name, which has to be equal."""
+        """Without the name."""
         return self.engine, self.cores, self.index
+
+    def agrees(self, other: Barrier) -> bool:
+        """Whether both, with equal keys, are one meeting: names are equal, but in different arms of a branch."""
+        return self.name == other.name or any(
+            fork == twin and arm != taken for (fork, arm), (twin, taken) in zip(self.arms, other.arms, strict=False)
+        )
+
+
+Semaphore = tuple[int, str]
+"""Its core and its name."""
 
 
 @dataclass(slots=True)
@@ -76,52 +78,21 @@ class Step:
     sends: tuple[int, int, int, int] | None = None
     """(sender, receiver, tag, how many came before)"""
     receives: tuple[int, int, int, int] | None = None
-
-
-@dataclass(slots=True)
-class _Visit:
-    """One execution of a block."""
-
-    block: int
-    """Its number in the function."""
-    loops: tuple[int, ...]
-    """Headers of the loops around it, its own included."""
-    iterations: tuple[int, ...]
-
-
-_Walk = tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
-"""Visits as values: block, loops, iterations."""
-
-
-@dataclass(slots=True)
-class _Blocks:
-    """The control flow of one function, equal on all cores."""
-
-    successors: list[list[int]]
-    trips: list[int | None]
-    phases: list[int]
-    """Of a header: iterations after which the patterns that move with its loop come round."""
-
-    def options(self, header: int) -> tuple[int, ...]:
-        """The trip counts to try."""
-        trip, phases = self.trips[header], min(self.phases[header], MOST_PHASES)
-        if trip is not None:
-            return (trip,)
-        return UNKNOWN_TRIPS if phases == 1 else (*UNKNOWN_TRIPS, *range(len(UNKNOWN_TRIPS), phases + 1), 2 * phases)
+    signals: tuple[tuple[Semaphore, int], ...] = ()
+    """Added on completion."""
+    needs: tuple[tuple[Semaphore, int], ...] = ()
+    """At least so much before it starts."""
 
 
 def runs(program: Program, most: int = MOST_RUNS, seed: int = 0) -> Iterator[list[Step]]:
     """The runs of the first function; all of them, or `most` chosen by `seed`. Raises `NotStraightError`."""
-    if len(program.semaphores):
-        raise NotStraightError("semaphores")
     starts = program.starts("functions", "modules").tolist()
     if any(first == behind for first, behind in pairwise(starts)):
         raise NotStraightError("a core without a function")
     functions = starts[:-1]
-    flows = _flows(program, functions)
     reader = _Reader(program, functions)
     some = False
-    for visits in _choices(flows, most, Random(seed)):
+    for visits in walks(program, functions, most, Random(seed)):
         try:
             steps = reader.steps(visits)
         except _NoSuchRunError:
@@ -130,110 +101,6 @@ def runs(program: Program, most: int = MOST_RUNS, seed: int = 0) -> Iterator[lis
         yield steps
     if not some:
         raise NotStraightError("patterns leave their locations in every run")
-
-
-# -- which blocks run ------------------------------------------------------------------------------------------------
-
-
-def _flows(program: Program, functions: Sequence[int]) -> list[_Blocks]:
-    """The control flow of each core; equal ones, unless there are no branches."""
-    starts = program.starts("blocks", "functions")
-    edges = program.starts("edges", "blocks")
-    flows = []
-    moving = list(zip(program.steps.header.tolist(), program.steps.modulus.tolist(), strict=True))
-    for function in functions:
-        first, last = starts[function : function + 2].tolist()
-        successors = [
-            [int(target) - first for target in program.edges.target[edges[block] : edges[block + 1]]]
-            for block in range(first, last)
-        ]
-        if any(program.blocks.divergent[first:last]):
-            raise NotStraightError("a divergent branch")
-        trips = [None if trip == NONE else int(trip) for trip in program.blocks.trip[first:last].tolist()]
-        phases = [1] * (last - first)
-        for header, modulus in moving:
-            if first <= header < last:
-                phases[header - first] = lcm(phases[header - first], modulus or MOST_PHASES)
-        flows.append(_Blocks(successors, trips, phases))
-    branches = any(len(targets) > 1 for flow in flows for targets in flow.successors)
-    if branches:
-        if any((flow.successors, flow.trips) != (flows[0].successors, flows[0].trips) for flow in flows):
-            raise NotStraightError("cores with different branches")
-        # What moves on one core asks for as many iterations on all.
-        flows[0].phases = [lcm(*each) for each in zip(*(flow.phases for flow in flows), strict=True)]
-        flows = [flows[0]] * len(flows)
-    return flows
-
-
-def _choices(flows: list[_Blocks], most: int, random: Random) -> Iterator[list[list[_Visit]]]:
-    """Walks of all cores through their blocks: equal counts for all executions of a loop first, then mixed ones."""
-    if any(flow != flows[0] for flow in flows):
-        yield [[_Visit(*each) for each in _walk(flow, lambda _: 0)] for flow in flows]
-        return
-    for walk in _walks(flows[0], most, random):
-        yield [[_Visit(*each) for each in walk]] * len(flows)
-
-
-def _walks(flow: _Blocks, most: int, random: Random) -> Iterator[_Walk]:
-    headers = [block for block, targets in enumerate(flow.successors) if len(targets) > 1]
-    options = [flow.options(header) for header in headers]
-    count = 1
-    for each in options:
-        count *= len(each)
-    uniform = list(product(*options)) if count <= 4096 else []
-    if not uniform or len(uniform) > most:
-        uniform = [tuple(random.choice(each) for each in options) for _ in range(most)]
-    seen = set()
-    for chosen in uniform:
-        trips = dict(zip(headers, chosen, strict=True))
-        walk = _walk(flow, trips.__getitem__)
-        seen.add(walk)
-        yield walk
-    # Loops inside loops: another count each time.
-    for _ in range(most - len(uniform) if any(len(each) > 1 for each in options) else 0):
-        walk = _walk(flow, lambda header: random.choice(options[headers.index(header)]))
-        if walk not in seen:
-            seen.add(walk)
-            yield walk
-
-
-def _walk(flow: _Blocks, trip: Callable[[int], int]) -> _Walk:
-    visits: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
-    loops: list[int] = []
-    counts: list[int] = []
-    left: list[int] = []
-    block = 0
-    while flow.successors:
-        targets = flow.successors[block]
-        if len(targets) > 2:
-            raise NotStraightError("a block with more than two successors")
-        if len(visits) > MOST_STEPS:
-            raise NotStraightError("too many iterations")
-        if len(targets) == 2:
-            if not loops or loops[-1] != block:
-                loops.append(block)
-                counts.append(0)
-                left.append(trip(block))
-            visits.append((block, tuple(loops), tuple(counts)))
-            if left[-1] > 0:
-                left[-1] -= 1
-                block = targets[0]
-            else:
-                for each in (loops, counts, left):
-                    each.pop()
-                block = targets[1]
-            continue
-        visits.append((block, tuple(loops), tuple(counts)))
-        if not targets:
-            if loops:
-                raise NotStraightError("a loop that is left from inside")
-            return tuple(visits)
-        if loops and targets[0] == loops[-1]:
-            counts[-1] += 1
-        elif not loops and any(visit[0] == targets[0] for visit in visits):
-            raise NotStraightError("a back edge to no header")
-        block = targets[0]
-    return ()
 
 
 # -- what a block does -----------------------------------------------------------------------------------------------
@@ -249,6 +116,21 @@ class _Done:
 
 
 @dataclass(slots=True)
+class _Semaphores:
+    """What an instruction does to semaphores."""
+
+    signals: list[tuple[Semaphore, int]]
+    waits: list[tuple[Semaphore, int]]
+    back: list[tuple[str, int]]
+    """`wait_back`: up to how many signals are missing."""
+
+
+def _lists(value: object) -> list[list[Any]]:
+    """The value of an attribute that is a list of lists, or nothing."""
+    return [each for each in value if isinstance(each, list)] if isinstance(value, list) else []
+
+
+@dataclass(slots=True)
 class _Reader:
     program: Program
     functions: Sequence[int]
@@ -258,6 +140,7 @@ class _Reader:
     meetings: dict[int, int] = field(default_factory=dict)
     moves: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     """Operand -> (header, stride, modulus)."""
+    semaphores: dict[int, _Semaphores] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         program = self.program
@@ -271,19 +154,31 @@ class _Reader:
             steps.access, steps.header, steps.stride, steps.modulus, strict=True
         ):
             self.moves.setdefault(int(access), []).append((int(header), int(stride), int(modulus)))
+        for row in range(len(program.instructions)):
+            attrs = program.instruction_attrs(row)
+            back = [(str(name), int(value)) for name, value in _lists(attrs.get("wait_back"))]
+            remote = [((int(to), str(name)), int(value)) for to, name, value in _lists(attrs.get("remote_signal"))]
+            if back or remote:
+                self.semaphores[row] = _Semaphores(remote, [], back)
+        table = program.semaphores
+        for row, name, value, wait in zip(table.instruction, table.name, table.value, table.wait, strict=True):
+            semaphore = int(program.instruction_core[row]), program.strings[int(name)]
+            mine = self.semaphores.setdefault(int(row), _Semaphores([], [], []))
+            (mine.waits if wait else mine.signals).append((semaphore, int(value)))
 
-    def steps(self, visits: Sequence[Sequence[_Visit]]) -> list[Step]:
+    def steps(self, visits: Sequence[Sequence[Visit]]) -> list[Step]:
         made: list[Step] = []
         for core, function in enumerate(self.functions):
             self._core(core, function, visits[core], made)
         return made
 
-    def _core(self, core: int, function: int, visits: Sequence[_Visit], made: list[Step]) -> None:
+    def _core(self, core: int, function: int, visits: Sequence[Visit], made: list[Step]) -> None:
         program = self.program
         first = int(program.starts("blocks", "functions")[function])
         starts = program.starts("instructions", "blocks")
         done: dict[int, list[_Done]] = {}
         lines: Counter[object] = Counter()
+        issued: Counter[str] = Counter()
         decided: list[int] = []
         for visit in visits:
             block = first + visit.block
@@ -293,17 +188,18 @@ class _Reader:
                 waits = [*decided, *self._waits(row, visit, done)]
                 step = Step(row, core, int(program.instructions.engine[row]), waits)
                 self._operands(step, visit, first)
-                self._rendezvous(step, lines)
+                self._rendezvous(step, visit, lines)
+                self._semaphores(step, issued)
                 done.setdefault(row, []).append(_Done(len(made), visit.loops, visit.iterations))
                 made.append(step)
             if len(made) > MOST_STEPS:
                 raise NotStraightError("too many instructions")
-            if visit.loops and visit.loops[-1] == visit.block:
+            if program.blocks.cond[block] != NONE or (visit.loops and visit.loops[-1] == visit.block):
                 decided = [len(made)]
                 made.append(self._branch(core, block, made, here))
 
     def _branch(self, core: int, block: int, made: Sequence[Step], here: int) -> Step:
-        """The end of a header: it reads `cond` once the header's writes of it are complete."""
+        """The end of a header or fork: it reads `cond` once the block's writes of it are complete."""
         before = [at for at in range(here) if made[at].core == core and made[at].engine == SEQUENCER][-1:]
         cond = int(self.program.blocks.cond[block])
         if cond == NONE:
@@ -315,7 +211,7 @@ class _Reader:
         writers = [at for at in range(here, len(made)) if made[at].writes & whole]
         return Step(-1 - block, core, SEQUENCER, before + writers, self._bytes(cond, first))
 
-    def _waits(self, row: int, visit: _Visit, done: dict[int, list[_Done]]) -> list[int]:
+    def _waits(self, row: int, visit: Visit, done: dict[int, list[_Done]]) -> list[int]:
         found = []
         for producer, carried in self.deps.get(row, []):
             for each in reversed(done.get(producer, [])):
@@ -332,7 +228,7 @@ class _Reader:
                     break
         return found
 
-    def _operands(self, step: Step, visit: _Visit, first: int) -> None:
+    def _operands(self, step: Step, visit: Visit, first: int) -> None:
         if step.row in self.barriers:
             return  # a barrier's operands are handles
         program, reads, writes = self.program, set[int](), set[int]()
@@ -375,7 +271,18 @@ class _Reader:
             keys = ((int(space), core, part + byte // share, address + byte % share) for byte in touched)
         return frozenset(self.bytes.setdefault(key, len(self.bytes)) for key in keys)
 
-    def _rendezvous(self, step: Step, lines: Counter[object]) -> None:
+    def _semaphores(self, step: Step, issued: Counter[str]) -> None:
+        """What it signals and needs; `issued` counts, by name, what this core has signalled so far."""
+        mine = self.semaphores.get(step.row)
+        if mine is None:
+            return
+        back = [((step.core, name), issued[name] - value) for name, value in mine.back]
+        step.needs = tuple((semaphore, value) for semaphore, value in (*mine.waits, *back) if value > 0)
+        step.signals = tuple(mine.signals)
+        for (_, name), value in mine.signals:
+            issued[name] += value
+
+    def _rendezvous(self, step: Step, visit: Visit, lines: Counter[object]) -> None:
         program = self.program
         if step.row in self.barriers:
             at = self.barriers[step.row]
@@ -383,7 +290,7 @@ class _Reader:
             cores = tuple(core for core in range(program.lnc) if mask >> core & 1)
             line = (step.engine, cores)
             name = program.strings[int(program.barriers.name[at])]
-            step.barrier = Barrier(step.engine, cores, lines[line], name)
+            step.barrier = Barrier(step.engine, cores, lines[line], name, visit.arms)
             lines[line] += 1
         if step.row in self.meetings:
             at = self.meetings[step.row]

@@ -12,14 +12,18 @@ import functools
 import shutil
 import subprocess
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.testing.judges.atoms import atoms
-from haulout.testing.judges.queues import queue_programs
-from haulout.testing.judges.straight import NotStraightError, Step, runs
+from haulout.testing.judges.queues import Queues, queue_programs
+from haulout.testing.judges.straight import Semaphore, Step, runs
 from haulout.testing.judges.verdict import Outcome, Verdict, hang, joined, unjudged
+from haulout.testing.judges.walks import NotStraightError
 
 SOURCE = Path(__file__).with_name("threads.c")
 RACE, STUCK = 66, 77
@@ -45,6 +49,8 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     made = queue_programs(steps)
     if len(made.queues) > MOST_QUEUES:
         return unjudged(f"more than {MOST_QUEUES} queues")
+    if not _semaphores_to_waits(made):
+        return unjudged("a semaphore that several queues signal")
     reads, writes, count = atoms(made)
     lines = [f"{len(made.queues)} {len(made.ops)} {count} {len(made.wanted)}", _row(made.wanted)]
     for queue in made.queues:
@@ -61,6 +67,26 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     if status not in (0, RACE):
         return unjudged(f"the interpreter ended with status {status}")
     return Verdict(Outcome.RACE if status == RACE else Outcome.CLEAN)
+
+
+def _semaphores_to_waits(made: Queues) -> bool:
+    """Turn each wait for a semaphore into one for the signal that reaches its value: of one queue, in its order.
+
+    Where several queues signal one semaphore, which signal that is may differ from run to run: False.
+    """
+    signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
+    for queue in made.queues:
+        for number in queue:
+            for semaphore, value in made.ops[number].signals:
+                signals[semaphore].append((number, value))
+    if any(len({made.ops[number].queue for number, _ in each}) > 1 for each in signals.values()):
+        return False
+    for op in made.ops:
+        for semaphore, value in op.needs:
+            reached = accumulate(added for _, added in signals[semaphore])
+            enough = (number for (number, _), sum_ in zip(signals[semaphore], reached, strict=True) if sum_ >= value)
+            op.waits = [*op.waits, next(enough, NONE)]
+    return True
 
 
 def _row(numbers: Sequence[int]) -> str:
