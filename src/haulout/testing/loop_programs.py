@@ -1,10 +1,10 @@
-"""Random programs with loops and with order of their own, to be judged, not compiled.
+"""Random programs with loops, branches, and order of their own, to be judged, not compiled.
 
 Blocks hold instructions with random operands, dependences and carried dependences, barriers of all or some cores on
 `all` or on one engine, rings of `sendrecv`, and patterns that move with the iteration. Rendezvous stand at the same
-places on all their participants, so nothing hangs; whether anything races is left to chance, and `order` says how
-likely two conflicting instructions of a core are given the edge that they need. `damaged` takes edges and barriers
-out of a program, compiled or not.
+places on all their participants, and in both arms of a branch where each core chooses for itself, so nothing hangs;
+whether anything races is left to chance, and `order` says how likely two conflicting instructions of a core are given
+the edge that they need. `damaged` takes edges and barriers out of a program, compiled or not.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 
 ENGINES = (Engine.VECTOR, Engine.ACT, Engine.DMA0)
+LOOP = -1
 CELL = 4
 """Bytes that an operand touches, or several of them."""
 
@@ -41,11 +42,22 @@ class _Item(NamedTuple):
 class _Block:
     """A planned block, the same on all cores."""
 
-    loops: tuple[int, ...] = ()
-    """Headers around it, its own included."""
+    path: tuple[tuple[int, int], ...] = ()
+    """Loops and arms around it, its own loop included: (header, LOOP) or (fork, arm)."""
     trip: int | None = None
     header: bool = False
     leads: list[int] = field(default_factory=list)
+    fork: bool = False
+    computed: bool = False
+    """Of a fork: it computes what decides; else that is an input. A header always does."""
+    divergent: bool = False
+    twin: int | None = None
+    """Of the other arm of a divergent branch: the block of the first one, whose rendezvous it has too."""
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """Headers around it, its own included."""
+        return tuple(block for block, kind in self.path if kind == LOOP)
 
 
 @dataclass(slots=True)
@@ -63,19 +75,25 @@ class _Made:
 
 
 def random_judged_loops(
-    rng: Random, *, cores: tuple[int, int] = (2, 3), depth: int = 2, order: float = 0.9, moving: float = 0.2
+    rng: Random,
+    *,
+    cores: tuple[int, int] = (2, 3),
+    depth: int = 2,
+    order: float = 0.9,
+    moving: float = 0.2,
+    branches: float = 0.0,
 ) -> Program:
     """One program; equal `rng` states give equal programs.
 
     `order`: how likely a needed edge is there, and a barrier between two places where a core works. `moving`: how
-    likely an operand inside a loop moves with it.
+    likely an operand inside a loop moves with it. `branches`: how likely a branch stands where a loop could.
     """
-    return _Generator(rng, rng.randint(*cores), depth, order, moving).program()
+    return _Generator(rng, rng.randint(*cores), depth, order, moving, branches).program()
 
 
 class _Generator:
-    def __init__(self, rng: Random, cores: int, depth: int, order: float, moving: float) -> None:
-        self.rng, self.cores, self.order, self.moving = rng, cores, order, moving
+    def __init__(self, rng: Random, cores: int, depth: int, order: float, moving: float, branches: float) -> None:
+        self.rng, self.cores, self.order, self.moving, self.branches = rng, cores, order, moving, branches
         self.blocks: list[_Block] = []
         self.plan((), depth)
         self.shared = {f"s{k}": rng.choice((8, 16)) for k in range(rng.randint(1, 2))}
@@ -85,28 +103,54 @@ class _Generator:
 
     # -- blocks ------------------------------------------------------------------------------------------------------
 
-    def plan(self, loops: tuple[int, ...], depth: int) -> None:
-        """A block, then perhaps a loop and another block."""
-        self.blocks.append(_Block(loops))
-        if depth and (not loops or self.rng.random() < 0.5):
+    def plan(self, path: tuple[tuple[int, int], ...], depth: int, divergent: bool = False) -> None:
+        """A block, then perhaps a loop or a branch and another block."""
+        self.blocks.append(_Block(path))
+        if not depth or (path and self.rng.random() >= 0.5):
+            return
+        if self.branches and self.rng.random() < self.branches:
+            self.plan_branch(path, depth, divergent)
+        else:
             header = len(self.blocks)
             self.blocks[-1].leads = [header]
-            inside = (*loops, header)
+            inside = (*path, (header, LOOP))
             self.blocks.append(_Block(inside, self.rng.choice((None, None, 0, 1, 2, 3)), True, [header + 1]))
-            self.plan(inside, depth - 1)
+            self.plan(inside, depth - 1, divergent)
             self.blocks[-1].leads = [header]
             self.blocks[header].leads.append(len(self.blocks))
-            self.blocks.append(_Block(loops))
+        self.blocks.append(_Block(path))
+
+    def plan_branch(self, path: tuple[tuple[int, int], ...], depth: int, divergent: bool) -> None:
+        """The arms of a branch whose fork is the last block."""
+        fork = len(self.blocks) - 1
+        self.blocks[fork].fork = True
+        self.blocks[fork].computed = self.rng.random() < 0.5
+        self.blocks[fork].divergent = not divergent and self.rng.random() < 0.4
+        ends = []
+        for arm in range(1 if self.rng.random() < 0.3 and not self.blocks[fork].divergent else 2):
+            self.blocks[fork].leads.append(len(self.blocks))
+            # In arms that cores choose for themselves both have the same rendezvous, so they are plain blocks.
+            plain = divergent or self.blocks[fork].divergent
+            self.plan((*path, (fork, arm)), 0 if plain else depth - 1, divergent)
+            ends.append(len(self.blocks) - 1)
+            if self.blocks[fork].divergent and arm:
+                self.blocks[-1].twin = ends[0]
+        if len(ends) == 1:
+            self.blocks[fork].leads.append(len(self.blocks))
+        for end in ends:
+            self.blocks[end].leads = [len(self.blocks)]
 
     def dominates(self, producer: int, consumer: int) -> bool:
         block = self.blocks[producer]
-        around = block.loops[:-1] if block.header else block.loops
-        return producer <= consumer and self.blocks[consumer].loops[: len(around)] == around
+        around = block.path[:-1] if block.header else block.path
+        return producer <= consumer and self.blocks[consumer].path[: len(around)] == around
 
     # -- the program -------------------------------------------------------------------------------------------------
 
     def program(self) -> Program:
-        script = [self.script(number) for number in range(len(self.blocks))]
+        script: list[list[_Item]] = []
+        for number, block in enumerate(self.blocks):
+            script.append(self.script(number) if block.twin is None else self.mirrored(number, script[block.twin]))
         build = ProgramBuilder("judged loops", self.cores)
         for core in range(self.cores):
             self.core(build, core, script)
@@ -133,6 +177,17 @@ class _Generator:
                     items.append(_Item("ring", some, name, rng.choice(self.engines)))
         return items
 
+    def mirrored(self, number: int, twin: list[_Item]) -> list[_Item]:
+        """Other work, but the rendezvous of another block, with names of its own for the barriers; rarely not."""
+        if self.rng.random() < 0.1:
+            return self.script(number)
+        work = [item for item in self.script(number) if item.kind == "work"]
+        rest = [item._replace(name=f"o_{item.name}") if item.kind == "barrier" else item for item in twin]
+        rest = [item for item in rest if item.kind != "work"]
+        for item in work:
+            rest.insert(self.rng.randint(0, len(rest)), item)
+        return rest
+
     def core(self, build: ProgramBuilder, core: int, script: list[list[_Item]]) -> None:
         function = build.function(build.module(f"nc{core}", core), "main")
         self.ids: dict[str, int] = {}
@@ -145,10 +200,11 @@ class _Generator:
             self.ids[name] = build.location(function, name, Space.DRAM_SHARED, size, kind=kind, remote=remote)
         conds = {}
         for number, block in enumerate(self.blocks):
-            if block.header:
-                conds[number] = build.location(function, f"c{number}", Space.DRAM_LOCAL, 1)
+            if block.header or block.fork:
+                kind = Kind.INPUT if block.fork and not block.computed else Kind.INTERNAL
+                conds[number] = build.location(function, f"c{number}", Space.DRAM_LOCAL, 1, kind=kind)
         rows = [
-            build.block(function, f"b{number}", trip=block.trip, cond=conds.get(number))
+            build.block(function, f"b{number}", trip=block.trip, cond=conds.get(number), divergent=block.divergent)
             for number, block in enumerate(self.blocks)
         ]
         for number, block in enumerate(self.blocks):
@@ -157,7 +213,7 @@ class _Generator:
         made: list[_Made] = []
         self.rows, self.carried, self.core_number = rows, list[tuple[int, int]](), core
         for number, block in enumerate(self.blocks):
-            if block.header:
+            if block.header or block.computed:
                 writes = frozenset({(f"c{number}", 0)})
                 engine = self.rng.choice(self.engines)
                 new = _Made(build.count("instructions"), number, frozenset(), writes)
