@@ -1,7 +1,8 @@
-"""Modules written by hand, for forms of collectives that JAX's front end does not produce.
+"""Modules written by hand, for forms of collectives and branches that JAX's front end does not produce.
 
 Other compilers, and XLA's own later passes, combine collectives into one with several operands and write replica
-groups in every notation there is.  These texts hold them; what they compute is asked of XLA (`hlo_judge`).
+groups in every notation there is; they branch on predicates, and on indices that are out of range.  These texts hold
+them; what they compute is asked of XLA (`hlo_judge`).
 """
 
 from __future__ import annotations
@@ -36,16 +37,61 @@ _COMPUTATIONS = """
 }
 """
 
+_BRANCHES = """
+%swapped (p.0: (f32[3], f32[3])) -> (f32[3], f32[3]) {
+  %p.0 = (f32[3], f32[3]) parameter(0)
+  %p.0.0 = f32[3] get-tuple-element(%p.0), index=0
+  %p.0.1 = f32[3] get-tuple-element(%p.0), index=1
+  ROOT %r.0 = (f32[3], f32[3]) tuple(%p.0.1, %p.0.0)
+}
 
-def _module(cores: int, name: str, parameters: Mapping[str, str], body: str, result: str) -> str:
+%same (p.1: (f32[3], f32[3])) -> (f32[3], f32[3]) {
+  ROOT %p.1 = (f32[3], f32[3]) parameter(0)
+}
+
+%less (p.2: (f32[3], f32[3])) -> (f32[3], f32[3]) {
+  %p.2 = (f32[3], f32[3]) parameter(0)
+  %p.2.0 = f32[3] get-tuple-element(%p.2), index=0
+  %p.2.1 = f32[3] get-tuple-element(%p.2), index=1
+  %d.2 = f32[3] subtract(%p.2.0, %p.2.1)
+  ROOT %r.2 = (f32[3], f32[3]) tuple(%p.2.0, %d.2)
+}
+
+%wide (p.3: f32[3]) -> (f32[3], f32[3]) {
+  %p.3 = f32[3] parameter(0)
+  %s.3 = f32[3] multiply(%p.3, %p.3)
+  ROOT %r.3 = (f32[3], f32[3]) tuple(%s.3, %p.3)
+}
+
+%chosen (p.4: (f32[3], f32[3]), p.5: pred[]) -> (f32[3], f32[3]) {
+  %p.4 = (f32[3], f32[3]) parameter(0)
+  %p.5 = pred[] parameter(1)
+  ROOT %r.4 = (f32[3], f32[3]) conditional(%p.5, %p.4, %p.4), true_computation=%swapped, false_computation=%less
+}
+"""
+
+
+def _module(
+    cores: int,
+    name: str,
+    parameters: Mapping[str, str],
+    body: str,
+    result: str,
+    *,
+    replicated: tuple[str, ...] = (),
+    computations: str = _COMPUTATIONS,
+) -> str:
     """Module text: `parameters` has their types by name, `body` the statements after them, the last one the root."""
     types = ", ".join(parameters.values())
     typed = ", ".join(f"{key}: {kind}" for key, kind in parameters.items())
-    statements = [f"%{key} = {kind} parameter({k})" for k, (key, kind) in enumerate(parameters.items())]
+    statements = [
+        f"%{key} = {kind} parameter({k}){', sharding={replicated}' if key in replicated else ''}"
+        for k, (key, kind) in enumerate(parameters.items())
+    ]
     statements += body.strip().splitlines()
     lines = "\n".join(f"  {statement.strip()}" for statement in statements if statement.strip())
     header = f"HloModule {name}, entry_computation_layout={{({types})->{result}}}, num_partitions={cores}"
-    return f"{header}\n{_COMPUTATIONS}\nENTRY %main ({typed}) -> {result} {{\n{lines}\n}}\n"
+    return f"{header}\n{computations}\nENTRY %main ({typed}) -> {result} {{\n{lines}\n}}\n"
 
 
 def _everyone(cores: int) -> str:
@@ -199,6 +245,43 @@ def group_notations(cores: int) -> str:
     )
 
 
+def conditional_forms(cores: int) -> str:
+    """Predicates and indices, tuples and arrays as operands; every index from -3 to 4, for three branches.
+
+    `flag` and `k` differ between cores, `all` does not.
+    """
+    kind = "(f32[3], f32[3])"
+    three = "branch_computations={%less, %swapped, %wide}"
+    indexed = "\n".join(
+        f"""
+        %k{n} = s32[] constant({n - 3})
+        %i{n} = s32[] add(%k, %k{n})
+        %c{n} = {kind} conditional(%i{n}, %xy, %xy, %x), {three}
+        %a{n} = f32[3] get-tuple-element(%c{n}), index=0
+        %b{n} = f32[3] get-tuple-element(%c{n}), index=1
+        """
+        for n in (0, 3)
+    )
+    return _module(
+        cores,
+        "conditional_forms",
+        {"x": "f32[3]", "y": "f32[3]", "flag": "pred[]", "k": "s32[]", "all": "pred[]"},
+        f"""
+        %xy = {kind} tuple(%x, %y)
+        %called = {kind} call(%xy, %flag), to_apply=%chosen
+        %same_everywhere = {kind} conditional(%all, %called, %x), true_computation=%same, false_computation=%wide
+        %one = {kind} conditional(%k, %same_everywhere), branch_computations={{%swapped}}
+        %p = f32[3] get-tuple-element(%one), index=0
+        %q = f32[3] get-tuple-element(%one), index=1
+        {indexed}
+        ROOT %result = (f32[3], f32[3], f32[3], f32[3], f32[3], f32[3]) tuple(%p, %q, %a0, %b0, %a3, %b3)
+        """,
+        "(f32[3], f32[3], f32[3], f32[3], f32[3], f32[3])",
+        replicated=("all",),
+        computations=_BRANCHES,
+    )
+
+
 TEXTS = (
     Text("tuple_all_reduce", (2, 4), tuple_all_reduce),
     Text("tuple_all_gather", (2, 4), tuple_all_gather),
@@ -206,4 +289,5 @@ TEXTS = (
     Text("tuple_all_to_all", (2, 4), tuple_all_to_all),
     Text("uncommon", (2,), uncommon, _common),
     Text("group_notations", (4, 8), group_notations),
+    Text("conditional_forms", (2, 4), conditional_forms),
 )

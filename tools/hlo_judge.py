@@ -4,7 +4,7 @@
 
 `run_hlo` is the same from Python.  Keys of the arrays are those of `example_arrays`; the result holds the inputs
 beside the outputs.  Inputs that no file gives are drawn from the seed: normal floats scaled by the largest dimension,
-integers from 0 to 7 (they may be indices), each core its own.
+integers from 0 to 7 (they may be indices), each core its own unless the text says `sharding={replicated}`.
 
 The work is done in a child process (`jax_child`), on the module that `hlo_text.as_replicas` makes.  XLA's parser
 reads every form of replica groups, so nothing of haulout is trusted here.
@@ -113,13 +113,14 @@ def execute(text: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def drawn(parameters: Sequence[Parameter], cores: int, seed: int) -> dict[str, Array]:
-    """Inputs for every parameter on every core, each from the seed and its own key."""
+    """Inputs for every parameter on every core, each from the seed and its own key; replicated ones are all alike."""
     inputs: dict[str, Array] = {}
     for core in range(cores):
         for parameter in parameters:
-            key = f"nc{core}/{parameter.name}"
+            key = f"nc{0 if parameter.replicated else core}/{parameter.name}"
             dtype = example_arrays.dtype_named(parameter.dtype)
-            inputs[f"in/{key}"] = example_arrays.draw(seed, key, parameter.shape, dtype)
+            drawing = example_arrays.draw(seed, key, parameter.shape, dtype)
+            inputs[f"in/nc{core}/{parameter.name}"] = drawing
     return inputs
 
 

@@ -19,7 +19,9 @@ import numpy as np
 __all__ = ["Parameter", "as_replicas", "entry_parameters", "partition_count"]
 
 _PARTITIONS = re.compile(r"^HloModule [^\n]*\bnum_partitions=(\d+)")
-_PARAMETER = re.compile(r"^\s*(?:ROOT )?%?(\S+) = (\w+)\[([\d,]*)\]\S* parameter\((\d+)\)", re.MULTILINE)
+_PARAMETER = re.compile(
+    r"^\s*(?:ROOT )?%?(\S+) = (\w+)\[([\d,]*)\]\S* parameter\((\d+)\)(, sharding=\{replicated\})?", re.MULTILINE
+)
 _COLLECTIVE = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)(?:-start)?\("
 )
@@ -44,11 +46,15 @@ _PARTITIONER_ONLY = (
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of the entry computation: its name in the text, element type and shape on one core."""
+    """One parameter of the entry computation: its name in the text, element type and shape on one core.
+
+    `replicated`: the text says that all cores have the same.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    replicated: bool = False
 
 
 def partition_count(text: str) -> int:
@@ -61,8 +67,8 @@ def entry_parameters(text: str) -> list[Parameter]:
     """The parameters of the entry computation in the order of their numbers."""
     entry = text[text.index("\nENTRY ") :]
     numbered = {
-        int(number): Parameter(name, dtype, tuple(int(size) for size in sizes.split(",") if size))
-        for name, dtype, sizes, number in _PARAMETER.findall(entry)
+        int(number): Parameter(name, dtype, tuple(int(size) for size in sizes.split(",") if size), bool(replicated))
+        for name, dtype, sizes, number, replicated in _PARAMETER.findall(entry)
     }
     return [numbered[number] for number in range(len(numbered))]
 

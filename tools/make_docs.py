@@ -39,6 +39,7 @@ DESIGN_NOTES = {
     "extend_shared_lifetimes": "fences.md",
     "coloring_allocator_dram_shared": "lifetimes-and-allocation.md",
     "lower_sync": "lower-sync.md",
+    "lower_barriers": "lower-sync.md",
 }
 """Pass -> the note of docs/design that tells how it works."""
 

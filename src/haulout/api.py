@@ -92,6 +92,7 @@ def compile(
     fences: Fences = "minimal",
     capacity: int | None = None,
     partitions: Partitions = "proportional",
+    target: str | Path | None = None,
     lnc: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
@@ -101,17 +102,21 @@ def compile(
     """Compile a program for several cores and prove the result.
 
     `fences`: the policy; `capacity`: bytes of DRAM for all cores together; `partitions`: how the cores share it
-    (see `coloring_allocator_dram_shared`). The checker's findings do not raise: they
-    are in the result. `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot
-    be compiled.
+    (see `coloring_allocator_dram_shared`); `target`: the machine that run times are estimated for, the name of a
+    preset or a TOML file (see `haulout.target`; None: `generic`). Without `capacity` the target's DRAM is the
+    capacity, where it says how large that is. The checker's findings do not raise: they are in the result.
+    `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
     """
+    from haulout.analysis.makespan import makespan
     from haulout.nki.certainty import check_certain
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
     from haulout.passes.pipeline import standard_pipeline
     from haulout.report.model import make_report
+    from haulout.target import DEFAULT, load_target
 
     context = PassContext()
+    machine = load_target(str(target or DEFAULT))
     if isinstance(source, Program):
         program = source
     elif is_kernel(source):
@@ -122,17 +127,31 @@ def compile(
         context.diagnostics.extend(traced.findings)
     else:
         program = load(source, lnc=lnc)
-    passes = standard_pipeline(fences=fences, capacity=capacity, partitions=partitions)
+    passes = standard_pipeline(
+        fences=fences,
+        capacity=machine.dram_bytes if capacity is None else capacity,
+        partitions=partitions,
+        target=str(target or DEFAULT),
+    )
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     program = manager.run(program, context)
+
+    def record(name: str, began: float) -> None:
+        manager.records.append(PassRecord(name, None, Status.DONE, perf_counter() - began, len(program.instructions)))
+        if on_pass is not None:
+            on_pass(manager.records[-1])
+
+    began = perf_counter()
+    estimate = makespan(program, machine)
+    record("estimate", began)
     began = perf_counter()
     findings = check_certain(program)
-    record = PassRecord("check", None, Status.DONE, perf_counter() - began, len(program.instructions))
-    manager.records.append(record)
-    if on_pass is not None:
-        on_pass(record)
+    record("check", began)
     diagnostics = [*context.diagnostics, *findings]
-    return CompileResult(program, make_report(program, context, manager.records, diagnostics, fences), diagnostics)
+    report = make_report(
+        program, context, manager.records, diagnostics, fences, estimate=estimate, target=machine.name
+    )
+    return CompileResult(program, report, diagnostics)
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
-"""Random small programs with loops, valid by construction; most of some sorts are clean but for one slip.
+"""Random small programs with loops and branches, valid by construction; some sorts are clean but for one slip.
 
-All cores have the same blocks and the same barriers. A header writes its `cond`. In a *chained* program each
-instruction waits for the one before it on its core, in the first block of a loop's body for the header's last, in the
-header for the last of the body by `carried`; and a shared location is touched by one core between two barriers. What
-is then left out now and then makes the faults.
+All cores have the same blocks and the same barriers. Most headers and forks write their `cond`. In a *chained*
+program each instruction waits for the one before it on its core, in the first block of a loop's body for the header's
+last, in the header for the last of the body by `carried`, behind a branch for its arms by nops on one engine; and a
+shared location is touched by one core between two barriers. What is then left out now and then makes the faults.
 """
 
 from __future__ import annotations
@@ -50,7 +50,15 @@ class LoopShape:
     """Locations have addresses, and many share bytes; all are internal, and most are written before they are read."""
     stepped: float = 0.0
     cond: float = 0.9
-    """A header has a `cond`, which it writes."""
+    """A header or a fork writes what it branches on; else that is an input."""
+    forks: tuple[int, int] = (0, 0)
+    divergent: float = 0.3
+    """A fork diverges."""
+    one_arm: float = 0.4
+    met: float = 0.3
+    """Both arms of a divergent fork begin with a barrier."""
+    odd: float = 0.02
+    """Just one of them does."""
     trips: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
@@ -59,7 +67,14 @@ class _Block:
     name: str
     loops: tuple[str, ...]
     """Headers around, its own too."""
+    arms: tuple[tuple[str, int], ...] = ()
+    """Forks around, and in which of their arms."""
     header: bool = False
+    fork: bool = False
+    divergent: bool = False
+    ends_arm: bool = False
+    join: str = ""
+    """The fork whose arms meet here."""
     trip: int | None = None
     targets: tuple[str, ...] = ()
     barrier: tuple[bool, bool] = (False, False)
@@ -81,6 +96,7 @@ class _Generator:
         self.chained = self.chance(shape.chained)
         self.blocks: list[_Block] = []
         self.loops_left = random.randint(*shape.loops)
+        self.forks_left = random.randint(*shape.forks)
         self.unknown_left = shape.unknown_loops
         self.fill = 0.0
 
@@ -89,38 +105,65 @@ class _Generator:
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
-    def block(self, loops: tuple[str, ...]) -> _Block:
-        made = _Block(f"b{len(self.blocks)}", loops, alone=self.random.randrange(self.cores))
-        if self.chained:
+    def block(self, loops: tuple[str, ...], arms: tuple[tuple[str, int], ...]) -> _Block:
+        made = _Block(f"b{len(self.blocks)}", loops, arms, alone=self.random.randrange(self.cores))
+        apart = [each for each in self.blocks if each.divergent and each.name in [fork for fork, _ in arms]]
+        if apart:  # no barrier where only some cores come
+            made.alone = apart[0].alone
+        elif self.chained:
             made.barrier = (self.chance(self.shape.fenced) and not self.chance(self.shape.slip), False)
         else:
             made.barrier = (self.chance(self.shape.barrier), self.chance(self.shape.barrier))
         self.blocks.append(made)
         return made
 
-    def region(self, loops: tuple[str, ...]) -> None:
-        """A block, then loops and blocks in turn."""
-        self.block(loops)
-        while self.loops_left and len(loops) < self.shape.depth and self.chance(0.8 if not loops else 0.5):
-            self.loop(loops)
-            self.block(loops)
+    def region(self, loops: tuple[str, ...], arms: tuple[tuple[str, int], ...]) -> None:
+        """A block, then loops, branches and blocks in turn."""
+        self.block(loops, arms)
+        while len(loops) + len(arms) < self.shape.depth and self.chance(0.8 if not loops + arms else 0.5):
+            if self.forks_left and (not self.loops_left or self.chance(0.5)):
+                self.branch(self.blocks[-1], loops, arms)
+            elif self.loops_left:
+                self.loop(loops, arms)
+                self.block(loops, arms)
+            else:
+                break
 
-    def loop(self, loops: tuple[str, ...]) -> None:
+    def loop(self, loops: tuple[str, ...], arms: tuple[tuple[str, int], ...]) -> None:
+        if self.blocks[-1].join:
+            self.block(loops, arms)  # a join is no header
         self.loops_left -= 1
-        header = self.block(loops)
+        header = self.block(loops, arms)
         header.header, header.loops = True, (*loops, header.name)
         if self.unknown_left and self.chance(0.5):
             self.unknown_left -= 1
         else:
             header.trip = self.random.choice(self.shape.trips)
-        self.region(header.loops)
+        self.region(header.loops, arms)
         self.blocks[-1].targets = (header.name,)
         header.targets = (self.blocks[self.blocks.index(header) + 1].name, f"b{len(self.blocks)}")
 
+    def branch(self, fork: _Block, loops: tuple[str, ...], arms: tuple[tuple[str, int], ...]) -> None:
+        self.forks_left -= 1
+        fork.fork, fork.divergent = True, self.chance(self.shape.divergent)
+        begins, ends = [], []
+        for arm in range(1 if self.chance(self.shape.one_arm) else 2):
+            begins.append(len(self.blocks))
+            self.region(loops, (*arms, (fork.name, arm)))
+            ends.append(self.blocks[-1])
+        join = self.block(loops, arms)
+        join.join = fork.name
+        for end in ends:
+            end.targets, end.ends_arm = (join.name,), True
+        fork.targets = (self.blocks[begins[0]].name, self.blocks[begins[1]].name if begins[1:] else join.name)
+        if fork.divergent and len(begins) == 2 and self.chance(self.shape.met):
+            for begin in begins[: 1 if self.chance(self.shape.odd) else 2]:
+                self.blocks[begin].barrier = (True, False)
+
     def program(self) -> Program:
         while True:
-            self.region(())
-            if any(block.header for block in self.blocks):
+            self.region((), ())
+            if any(block.header or block.fork for block in self.blocks):
                 break
             self.blocks.clear()
         for block, following in zip(self.blocks, self.blocks[1:], strict=False):
@@ -161,26 +204,31 @@ class _Generator:
     def core(self, build: ProgramBuilder, function: int, core: int, ids: list[int], shared: int, timed: bool) -> None:
         rows, made = {}, []
         for block in self.blocks:
-            cond = None
-            if block.header and self.chance(self.shape.cond):
+            cond = given = None
+            if (block.header or block.fork) and self.chance(self.shape.cond):
                 cond = build.location(function, f"c_{block.name}", Space.DRAM_LOCAL, 4)
-            rows[block.name] = build.block(function, block.name, trip=block.trip, cond=cond)
+            elif block.header or block.fork:
+                given = build.location(function, f"c_{block.name}", Space.DRAM_LOCAL, 4, kind=Kind.INPUT)
+            read = given if cond is None else cond
+            rows[block.name] = build.block(
+                function, block.name, trip=block.trip, cond=read, divergent=block.divergent
+            )
             made.append((block, cond))
         for block, _ in made:
             for target in block.targets:
                 build.edge(rows[block.name], rows[target])
         done: list[tuple[int, _Block]] = []
         firsts: dict[str, int] = {}
-        ends: dict[str, _Block] = {
-            block.targets[0]: block for block in self.blocks if block.targets and not block.header
-        }
         tails: dict[str, int | None] = {}
         behind = {block.targets[1]: block.name for block in self.blocks if block.header}
         self.count = 0
         for number, (block, cond) in enumerate(made):
             tail = tails.get(behind[block.name]) if block.name in behind else None
             if block.name not in behind and number:
-                tail = tails.get(self.blocks[number - 1].name)
+                tail = tails.get(block.join or self.blocks[number - 1].name)
+                if not block.join and block.arms:  # an arm begins behind its fork
+                    fork = next(each for each in self.blocks if each.name == block.arms[-1][0])
+                    tail = tails.get(fork.name) if block.name in fork.targets else tail
             seq = 2 * number if timed else None
             steps: list[tuple[str, int | None]] = [("work", None)] * self.random.randint(*self.shape.work)
             if self.chance(self.fill):
@@ -191,8 +239,12 @@ class _Generator:
                 steps.insert(self.random.randint(0, len(steps)), ("cond", cond))
             if block.header and not steps:
                 steps = [("nop", None)]
+            if block.join and self.chained and not self.chance(self.shape.slip / 2):
+                steps.insert(0, ("nop", None))
             if block.barrier[0]:
                 steps.insert(0, ("barrier", 0))
+            if block.ends_arm and self.chained and not self.chance(self.shape.slip / 2):
+                steps.append(("nop", None))
             if block.barrier[1]:
                 steps.append(("barrier", 1))
             for kind, value in steps:
@@ -210,14 +262,13 @@ class _Generator:
                 firsts.setdefault(block.name, row)
                 done.append((row, block))
             tails[block.name] = tail
-        del ends
         for block in self.blocks:
             if not block.header:
                 continue
             latch = next(
                 each
                 for each in self.blocks
-                if block.name in each.targets and each.loops[: len(block.loops)] == block.loops
+                if block.name in each.targets and each.loops[: len(block.loops)] == block.loops and each is not block
             )
             last = tails[latch.name]
             if self.chained and last is not None and not self.chance(self.shape.broken):
@@ -230,7 +281,7 @@ class _Generator:
 
     def dominates(self, first: _Block, second: _Block) -> bool:
         around = first.loops[:-1] if first.header else first.loops
-        return second.loops[: len(around)] == around
+        return second.loops[: len(around)] == around and second.arms[: len(first.arms)] == first.arms
 
     def step(
         self,

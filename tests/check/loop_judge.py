@@ -1,7 +1,9 @@
-"""Verdicts on programs with loops by brute force: every run is carried out, edge by edge, and judged byte by byte.
+"""Verdicts on programs with loops and branches by brute force: every run is carried out, edge by edge, and judged
+byte by byte.
 
 The program is interpreted as its graph of blocks says, one decision at a time, for every way to decide (loops of
-unknown trip count run 0 to `most` times, each time anew). A run is a list of executed instructions for each core; its
+unknown trip count run 0 to `most` times, each time anew; every fork takes each arm, a divergent one for each core
+anew). A run is a list of executed instructions for each core; its
 happens-before is closed by sets; every pair of accesses, every byte read and every order against the source's is
 looked at. It shares no code with the checker and knows nothing of copies, windows or regions.
 """
@@ -50,26 +52,31 @@ class LoopVerdict:
     storage: bool = False
     aliased: bool = False
     deadlock: bool = False
+    mismatch: bool = False
     runs: int = 0
 
 
+Trace = list[tuple[int, dict[int, int]]]
+"""Blocks that a core goes through, with the iterations of the loops around them."""
+
+
 def judge_loops(program: Program, runs: int = 60) -> LoopVerdict | None:
-    """The verdict on the first function of a program whose cores branch alike.
+    """The verdict on the first function of a program.
 
     Loops of unknown trip count run up to 4 times, or up to 2 where that makes more than `runs` runs; up to 12 times
     (all pairs of phases of moduli 2 and 3) where patterns move. None where even that makes too many.
     """
-    traces: list[list[tuple[int, dict[int, int]]]] = []
+    found: list[list[Trace]] = []
     for most in (12,) if len(program.steps) else (4, 3, 2):
-        traces = list(islice(_traces(program, most), runs + 1))
-        if len(traces) <= runs:
+        found = list(islice(_runs(program, most), runs + 1))
+        if len(found) <= runs:
             break
     else:
         return None
     verdict = LoopVerdict()
-    for trace in traces:
+    for traces in found:
         verdict.runs += 1
-        _Run(program, trace, verdict)
+        _Run(program, traces, verdict)
     return verdict
 
 
@@ -92,41 +99,71 @@ def loop_ends(program: Program) -> dict[int, int]:
     return {target: row for row, targets in enumerate(_successors(program)) for target in targets if target <= row}
 
 
-def _traces(program: Program, most: int) -> Iterator[list[tuple[int, dict[int, int]]]]:
-    """Every run, as the blocks it goes through with the iterations of the loops around them."""
-    successors, ends = _successors(program), loop_ends(program)
+class _Undecided(Exception):  # noqa: N818 (no error: a question)
+    def __init__(self, key: object, options: list[int]) -> None:
+        super().__init__()
+        self.key, self.options = key, options
 
-    def go(
-        at: int, came: int, turns: dict[int, int], trace: list[tuple[int, dict[int, int]]]
-    ) -> Iterator[list[tuple[int, dict[int, int]]]]:
+
+def _runs(program: Program, most: int) -> Iterator[list[Trace]]:
+    """Every run: what each core goes through."""
+    successors, ends = _successors(program), loop_ends(program)
+    stack: list[dict[object, int]] = [{}]
+    while stack:
+        decided = stack.pop()
+        try:
+            traces = [_trace(program, core, decided, successors, ends, most) for core in range(program.lnc)]
+        except _Undecided as open_one:
+            stack += [{**decided, open_one.key: option} for option in reversed(open_one.options)]
+            continue
+        yield traces
+
+
+def _trace(
+    program: Program,
+    core: int,
+    decided: dict[object, int],
+    successors: list[list[int]],
+    ends: dict[int, int],
+    most: int,
+) -> Trace:
+    at, came, turns, trace = 0, -1, dict[int, int](), list[tuple[int, dict[int, int]]]()
+    while True:
         turns = {header: turn for header, turn in turns.items() if header <= at <= ends[header]}
         if at in ends:
             turns = {**turns, at: turns[at] + 1 if came == ends[at] and at in turns else 0}
-        trace = [*trace, (at, turns)]
-        if at not in ends:
-            if not successors[at]:
-                yield trace
-                return
-            yield from go(successors[at][0], at, turns, trace)
-            return
-        trip = int(program.blocks.trip[at])
-        if turns[at] < (most if trip == NONE else trip):
-            yield from go(successors[at][0], at, turns, trace)
-        if trip == NONE or turns[at] == trip:
-            yield from go(successors[at][1], at, turns, trace)
-
-    yield from go(0, -1, {}, [])
+        trace.append((at, turns))
+        options = list(range(len(successors[at])))
+        if not options:
+            return trace
+        if at in ends:
+            trip = int(program.blocks.trip[at])
+            if trip != NONE:
+                options = [0] if turns[at] < trip else [1]
+            elif turns[at] >= most:
+                options = [1]
+        way = options[0]
+        if len(options) > 1:
+            key = at, tuple(turns.items()), core if program.blocks.divergent[at] else None
+            if key not in decided:
+                raise _Undecided(key, options)
+            way = decided[key]
+        at, came = successors[at][way], at
 
 
 class _Run:
-    def __init__(self, program: Program, trace: list[tuple[int, dict[int, int]]], verdict: LoopVerdict) -> None:
+    def __init__(self, program: Program, traces: list[Trace], verdict: LoopVerdict) -> None:
         self.program, self.verdict = program, verdict
         self.ends = loop_ends(program)
         self.owner = [int(owner) if owner != NONE else row for row, owner in enumerate(program.owner)]
-        self.lists = [self.execute(core, trace) for core in range(program.lnc)]
+        self.forks = {row for row, targets in enumerate(_successors(program)) if len(targets) == 2} - set(self.ends)
+        self.lists = [self.execute(core, trace) for core, trace in enumerate(traces)]
         self.all = [done for each in self.lists for done in each]
         for number, done in enumerate(self.all):
             done.number = number
+        if self.mismatch():
+            verdict.mismatch = True
+            return
         if not self.close():
             verdict.deadlock = True
             return
@@ -136,7 +173,7 @@ class _Run:
 
     # -- what runs ------------------------------------------------------------------------------------------------
 
-    def execute(self, core: int, trace: list[tuple[int, dict[int, int]]]) -> list[Done]:
+    def execute(self, core: int, trace: Trace) -> list[Done]:
         program, found = self.program, []
         blocks = _blocks(program, core)
         for block, turns in trace:
@@ -146,7 +183,7 @@ class _Run:
                     self.operands(done)
                     found.append(done)
             cond = int(program.blocks.cond[blocks[block]])
-            if block in self.ends:
+            if block in self.ends or block in self.forks:
                 done = Done(core, BRANCH, block, turns)
                 if cond != NONE:
                     done.reads.append((cond, frozenset(range(int(program.locations.size[cond]))), False))
@@ -174,6 +211,43 @@ class _Run:
             assert all(0 <= byte < size for byte in touched)
             side = done.writes if program.accesses.write[access] else done.reads
             side.append((location, frozenset(touched), unknown))
+
+    # -- barriers -------------------------------------------------------------------------------------------------
+
+    def mismatch(self) -> bool:
+        """Whether two cores' common barriers differ."""
+        program = self.program
+        barrier = {int(row): at for at, row in enumerate(program.barriers.instruction)}
+        for first, second in combinations(range(program.lnc), 2):
+            for engine in sorted({int(each) for each in program.instructions.engine}):
+                sides = []
+                for core in (first, second):
+                    side = []
+                    for done in self.lists[core]:
+                        if done.row in barrier and program.instructions.engine[done.row] == engine:
+                            cores = int(program.barriers.cores[barrier[done.row]]) or (1 << program.lnc) - 1
+                            if cores >> first & cores >> second & 1:
+                                side.append((cores, int(program.barriers.name[barrier[done.row]]), done.block))
+                    sides.append(side)
+                if len(sides[0]) != len(sides[1]):
+                    return True
+                for one, other in zip(*sides, strict=True):
+                    if one[0] != other[0] or (one[1] != other[1] and not self.opposite(one[2], other[2])):
+                        return True
+        return False
+
+    def opposite(self, one: int, other: int) -> bool:
+        """Whether two blocks stand in different arms of one divergent fork."""
+        successors = _successors(self.program)
+        for fork in self.forks:
+            middle = successors[fork][1]
+            join = successors[middle - 1][0]
+            arms = [range(fork + 1, middle), range(middle, join)]
+            if self.program.blocks.divergent[fork] and any(
+                one in arms[at] and other in arms[1 - at] for at in range(2)
+            ):
+                return True
+        return False
 
     # -- happens-before -------------------------------------------------------------------------------------------
 

@@ -82,7 +82,9 @@ LOOP = """
 def test_control_flow_is_said_once_with_block_and_place() -> None:
     (wrong,) = findings(LOOP, LOOP)
     assert wrong.code == "bad-input"
-    assert "not supported yet: control flow (block ^body of core 0" in wrong.message
+    assert (
+        "control flow of this form is not supported: block ^body: it has two successors and no cond" in wrong.message
+    )
     assert str(wrong.span) == "snippet.bir:7"
 
 

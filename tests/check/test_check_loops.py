@@ -86,7 +86,7 @@ def test_a_branch_lets_nothing_pass_before_its_condition_is_written() -> None:
         loop("%r = copy @pool (%a) -> ()", header="%w = iota @act () -> (%a)\n%p = iota @act () -> (%c)"),
         "%q = copy @vector (%a) -> ()",
     )
-    with_cond = text.replace("trip=4", "trip=4 cond=c")
+    with_cond = text.replace("cond=go", "cond=c")
     assert codes(with_cond) == ["missing-dependence"]  # of the next iteration's %w on %r
     assert codes(with_cond.replace("(%a)\n%p", "(%a) carried=[r]\n%p")) == []
     assert codes(text.replace("(%a)\n%p", "(%a) carried=[r]\n%p")) == ["missing-dependence"] * 1
@@ -95,7 +95,7 @@ def test_a_branch_lets_nothing_pass_before_its_condition_is_written() -> None:
 
 
 def test_a_condition_is_read_by_the_branch() -> None:
-    text = core("mloc %c dram.local size=4", START, loop(header="{}").replace("trip=4", "cond=c"))
+    text = core("mloc %c dram.local size=4", START, loop(header="{}").replace("trip=4 cond=go", "cond=c"))
     assert codes(text.format("%p = iota @act () -> (%c)")) == []
     (never,) = findings(text.format(""))
     assert never.code == "uninitialized-read"
@@ -113,7 +113,7 @@ def test_dependences_across_two_loops_deep() -> None:
     text = core(
         BUFFER,
         START,
-        "block ^loop -> ^first, ^done trip=3:",
+        "block ^loop -> ^first, ^done trip=3 cond=go:",
         "%h = nop @sync () -> ()",
         "block ^first -> ^in:",
         "%f = nop @act () -> ()",
@@ -143,8 +143,8 @@ def test_triton_124_the_loop_that_waits_does_not_run() -> None:
     assert "write after write" in told(wrong)
     assert "this happens when the loop at ^loop runs zero times" in wrong.notes
     assert codes(text.replace("%v = iota @act () -> (%a)", "%v = iota @act () -> (%a) deps=[w]")) == []
-    assert codes(text.replace("^loop_done:", "^loop_done trip=2:", 1)) == []
-    assert codes(text.replace("^loop_done:", "^loop_done trip=0:", 1)) == ["missing-dependence"]
+    assert codes(text.replace("^loop_done cond", "^loop_done trip=2 cond", 1)) == []
+    assert codes(text.replace("^loop_done cond", "^loop_done trip=0 cond", 1)) == ["missing-dependence"]
 
 
 def test_a_loop_between_two_others_orders_nothing_for_them() -> None:
@@ -168,7 +168,7 @@ def test_an_inner_loop_may_run_in_one_iteration_and_not_in_the_next() -> None:
         fence = loop(FENCE.format("b"), trip=trip, name="fence", behind=" -> ^loop")
         work = loop("%w = iota @dma0 () -> (%a)", trip=None, name="work", behind=" -> ^fence")
         body = ["block ^first -> ^work:", "%r = copy @act (%a) -> ()", work, fence]
-        return core(BUFFER, START, "block ^loop -> ^first, ^done trip=2:", *body, "block ^done:")
+        return core(BUFFER, START, "block ^loop -> ^first, ^done trip=2 cond=go:", *body, "block ^done:")
 
     assert codes(text(1)) == ["missing-dependence"]  # %w after %r of one iteration
     found = findings(text(None))
@@ -189,7 +189,7 @@ def test_values_that_only_a_loop_writes_are_possibly_missing() -> None:
         ("output-not-written", Severity.WARNING),
     ]
     assert all("this happens when the loop at ^loop runs zero times" in each.notes for each in found)
-    assert codes(text.replace("^loop_done:", "^loop_done trip=1:", 1)) == []
+    assert codes(text.replace("^loop_done cond", "^loop_done trip=1 cond", 1)) == []
 
 
 # -- cores -----------------------------------------------------------------------------------------------------------

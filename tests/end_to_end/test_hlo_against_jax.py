@@ -35,10 +35,11 @@ BITS = {
 
 # What the partitioned networks that this project was designed on are made of.
 OPCODES = """
-    add all-gather all-reduce all-to-all and broadcast call clamp collective-permute compare concatenate constant
-    convert convolution copy divide dot dynamic-slice dynamic-update-slice exponential gather get-tuple-element iota
-    log maximum multiply negate or pad parameter partition-id reduce reduce-scatter reduce-window remainder reshape
-    reverse rsqrt scatter select select-and-scatter slice subtract tanh topk transpose tuple
+    add all-gather all-reduce all-to-all and broadcast call clamp collective-permute compare concatenate conditional
+    constant convert convolution copy divide dot dynamic-slice dynamic-update-slice exponential gather
+    get-tuple-element iota log maximum multiply negate or pad parameter partition-id reduce reduce-scatter
+    reduce-window remainder reshape reverse rsqrt scatter select select-and-scatter slice subtract tanh topk transpose
+    tuple while
 """
 
 

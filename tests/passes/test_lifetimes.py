@@ -9,6 +9,7 @@ import haulout
 from haulout.analysis.lifetimes import lifetimes
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
+from haulout.ir.text import parse_bir
 from haulout.passes.pipeline import Fences
 from haulout.testing.programs import random_program
 
@@ -48,3 +49,91 @@ def test_remote_accesses_in_an_epoch_without_rows_of_the_owner(trailing: bool) -
 def test_random_programs_compile_to_a_proof(seed: int, fences: Fences) -> None:
     result = haulout.compile(random_program(Random(seed)), fences=fences)
     assert result.ok, "\n".join(map(str, result.diagnostics))
+
+
+LOOP = """bir 1
+program "arms in a loop" lnc=2
+module @nc0 core=0 {{
+  func @main {{
+    mloc %c dram.local size=1 kind=input
+    mloc %x dram.local size=8
+    mloc %y dram.local size=8 kind=output
+    block ^entry -> ^header:
+    block ^header -> ^fork, ^end cond=c:
+      %h = nop @sync () -> () seq=0
+    block ^fork -> ^then, ^else cond=c:
+    block ^then -> ^join:
+      %t = memset @act () -> (%x) seq=1
+    block ^else -> ^join:
+      %e = memset @act () -> ({other}) seq=2
+    block ^join -> ^header:
+      %j = dma_copy @dma0 (%x) -> (%y) seq=3
+      %k = nop @sync () -> () seq=4
+    block ^end:
+  }}
+}}
+module @nc1 core=1 {{
+  func @main {{
+    mloc %c dram.local size=1 kind=input
+    block ^entry -> ^header:
+    block ^header -> ^fork, ^end cond=c:
+    block ^fork -> ^then, ^else cond=c:
+    block ^then -> ^join:
+    block ^else -> ^join:
+    block ^join -> ^header:
+    block ^end:
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(("other", "held"), [("%x", (1, 4)), ("%y", (0, 5)), ("%x[0:7]", (0, 5))])
+def test_a_value_lives_around_the_loop_unless_both_arms_write_all_of_it(other: str, held: tuple[int, int]) -> None:
+    program = parse_bir(LOOP.format(other=other))
+    life = lifetimes(program)
+    assert (life.begin[1], life.end[1]) == held
+
+
+ATOM = """bir 1
+program "fences in a divergent branch" lnc=2
+module @nc0 core=0 {
+  func @main {
+    mloc %c dram.local size=1 kind=input
+    mloc %s dram.shared size=8
+    mloc %x dram.local size=8
+    block ^fork -> ^then, ^else cond=c divergent=true:
+      %a = nop @sync () -> () seq=0
+    block ^then -> ^join:
+      %b1 = core_barrier @all () -> () name="one" seq=1
+      %b2 = core_barrier @all () -> () name="two" seq=3
+    block ^else -> ^join:
+      %b3 = core_barrier @all () -> () name="one" seq=1
+      %w = memset @act () -> (%x) seq=2
+      %b4 = core_barrier @all () -> () name="two" seq=3
+    block ^join:
+      %z = nop @sync () -> () seq=4
+  }
+}
+module @nc1 core=1 {
+  func @main {
+    mloc %c dram.local size=1 kind=input
+    mloc %s dram.shared size=8 remote=[s,0]
+    block ^fork -> ^then, ^else cond=c divergent=true:
+    block ^then -> ^join:
+      %b1 = core_barrier @all () -> () name="one" seq=1
+      %r = memset @act () -> (%s) seq=2
+      %b2 = core_barrier @all () -> () name="two" seq=3
+    block ^else -> ^join:
+      %b3 = core_barrier @all () -> () name="one" seq=1
+      %b4 = core_barrier @all () -> () name="two" seq=3
+    block ^join:
+  }
+}
+"""
+
+
+def test_where_another_core_is_in_a_divergent_branch_tells_nothing_of_the_owner() -> None:
+    """Core 1 writes %s between fences of its then arm, while core 0 uses %x between those of its else arm."""
+    life = lifetimes(parse_bir(ATOM))
+    assert life.begin[1] < life.end[2]
+    assert life.begin[2] < life.end[1]

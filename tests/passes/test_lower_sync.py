@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from haulout import HauloutError, Program
-from haulout.analysis.loops import find_loops
+from haulout.analysis.regions import find_regions
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.edit import add_dependences
 from haulout.ir.enums import Engine
@@ -50,7 +50,7 @@ def lower(program: Program, **options: object) -> tuple[Program, PassContext]:
 
 
 def nest_of(program: Program) -> Nest:
-    return make_nest(program, find_loops(program))
+    return make_nest(program, find_regions(program))
 
 
 def refusal(program: Program, **options: object) -> str:

@@ -14,7 +14,7 @@ from tests.brute import written_out
 from tests.property.test_compile_loops import runs
 
 from haulout import HauloutError, Program
-from haulout.analysis.loops import find_loops
+from haulout.analysis.regions import find_regions
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.edit import add_dependences
 from haulout.ir.enums import Engine
@@ -384,7 +384,7 @@ def test_read_back_of_runs(seed: int) -> None:
 def test_reduced_edges_of_loops_keep_the_order_of_every_run(seed: int) -> None:
     """The reduction alone, as edges: equal, not only no less."""
     source = loop_source(seed)
-    left = reduce_order(source, make_nest(source, find_loops(source)), source.dependences).edges
+    left = reduce_order(source, make_nest(source, find_regions(source)), source.dependences).edges
     reduced = source.replace(dependences=left)
     for trips in some_runs(source, seed):
         before, _ = written_out(source, trips)

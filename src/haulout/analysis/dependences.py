@@ -14,24 +14,20 @@ Two sorts of conflict:
   touched the other. An interval map (address -> last location there) yields the predecessors when a location is
   touched; what it has to wait for is one row an engine, `need[location]`.
 
+The scan itself is in `order_scan.py`; programs with loops and branches take `region_dependences.py`.
 Cost: O((accesses + dependences) * engines), plus the interval map.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from haulout.analysis.overlap import Extents, _scan_meets, extents
-from haulout.analysis.straightline import last_fence
+from haulout.analysis.order_scan import Footprint, Order, Paths, _scan_order
+from haulout.analysis.overlap import Extents, extents
 from haulout.ir.enums import NONE, DependenceKind, Engine, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Bytes, Dependences, Ids, Ints
-from haulout.support.jit import njit, plain_if_small
-
-WALK = 64
-RAW, WAR, WAW = int(DependenceKind.RAW), int(DependenceKind.WAR), int(DependenceKind.WAW)
+from haulout.ir.schema import Bools, Bytes, Dependences, Ids
+from haulout.support.jit import plain_if_small
 
 
 def missing_order(program: Program, kinds: set[DependenceKind], *, removable_fences: bool) -> Dependences:
@@ -40,9 +36,8 @@ def missing_order(program: Program, kinds: set[DependenceKind], *, removable_fen
     `removable_fences`: whether barriers that passes made may be relied on. Before fences are final they may not,
     since the `minimal` policy takes them away again. Conflicts by address count as WAR.
     """
-    fences = local_fences(program, removable_fences)
     is_fence = np.zeros(len(program.instructions), bool)
-    is_fence[fences] = True
+    is_fence[local_fences(program, removable_fences)] = True
     forward = program.dependences.take(~program.dependences.carried)
     waits = np.searchsorted(forward.instruction, np.arange(len(program.instructions) + 1)).astype(np.int64)
     order = Order(
@@ -53,21 +48,43 @@ def missing_order(program: Program, kinds: set[DependenceKind], *, removable_fen
         location_groups(program),
         program.instruction_function,
         engine_lines(program)[1],
-        last_fence(program, fences),
         is_fence,
         waits,
         forward.producer,
     )
-    waiting, producers, why = scan(program, order, extents(program), kinds)
+    waiting, producers, why, _ = scan(program, order, STRAIGHT, extents(program), kinds)
     return Dependences.make(len(waiting), instruction=waiting, producer=producers, kind=why)
 
 
-def scan(program: Program, order: Order, x: Extents, kinds: set[DependenceKind]) -> tuple[Ids, Ids, Ids]:
-    """(row, producer, kind) of every missing edge of a list of rows, which may be the program's own or unrolled."""
+_NO_IDS = np.zeros(0, np.int32)
+STRAIGHT = Paths(
+    scope=_NO_IDS,
+    covers=np.zeros(0, np.int64),
+    kind=_NO_IDS,
+    parent=_NO_IDS,
+    begin=_NO_IDS,
+    end=_NO_IDS,
+    join=_NO_IDS,
+    tail=_NO_IDS,
+    region=_NO_IDS,
+    first=np.zeros(0, bool),
+    event=_NO_IDS,
+    event_at=_NO_IDS,
+    depth=0,
+)
+"""The one way through a list without choices."""
+
+
+def scan(
+    program: Program, order: Order, paths: Paths, x: Extents, kinds: set[DependenceKind]
+) -> tuple[Ids, Ids, Ids, Bools]:
+    """(row, producer, kind, carried) of every edge that a list of rows lacks: the program's own list or an unrolled
+    one; rows and producers are places in that list.
+    """
     wanted = np.array([kind in kinds for kind in DependenceKind])
     lines = len(engine_lines(program)[0])
     with plain_if_small(_scan_order, len(order.owner)):
-        return _scan_order(x, order, footprint(program), wanted, lines, len(program.locations))
+        return _scan_order(x, order, footprint(program), paths, wanted, lines, len(program.locations))
 
 
 def local_fences(program: Program, removable: bool) -> Ids:
@@ -95,26 +112,6 @@ def touched_owner(program: Program) -> Ids:
     return owner
 
 
-class Order(NamedTuple):
-    """A list of rows as the scan reads it: columns of rows and of their accesses."""
-
-    operands: Ints
-    owner: Ids
-    """Owner location of each access; NONE: not an access."""
-    location: Ids
-    write: Bools
-    group: Ids
-    """Dense number of (function, owner location) for each location."""
-    function: Ids
-    line: Ids
-    """Dense engine number of each instruction."""
-    floor: Ids
-    """Last fence before each instruction."""
-    is_fence: Bools
-    waits: Ints
-    producer: Ids
-
-
 def location_groups(program: Program) -> Ids:
     """Number of (function that looks, owner location) for each location: two views of one thing share it."""
     group: Ids = np.arange(len(program.locations), dtype=np.int32)
@@ -123,13 +120,6 @@ def location_groups(program: Program) -> Ids:
     _, first, same = np.unique(key, return_index=True, return_inverse=True)
     group[views] = views[first[same]]
     return group
-
-
-class Footprint(NamedTuple):
-    """Where locations lie, as ranks of compressed coordinates; `low == high` for those without an address."""
-
-    low: Ids
-    high: Ids
 
 
 def footprint(program: Program) -> Footprint:
@@ -150,175 +140,3 @@ def footprint(program: Program) -> Footprint:
         high[placed[mine]] = base + np.searchsorted(points, end[mine])
         base += len(points)
     return Footprint(low, high)
-
-
-@njit
-def _scan_order(
-    x: Extents, order: Order, print_: Footprint, wanted: Bools, lines: int, locations: int
-) -> tuple[Ids, Ids, Ids]:
-    """(instruction, producer, kind) of every missing edge; see the module's text."""
-    rows = len(order.line)
-    clock = np.full((rows, lines), -1, np.int32)
-    previous = np.full(len(order.owner), -1, np.int32)
-    """Of each access: the one before it in its chain."""
-    groups = 0
-    for location in range(locations):
-        groups = max(groups, order.group[location] + 1)
-    head = np.full((groups, lines, 2), -1, np.int32)
-    instruction_of = np.empty(len(order.owner), np.int32)
-    # Interval map of the function at hand: segments [start[i], start[i + 1]) hold location `holder[i]`.
-    start = np.empty(16, np.int32)
-    holder = np.empty(16, np.int32)
-    segments = np.int64(0)
-    whole = np.zeros(locations, np.bool_)
-    touched = np.full((locations, lines), -1, np.int32)
-    need = np.full((locations, lines), -1, np.int32)
-    latest = np.full(lines, -1, np.int32)
-    function = -1
-    out_row = np.empty(1024, np.int32)
-    out_producer = np.empty(1024, np.int32)
-    out_kind = np.empty(1024, np.int32)
-    found = 0
-    best = np.empty(lines, np.int32)
-    best_kind = np.empty(lines, np.int32)
-    for row in range(rows):
-        line = order.line[row]
-        if order.function[row] != function:
-            function = order.function[row]
-            segments = np.int64(0)
-            latest[:] = -1
-        now = clock[row]
-        if latest[line] >= 0:
-            now[:] = clock[latest[line]]
-        if order.floor[row] >= 0:
-            now[:] = np.maximum(now, order.floor[row])
-        for wait in range(order.waits[row], order.waits[row + 1]):
-            producer = order.producer[wait]
-            if producer < row:
-                now[:] = np.maximum(now, clock[producer])
-        first, last = order.operands[row], order.operands[row + 1]
-        best[:] = -1
-        for access in range(first, last):
-            # Before any is judged: two operands of one instruction may lie on the same bytes.
-            if order.owner[access] >= 0:
-                touched[order.location[access], line] = row
-        for access in range(first, last):
-            if order.owner[access] < 0:
-                continue
-            location = order.location[access]
-            group = order.group[location]
-            instruction_of[access] = row
-            # Conflicts by location.
-            for other in range(lines):
-                if other == line:
-                    continue
-                for chain in range(2 if order.write[access] else 1):
-                    # Chain 0: what was written there, 1: what was read.
-                    why = RAW if not order.write[access] else (WAW if chain == 0 else WAR)
-                    if not wanted[why]:
-                        continue
-                    at = head[group, other, chain]
-                    seen = 0
-                    while at >= 0 and instruction_of[at] > max(now[other], best[other]):
-                        if seen == WALK or _scan_meets(x, at, access):
-                            best[other] = instruction_of[at]
-                            best_kind[other] = why
-                            break
-                        at = previous[at]
-                        seen += 1
-            # Conflicts by address.
-            low, high = print_.low[location], print_.high[location]
-            if low < high:
-                if not whole[location]:
-                    if segments + 3 > len(start):
-                        more_start = np.empty(2 * len(start), np.int32)
-                        more_holder = np.empty(2 * len(start), np.int32)
-                        more_start[:segments] = start[:segments]
-                        more_holder[:segments] = holder[:segments]
-                        start, holder = more_start, more_holder
-                    segments = _scan_occupy(start, holder, segments, low, high, location, whole, touched, need)
-                for other in range(lines):
-                    if other != line and wanted[WAR] and need[location, other] > max(now[other], best[other]):
-                        best[other] = need[location, other]
-                        best_kind[other] = WAR
-        # The largest row first: its clock may cover the others.
-        while True:
-            pick = -1
-            for other in range(lines):
-                if best[other] > now[other] and (pick < 0 or best[other] > best[pick]):
-                    pick = other
-            if pick < 0:
-                break
-            if found == len(out_row):
-                out_row = _scan_double(out_row)
-                out_producer = _scan_double(out_producer)
-                out_kind = _scan_double(out_kind)
-            out_row[found], out_producer[found], out_kind[found] = row, best[pick], best_kind[pick]
-            found += 1
-            now[:] = np.maximum(now, clock[best[pick]])
-        for access in range(first, last):
-            if order.owner[access] >= 0:
-                location = order.location[access]
-                group = order.group[location]
-                chain = 0 if order.write[access] else 1
-                previous[access] = head[group, line, chain]
-                head[group, line, chain] = access
-        now[line] = row
-        if order.is_fence[row]:
-            now[:] = row
-        latest[line] = row
-    return out_row[:found], out_producer[:found], out_kind[:found]
-
-
-@njit
-def _scan_double(values: Ids) -> Ids:
-    """Twice the room."""
-    larger = np.empty(2 * len(values), np.int32)
-    larger[: len(values)] = values
-    return larger
-
-
-@njit
-def _scan_occupy(
-    start: Ids,
-    holder: Ids,
-    segments: np.int64,
-    low: int,
-    high: int,
-    location: int,
-    whole: Bools,
-    touched: Ids,
-    need: Ids,
-) -> np.int64:
-    """Give [low, high) to `location`; `need[location]` joins what touched the holders before. Returns segments.
-
-    `start` is sorted; segment i ends where i + 1 starts, the last one nowhere: it must be free (holder -1).
-    There is room for two more segments.
-    """
-    if segments == 0:
-        start[0], holder[0], segments = -1, -1, np.int64(1)
-    first = np.searchsorted(start[:segments], low, side="right") - 1
-    last = np.searchsorted(start[:segments], high, side="left") - 1
-    for segment in range(first, last + 1):
-        other = holder[segment]
-        if other >= 0 and other != location:
-            whole[other] = False
-            for line in range(need.shape[1]):
-                need[location, line] = max(need[location, line], touched[other, line], need[other, line])
-    tail = holder[last]
-    keep_left = start[first] < low
-    keep_right = last + 1 == segments or start[last + 1] > high
-    at = first + (1 if keep_left else 0)
-    new_end = at + 1 + (1 if keep_right else 0)
-    shift = new_end - (last + 1)
-    if shift > 0:
-        for i in range(segments - 1, last, -1):
-            start[i + shift], holder[i + shift] = start[i], holder[i]
-    elif shift < 0:
-        for i in range(last + 1, segments):
-            start[i + shift], holder[i + shift] = start[i], holder[i]
-    start[at], holder[at] = low, location
-    if keep_right:
-        start[at + 1], holder[at + 1] = high, tail
-    whole[location] = True
-    return segments + shift

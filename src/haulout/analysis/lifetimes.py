@@ -8,7 +8,7 @@ the hull of all that. A location that is not `internal` is live in the whole fun
 or go there.
 
 Two locations of one core whose lifetimes do not meet may share storage: their accesses are ordered by the owner's
-list, which the edges of order 84 make true, or by a fence. Loops: `loop_lifetimes.py`.
+list, which the edges of order 84 make true, or by a fence. Loops and branches: `region_lifetimes.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.analysis.dependences import touched_owner
-from haulout.analysis.loop_lifetimes import cover_loops, loop_ranges
-from haulout.analysis.loops import find_loops
+from haulout.analysis.region_lifetimes import cover_loops, region_ranges
+from haulout.analysis.regions import find_regions
 from haulout.analysis.straightline import epochs
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
@@ -38,10 +38,10 @@ class Lifetimes(NamedTuple):
 
 def lifetimes(program: Program) -> Lifetimes:
     """Lifetimes of all locations; a view's is empty, its owner's counts."""
-    locations, found = program.locations, find_loops(program)
+    locations, found = program.locations, find_regions(program)
     access = np.flatnonzero(touched_owner(program) != NONE)
     owner = program.owner[program.accesses.location[access]]
-    first, last = loop_ranges(program, found, access) if found else _ranges(program, access)
+    first, last = region_ranges(program, found, access) if found else _ranges(program, access)
     begin = np.full(len(locations), len(program.instructions), np.int64)
     end = np.zeros(len(locations), np.int64)
     np.minimum.at(begin, owner, first)

@@ -10,6 +10,8 @@ crosses K fences one after the other) and sufficient (fence k stands, on each co
 3. `phase`: between the two, as near to source time as can be: when one core enters phase k, the others follow at
    their next instruction that may, so that nobody waits at a fence for work that has nothing to do with it.
 
+What lies between `earliest` and `latest` is slack: `passes/fences/choose.py` tries several ways to use it.
+
 Existing fences that stay (the user's) cut the lists into segments; what they order needs no other fence, so each
 segment is a problem of its own. In a program with loops every block is one, too (`passes/fences/loops.py` adds what
 is needed between blocks). Conflicts are found as in `dependences.py`: a chain of accesses for each (owner
@@ -22,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.analysis.loops import find_loops
 from haulout.analysis.overlap import Extents, _scan_meets, extents
+from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
@@ -42,7 +44,14 @@ class Phases(NamedTuple):
     instruction: Ids
     """Instructions with shared accesses, by (seq, core, list order); the columns below go with it."""
     phase: Ids
-    """The phase chosen; never falls inside a segment of a core."""
+    """The phase by source time; like the next two it never falls inside a segment of a core."""
+    earliest: Ids
+    """The least phase that it can have."""
+    latest: Ids
+    """The largest one that leaves the number of fences as it is."""
+    reach: Ids
+    """[instruction, core]: the last instruction there that must be a phase before it, as far as it can matter: those
+    that any choice puts far enough before are left out. NONE: none."""
     simultaneous: Ids
     """Pairs (a, b, a, b, ...) of conflicting accesses on two cores with equal `seq`: no fence orders them."""
 
@@ -75,8 +84,8 @@ def phases(program: Program, permanent: Ids) -> Phases:
     before[1:] = np.cumsum(closes[:-1])
     first = np.searchsorted(core, np.arange(program.lnc))
     base = before[np.minimum(first, max(rows - 1, 0))] if rows else first
-    # Functions cut, and where there are loops every block does. Cores have the same ones, in the same order.
-    parts = len(program.blocks) if find_loops(program) else len(program.functions)
+    # Functions cut; where there are loops or branches, every block does. All cores have the same, in the same order.
+    parts = len(program.blocks) if find_regions(program) else len(program.functions)
     part = instructions.block if parts == len(program.blocks) else program.instruction_function
     segment: Ids = (before - base[core] + part % max(parts // program.lnc, 1)).astype(np.int32)
     chosen = np.flatnonzero(shared_accesses(program))
@@ -107,9 +116,20 @@ def phases(program: Program, permanent: Ids) -> Phases:
         np.maximum.at(needed, view.segment, earliest)
         latest = (needed[view.segment] - behind[::-1]).astype(np.int32)
         phase, _ = _scan_phases(x, view, program.lnc, latest, True)
+        reach = _scan_reach(x, view, program.lnc, earliest, latest)
     first_of = np.ones(len(picked), bool)
     first_of[1:] = rows_of[1:] != rows_of[:-1]
-    return Phases(segment, closes, needed, rows_of[first_of], phase[first_of], clashes)
+    return Phases(
+        segment,
+        closes,
+        needed,
+        instruction=rows_of[first_of],
+        phase=phase[first_of],
+        earliest=earliest[first_of],
+        latest=latest[first_of],
+        reach=reach[first_of],
+        simultaneous=clashes,
+    )
 
 
 class _View(NamedTuple):
@@ -191,3 +211,46 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
             head[view.owner[a], core, chain] = a
         at = end
     return phase, clashes[:clash]
+
+
+@njit
+def _scan_reach(x: Extents, view: _View, cores: int, earliest: Ids, latest: Ids) -> Ids:
+    """[access, core]: the last instruction of another core, earlier in time, that the instruction conflicts with.
+
+    Walks the chains of `_scan_phases`; a row whose latest phase is below this one's earliest ends the walk.
+    """
+    count = len(view.access)
+    groups = 0
+    for at in range(count):
+        groups = max(groups, view.owner[at] + 1)
+    head = np.full((groups, cores, 2), -1, np.int32)
+    previous = np.full(count, -1, np.int32)
+    reach = np.full((count, cores), -1, np.int32)
+    at = 0
+    while at < count:
+        end = at
+        while end < count and view.instruction[end] == view.instruction[at]:
+            end += 1
+        core, segment = view.core[at], view.segment[at]
+        for a in range(at, end):
+            for other in range(cores):
+                if other == core:
+                    continue
+                for chain in range(2 if view.write[a] else 1):
+                    b = head[view.owner[a], other, chain]
+                    while b >= 0 and view.segment[b] == segment and latest[b] >= earliest[at]:
+                        if view.instruction[b] <= reach[at, other]:
+                            break
+                        low, high = min(view.access[a], view.access[b]), max(view.access[a], view.access[b])
+                        if view.seq[b] != view.seq[a] and _scan_meets(x, low, high):
+                            reach[at, other] = view.instruction[b]
+                            break
+                        b = previous[b]
+        for a in range(at, end):
+            for other in range(cores):
+                reach[a, other] = reach[at, other]
+            chain = 0 if view.write[a] else 1
+            previous[a] = head[view.owner[a], core, chain]
+            head[view.owner[a], core, chain] = a
+        at = end
+    return reach

@@ -106,6 +106,11 @@ class Regions:
         """Loops that contain a block, the outermost first."""
         return [region for region in self.around(block) if self.regions[region].is_loop]
 
+    def atom(self, block: int) -> int:
+        """The outermost divergent branch that has a block in one of its arms, NONE when there is none."""
+        branches = [self.regions[region].branch for region in self.around(block)]
+        return next((at for at in branches if at != NONE and self.branches[at].divergent), NONE)
+
     @property
     def headers(self) -> dict[int, int]:
         """Header -> the index of its loop."""

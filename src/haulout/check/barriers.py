@@ -3,7 +3,7 @@
 Barriers are matched by index, line by line (`all` is a line of its own): the k-th barrier that two cores both
 attend on an engine is one rendezvous for both. Its name and its participants must be equal on both sides; otherwise
 each core waits at another place than the other believes, and the message shows both sequences around the first
-difference.
+difference. In different arms of one divergent fork names may differ: which text a core comes from is then no matter.
 
 A barrier is then known by (engine, participants, how many of those came before on this core). All barriers of one
 engine and one set of participants are in one order, the same on every participant: such a *line* is what the bands of
@@ -21,7 +21,7 @@ from haulout.check.columns import occurrence
 from haulout.check.model import Model
 from haulout.ir.attributes import format_name, format_value
 from haulout.ir.enums import NONE, Engine
-from haulout.ir.schema import Bytes, Ids, Ints, Masks
+from haulout.ir.schema import Bools, Bytes, Ids, Ints, Masks
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 _AROUND = 2
@@ -44,6 +44,8 @@ class Barriers:
     """(engine, participants), numbered densely."""
     index: Ids
     """Place on the line, on this core."""
+    cut: Ids
+    """Which segment of the run begins with it (`Run.segments`), NONE: none."""
 
     @property
     def lines(self) -> int:
@@ -71,7 +73,23 @@ def find_barriers(model: Model) -> Barriers:
         given=table.index[rows],
         line=line.astype(np.int32),
         index=occurrence(line * np.int64(model.cores) + core).astype(np.int32),
+        cut=_cuts(model, instruction, (engine == Engine.ALL) & (cores == everyone)),
     )
+
+
+def _cuts(model: Model, instruction: Ids, full: Bools) -> Ids:
+    """The place of the segment that each barrier begins: the first of all cores in the block where it starts."""
+    cut = np.full(len(instruction), NONE, np.int32)
+    if model.unrolled is None or not model.unrolled.run.segments:
+        return cut
+    rows = np.flatnonzero(full)
+    place = model.unrolled.execution[model.rows[instruction[rows]]]
+    begins = np.isin(place, model.unrolled.run.segments)
+    rows, place = rows[begins], place[begins]
+    key = model.core[instruction[rows]].astype(np.int64) * (len(model.unrolled.run.executions) + 1) + place
+    _, first = np.unique(key, return_index=True)
+    cut[rows[first]] = place[first]
+    return cut
 
 
 def check_barriers(model: Model, barriers: Barriers) -> list[Diagnostic]:
@@ -133,12 +151,29 @@ def _mismatch(model: Model, barriers: Barriers, first: int, second: int) -> Diag
     for engine in sorted(engines, reverse=True):  # `all` first
         left, right = here[barriers.engine[here] == engine], there[barriers.engine[there] == engine]
         length = min(len(left), len(right))
-        differs = barriers.name[left[:length]] != barriers.name[right[:length]]
-        differs |= barriers.cores[left[:length]] != barriers.cores[right[:length]]
+        left_part, right_part = left[:length], right[:length]
+        differs = (barriers.name[left_part] != barriers.name[right_part]) & ~_apart(
+            model, barriers, left_part, right_part
+        )
+        differs |= barriers.cores[left_part] != barriers.cores[right_part]
+        # A fence of all cores that what was chosen before has shifted is none in some other run.
+        differs |= barriers.cut[left_part] != barriers.cut[right_part]
         at = int(np.argmax(differs)) if differs.any() else length
         if at < max(len(left), len(right)):
             return _show_mismatch(model, barriers, (first, second), (left, right), at, Engine(engine))
     return None
+
+
+def _apart(model: Model, barriers: Barriers, left: Ids, right: Ids) -> Bools:
+    """Pairs that stand in different arms of one divergent fork."""
+    apart = np.zeros(len(left), bool)
+    if model.unrolled is None:
+        return apart
+    executions = model.unrolled.run.executions
+    sides = [model.unrolled.execution[model.rows[barriers.instruction[rows]]].tolist() for rows in (left, right)]
+    for at, (one, other) in enumerate(zip(*sides, strict=True)):
+        apart[at] = model.unrolled.nest.opposite(executions[one][0], executions[other][0])
+    return apart
 
 
 def _show_mismatch(
@@ -174,10 +209,14 @@ def _show_mismatch(
             labels.append(model.label(last, f"the last barrier on @{engine.text} of core {core}"))
     if all(ends):
         left, right = (int(sequence[at]) for sequence in sequences)
-        what = "is" if barriers.name[left] != barriers.name[right] else "has other participants:"
+        what, sides = "is", [_said(model, barriers, row) for row in (left, right)]
+        if barriers.name[left] == barriers.name[right]:
+            what = "has other participants:"
+            if sides[0] == sides[1]:
+                what = "is"
+                sides = [model.name(int(barriers.instruction[row])) for row in (left, right)]
         message = (
-            f"barrier {at} on @{engine.text} {what} {_said(model, barriers, left)} on core {cores[0]} and "
-            f"{_said(model, barriers, right)} on core {cores[1]}"
+            f"barrier {at} on @{engine.text} {what} {sides[0]} on core {cores[0]} and {sides[1]} on core {cores[1]}"
         )
     else:
         alone, other = (cores[0], cores[1]) if ends[0] else (cores[1], cores[0])
@@ -189,6 +228,8 @@ def _show_mismatch(
     notes = _side_by_side(cores, [[cell(seq, p) for p in _window(at, sequences)] for seq in sequences], at, sequences)
     if at + 1 < min(map(len, sequences)) and _inverted(barriers, sequences, at):
         notes.append("the order is inverted: each core has the other's next barrier there")
+    if proviso := model.meeting_proviso():
+        notes.append(proviso)
     help_text = "give both cores the same barriers in the same order, with equal names and participants"
     return Diagnostic("barrier-mismatch", Severity.ERROR, message, tuple(labels), tuple(notes), (help_text,))
 

@@ -13,11 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.check.barriers import Barriers
+from haulout.check.cuts import Cut, EdgeIn, EdgeOut, Fence
 from haulout.check.model import Model
 from haulout.check.order import NEVER, Order
 from haulout.ir.attributes import format_name
-from haulout.ir.enums import Engine
+from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What would order the two, in words, and what it orders; None: nothing that could be counted."""
+
+    text: str
+    cut: Cut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +35,7 @@ class Cause:
 
     key: str
     text: str
-    fixes: tuple[str, ...]
+    fixes: tuple[Fix, ...]
 
 
 class Lines:
@@ -82,6 +91,7 @@ def find_cause(lines: Lines, producer: int, consumer: int) -> Cause:
     place = f"a core_barrier @all on every core: after {i_name} on core {first}, before {j_name} on core {second}"
     place += model.later(i, j)
     place += _moment(model, i, j)
+    fence = Fix(f"put {place}", Fence(i, j))
     for line in lines.common(first, second):
         here = lines.barriers.instruction[lines.rows(line, first)]
         there = lines.barriers.instruction[lines.rows(line, second)]
@@ -97,24 +107,28 @@ def find_cause(lines: Lines, producer: int, consumer: int) -> Cause:
             return Cause(
                 "gate",
                 f"{title} waits for {i_name} but does not hold back @{_engine(model, j)}, where {j_name} runs",
-                (f"add deps=[{barrier[1:]}] to {j_name} on core {second}", f"or put {place}"),
+                (
+                    Fix(f"add deps=[{barrier[1:]}] to {j_name} on core {second}", EdgeOut(line, waits, j)),
+                    Fix(f"or {fence.text}", fence.cut),
+                ),
             )
         at = max(begin, min(gated, end))
         title = lines.title(line, first, at)
         barrier = model.name(lines.instruction(line, first, at))
-        fixes = [f"add deps=[{i_name[1:]}] to {barrier} on core {first}"]
+        edge = f"add deps=[{i_name[1:]}] to {barrier} on core {first}"
         if gated < at:
             other = model.name(lines.instruction(line, second, at))
-            fixes[0] += f", and deps=[{other[1:]}] to {j_name} on core {second}"
+            edge += f", and deps=[{other[1:]}] to {j_name} on core {second}"
+        edge_cut = EdgeIn(i, line, at, j if gated < at else NONE)
         text = (
             f"{title} stands between them but does not wait for @{_engine(model, i)}: {i_name} may still be in flight"
         )
         if gated < at:
             text += f"; nor does it hold back @{_engine(model, j)}, where {j_name} runs"
-        return Cause("flight", text, (*fixes, f"or put {place}"))
+        return Cause("flight", text, (Fix(edge, edge_cut), Fix(f"or {fence.text}", fence.cut)))
     text = f"no barrier of both cores stands after {i_name} and before {j_name}{model.later(i, j)}"
-    exchange = f"or a sendrecv from core {first} to core {second} in the same places"
-    return Cause("none", text, (f"put {place}", exchange))
+    exchange = Fix(f"or a sendrecv from core {first} to core {second} in the same places")
+    return Cause("none", text, (fence, exchange))
 
 
 def _engine(model: Model, instruction: int) -> str:

@@ -1,7 +1,8 @@
 """The recipe: everything that is proved about a program, from the program alone.
 
     model        one function on all cores as columns; what is not understood is said, not skipped; a function with
-                 loops is judged run by run, each a straight line
+                 loops and branches is judged run by run, each a straight line; runs that nobody looks at are said
+                 too: unproved-paths
     barriers     every two cores attend their common barriers in one sequence: barrier-mismatch
     fused graph  one node a rendezvous; a topological order of it, or the cycle: deadlock
     order        clocks inside a core, bands between cores
@@ -24,7 +25,7 @@ from haulout.check import sweep
 from haulout.check.barriers import check_barriers, find_barriers
 from haulout.check.causes import Lines
 from haulout.check.conflicts import Conflicts, find_conflicts
-from haulout.check.faithful import SourceOrder, check_times, source_order
+from haulout.check.faithful import SourceOrder, check_comparable, check_times, source_order
 from haulout.check.graph import build_graph, check_acyclic
 from haulout.check.holders import check_holders
 from haulout.check.meetings import check_meetings, find_meetings
@@ -32,11 +33,13 @@ from haulout.check.model import Function, Model, functions
 from haulout.check.order import build_order, events
 from haulout.check.regions import find_regions
 from haulout.check.report import Reporter
-from haulout.check.seen import Seen
+from haulout.check.seen import Seen, finding_key
 from haulout.check.steps import Copies
 from haulout.check.storage import check_lifetimes, check_placements, check_views
 from haulout.check.storage_map import physical_map
 from haulout.check.uninitialized import check_written
+from haulout.check.unproved import unproved_paths
+from haulout.check.ways import find_runs
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
 from haulout.support.diagnostics import Diagnostic, HauloutError
@@ -52,8 +55,8 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
 
     The program must be sound (`haulout.ir.verify`). With `source`, the program that it was made from, the order of
     conflicts is compared with that one's too; a program with `seq` carries that order itself. An empty list is the
-    proof. Findings come worst first, at most 50 of them; a function that the checker does not understand (branches
-    that are no loops, semaphores) yields one `bad-input` finding and nothing else.
+    proof. Findings come worst first, at most 50 of them; a function that the checker does not understand (loops that
+    are left in the middle, arms that share a tail) yields one `bad-input` finding and nothing else.
     """
     found: list[Diagnostic] = []
     for function in functions(program):
@@ -62,6 +65,7 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
             continue
         try:
             found += check_function(function, source)
+            found += check_comparable(function, source) if source is not None else []
         except HauloutError as error:
             found += error.diagnostics
     found.sort(key=lambda finding: -finding.severity)
@@ -70,23 +74,60 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
 
 def check_function(function: Function, source: Program | None) -> list[Diagnostic]:
     """All findings for one function."""
+    if function.nest is None:
+        return _check(function.straight(), source, Seen())
     copies = function.copies(deep=False)
-    found = _check_runs(function, copies, source)
+    found, unproved = _check_ways(function, copies, source)
     if found and (deep := function.copies(deep=True)) != copies:
         # More iterations may order what is left unordered so far.
-        found = _check_runs(function, deep, source)
-    return found
+        known = {finding_key(each) for each in found}
+        found, missed = _check_ways(function, deep, source)
+        if not known <= {finding_key(each) for each in found}:
+            unproved = unproved or missed
+    return found + unproved
 
 
-def _check_runs(function: Function, copies: list[Copies], source: Program | None) -> list[Diagnostic]:
-    """What is wrong with any run of a function, told once: a straight line has one run."""
+def _check_ways(
+    function: Function, copies: list[Copies], source: Program | None
+) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """What is wrong with any run of a function, told once; and that not every run was looked at, if so."""
+    assert function.nest is not None
     found: list[Diagnostic] = []
-    seen = Seen()
-    for model in function.models(copies):
-        with plain_if_small(sweep.scan_conflicts, len(model.rows) + len(model.access)):
-            fresh = check_model(model, source, seen)
-        found += seen.fresh(fresh) if model.unrolled is not None else fresh
-    return found
+    seen, looked = Seen(), 0
+    plan = function.plan(copies)
+    for run in find_runs(function.nest, copies, len(function.rows), plan, plan.ways):
+        found += seen.fresh(_check(function.model(run, copies), source, seen))
+        looked += 1
+    missing = set(plan.missing)
+    # Runs that nobody makes: less is ordered in them than in any that somebody does.
+    for ways, forgets, unsure in ((plan.doubtful, False, plan.unsure), (plan.ways, True, plan.distant)):
+        if unsure <= missing:
+            continue
+        for run in find_runs(function.nest, copies, len(function.rows), plan, ways, forgets):
+            findings = _check(function.model(run, copies), source, seen)
+            if seen.fresh([each for each in findings if each.code in _ORDER]):
+                missing |= unsure
+                break
+    return found, unproved_paths(function, missing, looked, plan.total)
+
+
+_ORDER = frozenset(
+    (
+        "barrier-mismatch",
+        "deadlock",
+        "cross-core-race",
+        "possible-race",
+        "missing-dependence",
+        "benign-duplicate-write",
+        "unfaithful-order",
+    )
+)
+"""What rests on order alone: a run without some arms has less of it than any real one, and other values."""
+
+
+def _check(model: Model, source: Program | None, seen: Seen) -> list[Diagnostic]:
+    with plain_if_small(sweep.scan_conflicts, len(model.rows) + len(model.access)):
+        return check_model(model, source, seen)
 
 
 def check_model(model: Model, source: Program | None, seen: Seen) -> list[Diagnostic]:

@@ -120,15 +120,31 @@ def _before(order: Order, first: int, second: int) -> bool:
     return any(order.before(int(a), int(b)) for a in accesses[0] for b in accesses[1])
 
 
+def check_comparable(function: Function, source: Program) -> list[Diagnostic]:
+    """A warning where the source's order cannot be compared, because its function has other loops and branches."""
+    other = _function_of(source, function.name)
+    shapes = [each.nest.shape if each.nest is not None else None for each in (function, other) if each is not None]
+    if len(shapes) == 2 and shapes[0] == shapes[1]:
+        return []
+    why = "has other loops or branches" if other is not None else "has none that is understood"
+    message = f"the source {why} in @{function.name}: its order was not compared"
+    return [Diagnostic("unfaithful-order", Severity.WARNING, message)]
+
+
+def _function_of(source: Program, name: str) -> Function | None:
+    """The source's function of that name."""
+    return next((each for each in functions(source) if isinstance(each, Function) and each.name == name), None)
+
+
 def _model_of(source: Program, model: Model) -> Model | None:
-    """The source's function of that name; where it has loops, the same run of it."""
-    for each in functions(source):
-        if not isinstance(each, Function) or each.name != model.function:
-            continue
-        if model.unrolled is None:
-            return next(iter(each.models(each.copies(False)))) if each.nest is None else None
-        if each.nest == model.unrolled.nest:
-            return each.model(model.unrolled.run, each.wanted)
+    """The source's function of that name; where it has loops or branches, the same run of it."""
+    other = _function_of(source, model.function)
+    if other is None:
+        return None
+    if model.unrolled is None:
+        return other.straight() if other.nest is None else None
+    if other.nest is not None and other.nest.shape == model.unrolled.nest.shape:
+        return other.model(model.unrolled.run, other.wanted)
     return None
 
 

@@ -6,20 +6,24 @@ instruction is entered at one node and left at one. Its reads happen where it is
 left.
 
 Edges, from "complete" to "may start": engine order, dependences, everything before a barrier on `all` to it and from
-it to everything after it, a branch to everything after it, arrivals to completions. A topological order of the graph
-is a schedule; where there is none, the cycle is the deadlock.
+it to everything after it, a branch to everything after it, arrivals to completions, and what waits of semaphores are
+behind (`counting.py`). A topological order of the graph is a schedule; where there is none, the cycle is the
+deadlock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from haulout.check.barriers import Barriers
+from haulout.check.counting import Counting, Fused, find_counting
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
+from haulout.check.semaphores import Counts, check_reachable, find_counts
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Severity
 from haulout.support.jit import njit
@@ -42,6 +46,9 @@ class Graph:
     """Node v is followed by `successors[starts[v]:starts[v + 1]]`."""
     order: Ids
     """Nodes in a topological order; fewer than `nodes` when there is a cycle."""
+    counts: Counts
+    counting: Counting | None
+    """What its semaphores do, when it has some."""
 
 
 def build_graph(model: Model, barriers: Barriers, meetings: Meetings) -> Graph:
@@ -64,8 +71,15 @@ def build_graph(model: Model, barriers: Barriers, meetings: Meetings) -> Graph:
     source = np.concatenate([leave[before], leave[model.producer], enter[meetings.instruction], enter[arrives]])
     target = np.concatenate([enter[after], enter[waits], leave[meetings.instruction], leave[completes]])
     starts, successors = _scan_successors(source, target, nodes)
-    order = _scan_topological(starts, successors)
-    return Graph(enter, leave, nodes, starts, successors, order)
+    counts = find_counts(model)
+    if not counts:
+        return Graph(enter, leave, nodes, starts, successors, _scan_topological(starts, successors), counts, None)
+    fused = Fused(enter, leave, model.queue, meetings.instruction, source, target, starts, successors)
+    counting = find_counting(fused, counts)
+    come = np.where(counting.arrival, enter[counting.producer], leave[counting.producer])
+    source, target = np.append(source, come), np.append(target, enter[counting.instruction])
+    starts, successors = _scan_successors(source, target, nodes)
+    return Graph(enter, leave, nodes, starts, successors, counting.schedule, counts, counting)
 
 
 @njit
@@ -152,15 +166,17 @@ def _scan_topological(starts: Ints, successors: Ids) -> Ids:
 
 
 def check_acyclic(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings) -> list[Diagnostic]:
-    """`deadlock` with the cycle of waits, when the fused graph has one."""
+    """`deadlock`: waits for more than is ever signalled; without such, the cycle of waits when there is one."""
     if len(graph.order) == graph.nodes:
         return []
+    if short := check_reachable(model, graph.counts):
+        return short
     cycle = _cycle(graph)
     members = _members(model, barriers, meetings)
     steps = []
     labels = []
     for here, there in pairwise([*cycle, cycle[0]]):
-        first, second, why = _step(model, members, here, there)
+        first, second, why = _step(model, graph, members, here, there)
         steps.append(f"{second} waits for {first}: {why}")
     turns = [node for node in cycle if len(members.get(node, ())) > 1] or cycle
     for node in turns[:_SHOWN]:
@@ -183,6 +199,9 @@ def _cycle(graph: Graph) -> list[int]:
     before: dict[int, list[int]] = {}
     for v, w in zip(source[edges].tolist(), graph.successors[edges].tolist(), strict=True):
         before.setdefault(w, []).append(v)
+    for signal, wait in _unmet(graph):
+        if stuck[graph.leave[signal]]:
+            before.setdefault(int(graph.enter[wait]), []).append(int(graph.leave[signal]))
     # Every stuck node waits for a stuck one: going back from any of them ends on a cycle.
     node, seen = min(before), set()
     while node not in seen:
@@ -205,6 +224,16 @@ def _cycle(graph: Graph) -> list[int]:
     return cycle
 
 
+def _unmet(graph: Graph) -> Iterator[tuple[int, int]]:
+    """(A signal of it, a wait) for the waits whose count is not reached."""
+    if graph.counting is None:
+        return
+    counts = graph.counts
+    for at in np.flatnonzero(counts.value > graph.counting.reached[counts.wait_for]).tolist():
+        for signal in counts.signal[counts.signal_to == counts.wait_for[at]].tolist():
+            yield signal, int(counts.wait[at])
+
+
 def _members(model: Model, barriers: Barriers, meetings: Meetings) -> dict[int, list[int]]:
     """Node -> the instructions that stand for it, where that is not the instruction of the node's number."""
     members: dict[int, list[int]] = {}
@@ -220,9 +249,9 @@ def _members(model: Model, barriers: Barriers, meetings: Meetings) -> dict[int, 
     return members
 
 
-def _step(model: Model, members: dict[int, list[int]], here: int, there: int) -> tuple[str, str, str]:
+def _step(model: Model, graph: Graph, members: dict[int, list[int]], here: int, there: int) -> tuple[str, str, str]:
     """Two neighbours on a cycle, named on the core where one waits for the other, and why it does."""
-    best: tuple[int, int, str] | None = None
+    best = _step_of_counts(graph, members.get(here, [here]), members.get(there, [there]))
     for first in members.get(here, [here]):
         for second in members.get(there, [there]):
             if model.core[first] != model.core[second]:
@@ -245,3 +274,18 @@ def _step(model: Model, members: dict[int, list[int]], here: int, there: int) ->
         f"{model.name(second)} on core {model.core[second]}",
         why,
     )
+
+
+def _step_of_counts(graph: Graph, here: list[int], there: list[int]) -> tuple[int, int, str] | None:
+    """A signal and a wait that needs it, and what the count comes to; None when there are none."""
+    if graph.counting is None:
+        return None
+    counts = graph.counts
+    for at in np.flatnonzero(np.isin(counts.wait, there)).tolist():
+        semaphore = int(counts.wait_for[at])
+        reached = int(graph.counting.reached[semaphore])
+        signals = counts.signal[(counts.signal_to == semaphore) & np.isin(counts.signal, here)]
+        if len(signals) and counts.value[at] > reached:
+            why = f"it signals {counts.title(semaphore)}, which must be {counts.value[at]} and comes to {reached}"
+            return int(signals[0]), int(counts.wait[at]), why
+    return None

@@ -256,7 +256,7 @@ def _taken(model: Model, taker: int, reader: int) -> Diagnostic:
         f"{model.core[i]} has written {names[0]}"
     )
     notes = []
-    if proviso := model.proviso(i, j):
+    if proviso := model.proviso(i, j, there):
         notes.append(proviso)
     help_text = (
         f"give one of them other bytes, or write {names[1]} again between {model.name(i)} and {model.name(j)}",

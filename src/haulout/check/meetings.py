@@ -81,5 +81,6 @@ def check_meetings(model: Model, meetings: Meetings) -> list[Diagnostic]:
             f"has no sendrecv {partner} left to meet it"
         )
         labels: tuple[Label, ...] = (model.label(instruction),)
-        found.append(Diagnostic("deadlock", Severity.ERROR, message, labels))
+        notes = (proviso,) if (proviso := model.meeting_proviso()) else ()
+        found.append(Diagnostic("deadlock", Severity.ERROR, message, labels, notes))
     return found

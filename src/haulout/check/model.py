@@ -5,22 +5,25 @@ the cores' lists (core 0's list, then core 1's, ...); blocks that form a chain a
 instructions; the operands of a barrier are handles and are left out. A *queue* is a line of one core, numbered
 densely over all cores; a *column* is an engine, numbered densely over the engines in use.
 
-A function with loops has many runs. Each that must be looked at is a model of its own, of the straight line that it
-executes (`loops.py`, `runs.py`, `unroll.py`).
+A function with loops or branches has many runs. Each that must be looked at is a model of its own, of the straight
+lines that it executes (`loops.py`, `ways.py`, `runs.py`, `unroll.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from haulout.check.columns import sorted_by
+from haulout.check.constants import counted_copies
+from haulout.check.footprints import Footprints, find_footprints
 from haulout.check.loops import Nest, block_rows, chain, find_nest
-from haulout.check.runs import Run, choose_copies, find_runs, most_runs
+from haulout.check.runs import Run, choose_copies, longest
 from haulout.check.steps import Copies, Moves, check_moves, copies, find_moves
 from haulout.check.unroll import BRANCH, Unrolled, unroll
+from haulout.check.ways import Plan, find_plan
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
@@ -67,7 +70,7 @@ class Model:
     """Where the source has each instruction: its `seq`, in a run with loops its place in the source's order; NONE: no
     `seq`."""
     unrolled: Unrolled | None
-    """The run that this is, when the function has loops."""
+    """The run that this is, when the function has loops or branches."""
 
     @property
     def cores(self) -> int:
@@ -124,20 +127,39 @@ class Model:
         return " " + text if text else ""
 
     def wait(self, first: int, second: int) -> str:
-        """Where a wait of the second of two instructions for the first can stand: its `deps`, its `carried`, or the
-        `^header` of a loop that is over by then.
+        """Where a wait of the second of two instructions for the first can stand: its `deps`, its `carried`, the
+        `^header` of a loop that is over by then, or behind an arm, `join ^block`.
         """
         if self.unrolled is None:
             return "deps"
         return self.unrolled.wait(int(self.rows[first]), int(self.rows[second]))
 
-    def proviso(self, first: int, second: int) -> str | None:
-        """What the run supposes of loops between two instructions (NONE: the start) that might run more often."""
+    def proviso(self, first: int, second: int, location: int = NONE) -> str | None:
+        """What the run supposes between two instructions (NONE: the start) of loops that might run more often and of
+        arms that were not taken, where something would run; with a location where that would write it.
+        """
         if self.unrolled is None:
             return None
-        ends = [NONE if each == NONE else int(self.rows[each]) for each in (first, second)]
-        found = self.unrolled.provisos(ends[0], ends[1])
-        return f"this happens when {' and '.join(found)}" if found else None
+        footprints = self.unrolled.footprints
+        group = NONE if location == NONE else int(footprints.group[location])
+        begin, end = (NONE if each == NONE else int(self.rows[each]) for each in (first, second))
+        if group == NONE:
+            return _happens(
+                self.unrolled.provisos(begin, end, lambda blocks: any(map(footprints.has_work.__getitem__, blocks)))
+            )
+        return _happens(self.unrolled.provisos(begin, end, lambda blocks: footprints.write(blocks, group)))
+
+    def meeting_proviso(self) -> str | None:
+        """What the run supposes of loops and arms with barriers and the like."""
+        if self.unrolled is None or not len(self.rows):
+            return None
+        meets, last = self.unrolled.footprints.has_rendezvous, int(self.rows[self.last])
+        return _happens(self.unrolled.provisos(NONE, last, lambda blocks: any(map(meets.__getitem__, blocks))))
+
+    @property
+    def last(self) -> int:
+        """An instruction of the block that runs last."""
+        return len(self.rows) - 1 if self.unrolled is None else int(np.argmax(self.unrolled.execution[self.rows]))
 
     def location_name(self, location: int) -> str:
         """`%name` of a location."""
@@ -149,12 +171,16 @@ class Model:
         return np.where(owner == NONE, np.arange(len(owner), dtype=np.int32), owner).astype(np.int32)
 
 
+def _happens(supposed: list[str]) -> str | None:
+    return f"this happens when {' and '.join(supposed)}" if supposed else None
+
+
 # -- which functions are understood -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Function:
-    """A function on all cores: a straight line, or with loops; then `models` are its runs (`runs.py`)."""
+    """A function on all cores: a straight line, or with loops and branches; then `model` makes its runs."""
 
     program: Program
     name: str
@@ -163,11 +189,16 @@ class Function:
     nest: Nest | None
     moves: Moves | None = None
     wanted: list[Copies] = field(default_factory=list)
+    footprints: Footprints | None = None
+
+    def straight(self) -> Model:
+        """The model of a function without loops and branches."""
+        assert self.nest is None
+        return _model(self.program, self.name, self.rows, None)
 
     def copies(self, deep: bool) -> list[Copies]:
         """The iterations of each loop that are looked at."""
-        if self.nest is None:
-            return []
+        assert self.nest is not None
         starts, engine = self.program.starts("instructions", "blocks"), self.program.instructions.engine
         blocks = [block_rows(self.program, row) for row in self.rows]
         queues = sum(len(np.unique(engine[starts[each.start] : starts[each.stop]])) for each in blocks)
@@ -179,18 +210,16 @@ class Function:
         found: list[int] = np.sum([size[block_rows(self.program, row)] for row in self.rows], axis=0).tolist()
         return found
 
-    def models(self, copies: Sequence[Copies]) -> Iterator[Model]:
-        """A model of each run that must be looked at, one after the other; just one of a straight line."""
-        if self.nest is None:
-            yield _model(self.program, self.name, self.rows, None)
-            return
-        for run in find_runs(self.nest, copies, most_runs(self.nest, copies, self._sizes())):
-            yield self.model(run, copies)
+    def plan(self, copies: Sequence[Copies]) -> Plan:
+        """The ways through loops and branches that are looked at."""
+        assert self.nest is not None and self.footprints is not None
+        size = longest(self.nest, copies, self._sizes())
+        return find_plan(self.nest, copies, self.footprints, len(self.rows), size)
 
     def model(self, run: Run, copies: Sequence[Copies]) -> Model:
         """The model of one run."""
-        assert self.nest is not None and self.moves is not None
-        unrolled = unroll(self.program, self.rows, self.nest, run, self.moves, copies)
+        assert self.nest is not None and self.moves is not None and self.footprints is not None
+        unrolled = unroll(self.program, self.rows, self.nest, run, self.moves, copies, self.footprints)
         return _model(unrolled.program, self.name, self.rows, unrolled)
 
 
@@ -215,11 +244,15 @@ def _function(program: Program, name: str, rows: list[int]) -> Function | list[D
     moves = find_moves(program, rows, nest)
     if found := check_moves(program, nest, moves, rows):
         return found
-    return Function(program, name, rows, nest, moves, copies(program, nest, moves))
+    footprints = find_footprints(program, rows, nest)
+    wanted = counted_copies(program, rows, nest, copies(program, nest, moves))
+    if isinstance(wanted, Diagnostic):
+        return [wanted]
+    return Function(program, name, rows, nest, moves, wanted, footprints)
 
 
 def _unsupported(program: Program, functions: list[int], straight: bool) -> Diagnostic | None:
-    """Dependences that look ahead in a straight line, and semaphores."""
+    """Dependences that look ahead in a straight line."""
     inside = np.isin(program.instruction_function, functions)
     if straight:
         rows, position = program.dependences, _positions(program, functions)
@@ -230,10 +263,6 @@ def _unsupported(program: Program, functions: list[int], straight: bool) -> Diag
             label = instruction_label(program, int(rows.instruction[at]))
             message = f"it waits for %{producer}, which stands behind it"
             return Diagnostic("bad-input", Severity.ERROR, message, (label,))
-    semaphores = program.semaphores.instruction
-    if len(semaphores) and inside[semaphores].any():
-        label = instruction_label(program, int(semaphores[inside[semaphores]][0]))
-        return Diagnostic("bad-input", Severity.ERROR, "not supported yet: semaphores", (label,))
     return None
 
 

@@ -4,12 +4,14 @@ Inside a core the list is a topological order, and an instruction's *clock* says
 on it that must be complete before this one starts (its own included): engine order, dependences, barriers and
 branches, joined in one scan. `a` comes before `b` by these when `clock[b, engine of a] >= a`.
 
-Every path that leaves a core runs through a rendezvous, so through a node of some *line*: the barriers of one
-engine and one set of participants, or the arrivals of the `sendrecv`s of one queue. Nodes of a line are in one
-order. `up` of a node is, for each line, the last node of it that reaches this one (-1: none), `down` the first that
-is reachable from it (`NEVER`: none); together they are its *band*. `a` comes before `b` through another core when
-`down[a] <= up[b]` on some line: the path goes down to the line and up from it. That is exact for any set of lines,
-because the bands are computed on the fused graph of all cores, not core by core.
+Every path that leaves a core runs through a rendezvous or a remote signal, so through a node of some *line*: the
+barriers of one engine and one set of participants, the arrivals of the `sendrecv`s of one queue, or the instructions
+of one queue that a wait of another core is behind. (A wait for a signal further down the list of its own core is
+taken for one of another core.) Nodes of a line are in one order. `up` of a node is, for each line, the last node of
+it that reaches this one (-1: none), `down` the first that is reachable from it (`NEVER`: none); together they are its
+*band*. `a` comes before `b` through another core when `down[a] <= up[b]` on some line: the path goes down to the line
+and up from it. That is exact for any set of lines, because the bands are computed on the fused graph of all cores,
+not core by core.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.check.barriers import Barriers
+from haulout.check.counting import Counting
 from haulout.check.graph import Graph
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
@@ -62,19 +65,33 @@ class Order(NamedTuple):
 def build_order(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings, time: Ints) -> Order:
     """Clocks and bands of an acyclic fused graph."""
     columns = int(model.column.max()) + 1 if len(model.column) else 0
+    producer_starts, producer = _waits(model, graph)
     clock = _scan_clocks(
-        model.core_starts,
-        model.column,
-        model.is_fence,
-        model.is_branch,
-        model.producer_starts,
-        model.producer,
-        columns,
+        model.core_starts, model.column, model.is_fence, model.is_branch, producer_starts, producer, columns
     )
     line, index, lines = _lines(model, graph, barriers, meetings)
     up, down = _scan_bands(graph.starts, graph.successors, graph.order, line, index, lines)
     node = np.where(model.write, graph.leave[model.instruction], graph.enter[model.instruction]).astype(np.int32)
     return Order(model.core, model.column, model.queue, clock, up, down, model.instruction, node, time)
+
+
+def _waits(model: Model, graph: Graph) -> tuple[Ints, Ids]:
+    """What each instruction waits for on its own core, further up in the list: dependences, and by semaphores."""
+    if graph.counting is None:
+        return model.producer_starts, model.producer
+    inside = np.flatnonzero(~_leads_away(model, graph.counting))
+    instruction = np.repeat(np.arange(len(model.rows), dtype=np.int32), np.diff(model.producer_starts))
+    instruction = np.append(instruction, graph.counting.instruction[inside])
+    producer = np.append(model.producer, graph.counting.producer[inside])
+    order = np.argsort(instruction, kind="stable")
+    starts = np.searchsorted(instruction[order], np.arange(len(model.rows) + 1)).astype(np.int64)
+    return starts, producer[order].astype(np.int32)
+
+
+def _leads_away(model: Model, counting: Counting) -> Bools:
+    """Of the edges of semaphores: those that clocks do not follow, because they leave the core or look ahead."""
+    away: Bools = model.core[counting.producer] != model.core[counting.instruction]
+    return away | (counting.producer >= counting.instruction) | counting.arrival
 
 
 def events(model: Model, graph: Graph) -> Ids:
@@ -98,7 +115,16 @@ def _lines(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings) -
     line[arrival] = barriers.lines + which
     # Any number that rises along the queue will do: the place among all meetings.
     index[arrival] = np.arange(len(arrival))
-    return line, index, barriers.lines + len(queues)
+    lines = barriers.lines + len(queues)
+    if graph.counting is not None:
+        # Arrivals have a line already, and so may barriers.
+        counting = graph.counting
+        signal = np.unique(counting.producer[_leads_away(model, counting) & ~counting.arrival])
+        signal = signal[line[graph.leave[signal]] < 0]
+        queues, which = np.unique(model.queue[signal], return_inverse=True)
+        line[graph.leave[signal]], index[graph.leave[signal]] = lines + which, signal
+        lines += len(queues)
+    return line, index, lines
 
 
 @njit

@@ -2,7 +2,7 @@
 
 Two runs, or two copies of an instruction in one, show the same fault. A conflict is known by the two operands in the
 program as it is written and which of them is the earlier one, any other finding by its code and the places that it
-names. The run in which all loops run comes first, so what is told of later ones needs a loop to run zero times.
+names. The run in which all loops run and all forks take their first arm comes first.
 """
 
 from __future__ import annotations
@@ -51,17 +51,22 @@ class Seen:
         """The findings that no run before had, and that do not repeat one of this run."""
         kept = []
         for each in findings:
-            key = (each.code, each.labels or each.message)
+            key = finding_key(each)
             if key not in self._findings:
                 self._findings.add(key)
                 kept.append(each)
         return kept
 
 
+def finding_key(finding: Diagnostic) -> object:
+    """What makes two findings of different runs the same."""
+    return finding.code, finding.labels or finding.message
+
+
 def _operands(model: Model, accesses: Ids) -> Ints:
-    """Operands as they are written; behind them all, the branch of each header."""
+    """Operands as they are written; behind them all, the branch of each block."""
     unrolled = model.unrolled
     assert unrolled is not None
     origin = unrolled.access_origin[model.access[accesses]].astype(np.int64)
-    header = unrolled.block[model.rows[model.instruction[accesses]]]
-    return np.where(origin == NONE, len(unrolled.source.accesses) + header, origin)
+    block = unrolled.block[model.rows[model.instruction[accesses]]]
+    return np.where(origin == NONE, len(unrolled.source.accesses) + block, origin)

@@ -1,6 +1,9 @@
 """How many iterations of a loop show everything, when patterns move with the iteration.
 
-With patterns that stay, two iterations do: what happens from one to a later one happens from it to the next.
+With patterns that stay, two iterations do: what happens from one to a later one happens from it to the next. Three
+where some `carried` names what need not run in every iteration: an iteration between that leaves it out leaves out the
+wait. Where there are several such, it may take more to lose them all; then three and a proof without those waits.
+
 A pattern with `step` stands `stride * (k mod modulus)` bytes further in iteration k.
 
 - Moduli only: the loop repeats itself after their least common multiple P. Two accesses that ever meet do so within P
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,6 +47,8 @@ class Copies:
     unknown: bool = False
     """Stepped patterns are taken for `?`."""
     stepped: bool = False
+    distant: bool = False
+    """Some conflict may need iterations farther apart than those looked at, unless waits that may be left out are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +83,33 @@ def find_moves(program: Program, functions: Sequence[int], nest: Nest) -> Moves:
     return Moves(steps.access[rows], loop, depths[loop], steps.stride[rows], steps.modulus[rows], in_header)
 
 
-def copies(program: Program, nest: Nest, moves: Moves) -> list[Copies]:
+def copies(program: Program, nest: Nest, moves: Moves, functions: Sequence[int]) -> list[Copies]:
     """How many iterations of each loop show everything."""
-    return [_copies(program, nest, moves, number) for number in range(len(nest.loops))]
+    found = [_copies(program, nest, moves, number) for number in range(len(nest.loops))]
+    for number, regions in _missing(program, nest, functions).items():
+        trip, few = nest.loops[number].trip, found[number].count
+        if few < 3 and trip != few:
+            distant = regions > 1 and (trip == NONE or trip > 3)
+            found[number] = replace(found[number], count=3 if trip == NONE else min(trip, 3), distant=distant)
+    return found
+
+
+def _missing(program: Program, nest: Nest, functions: Sequence[int]) -> dict[int, int]:
+    """Loops, and in how many regions stand what a `carried` names and need not run in each of their iterations."""
+    rows = program.dependences
+    first = np.zeros(len(program.functions), np.int64)
+    for function in functions:
+        first[function] = block_rows(program, function).start
+    carried = np.flatnonzero(rows.carried & np.isin(program.instruction_function[rows.instruction], functions))
+    ends = []
+    for row in (rows.producer[carried], rows.instruction[carried]):
+        ends.append(program.instructions.block[row] - first[program.instruction_function[row]])
+    found: dict[int, set[object]] = {}
+    for producer, consumer in np.unique(np.stack(ends), axis=1).T.tolist():
+        loop = nest.may_miss(producer, consumer)
+        if loop != NONE:
+            found.setdefault(loop, set()).add(nest.around[producer])
+    return {loop: len(regions) for loop, regions in found.items()}
 
 
 def still(trip: int) -> Copies:

@@ -251,7 +251,7 @@ def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
     instruction, location = int(model.instruction[access]), int(model.locations[place])
     where = f"bytes {missing.byte[possible, place]}:{missing.run[possible, place]} of {model.location_name(location)}"
     writers = np.flatnonzero((model.owners()[model.location] == location) & model.write)
-    proviso = model.proviso(NONE, instruction)
+    proviso = model.proviso(NONE, instruction, location)
     does = "may read" if possible or proviso else "reads"
     message = f"{model.name(instruction)} on core {model.core[instruction]} {does} {where}, which nothing has written"
     notes = []
@@ -281,7 +281,7 @@ def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:
     notes: tuple[str, ...] = ()
     if possible:
         notes = ("a `?` write of this location is not known statically: it may have written it",)
-    if len(model.rows) and (proviso := model.proviso(NONE, len(model.rows) - 1)):
+    if len(model.rows) and (proviso := model.proviso(NONE, model.last, location)):
         notes, possible = (*notes, proviso), True
     does = "may never be written" if possible else "is never written"
     name = f"output {model.location_name(location)} of core {model.program.location_core[location]}"

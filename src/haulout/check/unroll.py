@@ -1,11 +1,12 @@
-"""A run of a function with loops as a program of its own: a straight line, with a copy of a block for each execution.
+"""A run of a function with loops and branches as a program of its own: straight lines, with a copy of a block for
+each execution. Behind a divergent fork cores have copies of other blocks.
 
 The straight-line proofs then hold for the run. What a copy means:
 
 - A dependence waits for the newest copy of the producer that comes before; a carried one for that of the previous
-  iteration of the innermost loop around both, and for nothing in the first.
-- A branch is an instruction on a line of its own, `BRANCH`, behind each execution of a header. It reads `cond`, waits
-  for the header's writes of it, and whatever follows on its core waits for the branch (`Model.is_branch`).
+  iteration of the innermost loop around both, and for nothing in the first, nor when it did not run then.
+- A branch is an instruction on a line of its own, `BRANCH`, behind each execution of a header or a fork. It reads
+  `cond`, waits for its block's writes of it, and whatever follows on its core waits for it (`Model.is_branch`).
 - A pattern with `step` stands where the iteration takes it.
 
 Whole columns: a copy is a range of rows taken again, and only blocks are looped over.
@@ -13,7 +14,7 @@ Whole columns: a copy is a range of rows taken again, and only blocks are looped
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
@@ -21,7 +22,8 @@ from typing import TypeVar
 import numpy as np
 
 from haulout.check.columns import stretched
-from haulout.check.loops import Nest, block_rows
+from haulout.check.footprints import Footprints
+from haulout.check.loops import Fork, Nest, block_rows, left_region
 from haulout.check.runs import Execution, Run
 from haulout.check.steps import Copies, Moves
 from haulout.ir.dtypes import itemsize
@@ -37,6 +39,7 @@ from haulout.ir.schema import (
     Ints,
     Meetings,
     Patterns,
+    Semaphores,
     Steps,
 )
 
@@ -64,10 +67,13 @@ class Unrolled:
     """Access -> the source's, NONE for branches."""
     stepped: tuple[bool, ...]
     """Loops whose iterations differ."""
+    footprints: Footprints
 
     def branch(self, instruction: int) -> str:
         """What to call a branch."""
         block, _ = self.run.executions[int(self.execution[instruction])]
+        if block in self.nest.forking:
+            return f"the branch of {self.nest.forks[self.nest.forking[block]].names[0]}"
         return f"the branch of {self.nest.loops[self.nest.headers[block]].name}"
 
     def later(self, first: int, second: int) -> str:
@@ -90,29 +96,45 @@ class Unrolled:
         return f"{abs(j - i)} iterations of {name} {'later' if j > i else 'earlier'}"
 
     def wait(self, first: int, second: int) -> str:
-        """Where a wait of the second of two instructions of a core for the first can stand: `deps`, `carried`, or the
-        header of a loop that is over by then.
+        """Where a wait of the second of two instructions of a core for the first can stand: `deps`, `carried`, the
+        `^header` of a loop that is over by then, or `join ^block` behind an arm.
         """
         here, there = (self.run.executions[int(self.execution[row])] for row in (first, second))
         if self.later(first, second):
             return "carried"
         if self.nest.dominates(here[0], there[0]):
             return "deps"
-        path, other = self.nest.paths[here[0]], self.nest.paths[there[0]]
-        left = next(loop for at, loop in enumerate(path) if other[at : at + 1] != (loop,))
-        return self.nest.loops[left].name
+        number, arm = left_region(self.nest, here[0], there[0])
+        return self.nest.loops[number].name if arm == NONE else f"join {self.nest.forks[number].names[3]}"
 
-    def provisos(self, first: int, second: int) -> list[str]:
-        """What this run supposes of loops between two instructions, one of them NONE for the start, that might have
-        run more often.
+    def provisos(self, first: int, second: int, matters: Callable[[range], bool]) -> list[str]:
+        """What this run supposes between two instructions, one of them NONE for the start: of loops that might have
+        run more often, and of forks around neither of the two, when blocks that do not run for it matter.
         """
         ends = [0 if row == NONE else int(self.execution[row]) for row in (first, second)]
+        blocks = [self.run.executions[place][0] for place in ends]
         found: dict[str, None] = {}
         for place, times in self.run.shortened:
-            if min(ends) <= place <= max(ends):
-                number = self.nest.headers[self.run.executions[place][0]]
-                found[f"the loop at {self.nest.loops[number].name} runs {_times(times)}"] = None
+            loop = self.nest.loops[self.nest.headers[self.run.executions[place][0]]]
+            if min(ends) <= place <= max(ends) and matters(range(loop.header, loop.end)):
+                found[f"the loop at {loop.name} runs {_times(times)}"] = None
+        for place, arms in self.run.taken:
+            fork = self.nest.forks[self.nest.forking[self.run.executions[place][0]]]
+            inside = any(fork.block < block < fork.join for block in blocks)
+            if not min(ends) <= place <= max(ends) or (inside and not fork.divergent):
+                continue
+            if any(matters(each) for arm, each in enumerate(fork.arms) if {*arms} - {NONE, arm}):
+                found[f"the branch at {fork.names[0]} takes {told_arms(fork, arms)}"] = None
         return list(found)
+
+
+def told_arms(fork: Fork, arms: Sequence[int]) -> str:
+    """Which arms were taken, in words."""
+    names = [fork.names[1], fork.names[2], "no arm"]
+    there = {core: arm for core, arm in enumerate(arms) if arm != NONE}
+    if len(set(there.values())) == 1:
+        return names[next(iter(there.values()))]
+    return ", ".join(f"{names[arm]} on core {core}" for core, arm in there.items())
 
 
 def _times(number: int) -> str:
@@ -120,7 +142,13 @@ def _times(number: int) -> str:
 
 
 def unroll(
-    program: Program, functions: Sequence[int], nest: Nest, run: Run, moves: Moves, copies: Sequence[Copies]
+    program: Program,
+    functions: Sequence[int],
+    nest: Nest,
+    run: Run,
+    moves: Moves,
+    copies: Sequence[Copies],
+    footprints: Footprints,
 ) -> Unrolled:
     """The run of a function, given by its rows on all cores."""
     layout = _Layout(program, functions, nest, run)
@@ -147,11 +175,13 @@ def unroll(
         barriers=_barriers(program, layout),
         meetings=_again(program.meetings, origin),
         steps=Steps.empty(),
-        semaphores=program.semaphores.take(slice(0, 0)),
+        semaphores=_semaphores(program, layout),
     )
     time = _ranks(nest, run.executions, rows.seq, execution)
     stepped = tuple(each.stepped for each in copies)
-    return Unrolled(made, program, nest, run, origin, execution, layout.block, time, access_origin, stepped)
+    return Unrolled(
+        made, program, nest, run, origin, execution, layout.block, time, access_origin, stepped, footprints
+    )
 
 
 class _Layout:
@@ -161,21 +191,23 @@ class _Layout:
         starts = program.starts("instructions", "blocks")
         self.blocks = [block_rows(program, function) for function in functions]
         first = np.array([rows.start for rows in self.blocks], np.int64)
+        cores = len(functions)
         number = np.array([block for block, _ in run.executions], np.int64)
-        header = np.isin(number, [loop.header for loop in nest.loops])
-        rows = (first[:, None] + number).ravel()  # of each copy, on all cores: its block
-        is_header = np.tile(header, len(functions))
-        size = starts[rows + 1] - starts[rows]
-        length = size + is_header
-        begin = np.cumsum(length) - length
-        self.begin = begin.reshape(len(functions), -1)
+        # [core, execution]: whether the core takes part.
+        self.present = np.array([[mask >> core & 1 for mask in run.cores] for core in range(cores)], bool)
+        branches = np.isin(number, [*nest.headers, *nest.forking])
+        rows = first[:, None] + number  # of each copy: its block
+        size = np.where(self.present, starts[rows + 1] - starts[rows], 0)
+        length = size + (branches & self.present)
+        flat = length.ravel()
+        self.begin = (np.cumsum(flat) - flat).reshape(length.shape)
         """[core, execution]: the first row of the copy."""
-        self.origin = stretched(starts[rows], length).astype(np.int32)
-        self.branches: Ids = (begin + size)[is_header].astype(np.int32)
+        self.origin = stretched(starts[rows].ravel(), flat).astype(np.int32)
+        self.branches: Ids = (self.begin + size)[length > size].astype(np.int32)
         self.origin[self.branches] = NONE
-        self.block = np.repeat(rows, length).astype(np.int32)
-        self.execution = np.repeat(np.tile(np.arange(len(number), dtype=np.int32), len(functions)), length)
-        self.core = np.repeat(np.repeat(np.arange(len(functions)), len(number)), length)
+        self.block = np.repeat(rows.ravel(), flat).astype(np.int32)
+        self.execution = np.repeat(np.tile(np.arange(len(number), dtype=np.int32), cores), flat)
+        self.core = np.repeat(np.repeat(np.arange(cores), len(number)), flat)
         self.starts, self.first, self.number = starts, first, number
         deepest = max(len(path) for _, path in run.executions)
         self.iteration = np.zeros((len(number), max(deepest, 1)), np.int64)
@@ -195,6 +227,17 @@ def _again(table: Said, origin: Ids) -> Said:
     rows = row_of[origin]  # of a branch: the last, which is NONE
     copies = np.flatnonzero(rows != NONE)
     return table.take(rows[copies]).replace(instruction=copies)
+
+
+def _semaphores(program: Program, layout: _Layout) -> Semaphores:
+    """Signals and waits of all copies."""
+    if not len(program.semaphores):
+        return program.semaphores
+    starts = program.starts("semaphores", "instructions")
+    source = np.maximum(layout.origin, 0)
+    count = np.where(layout.origin == NONE, 0, starts[source + 1] - starts[source])
+    rows = program.semaphores.take(stretched(starts[source], count))
+    return rows.replace(instruction=np.repeat(np.arange(len(count), dtype=np.int32), count))
 
 
 def _barriers(program: Program, layout: _Layout) -> Barriers:
@@ -327,7 +370,7 @@ def _dependences(program: Program, layout: _Layout, nest: Nest, run: Run) -> Dep
         for at, packed in enumerate(keys.tolist()):
             pair, carried = divmod(packed, 2)
             first, second = divmod(pair, len(blocks))
-            copies = _carried(nest, run, first, second) if carried else _newest(layout, first, second)
+            copies = _carried(nest, run, core, first, second) if carried else _newest(layout, core, first, second)
             if not len(copies):
                 continue
             edges = mine[order[cuts[at] : cuts[at + 1]]]
@@ -342,15 +385,19 @@ def _dependences(program: Program, layout: _Layout, nest: Nest, run: Run) -> Dep
     return Dependences.make(len(order), producer=producer[order], instruction=consumer[order])
 
 
-def _newest(layout: _Layout, first: int, second: int) -> Ints:
-    """(Newest copy of one block before it or itself, copy of another), for each copy of the other."""
-    copies = np.flatnonzero(layout.number == second)
-    candidates = np.flatnonzero(layout.number == first)
+def _newest(layout: _Layout, core: int, first: int, second: int) -> Ints:
+    """(Newest copy of one block before it or itself, copy of another), for each copy of the other on a core."""
+    copies = np.flatnonzero((layout.number == second) & layout.present[core])
+    candidates = np.flatnonzero((layout.number == first) & layout.present[core])
+    if not len(copies):
+        return np.zeros((0, 2), np.int64)
     return np.stack([candidates[np.searchsorted(candidates, copies, "right") - 1], copies], axis=1)
 
 
-def _carried(nest: Nest, run: Run, first: int, second: int) -> Ints:
-    """(Last copy of one block in the previous iteration, copy of another), where there is one."""
+def _carried(nest: Nest, run: Run, core: int, first: int, second: int) -> Ints:
+    """(Last copy of one block in the previous iteration, copy of another), where a core has one."""
+    if run.forgets and nest.may_miss(first, second) != NONE:
+        return np.zeros((0, 2), np.int64)
     depth = 0  # of the innermost loop around both
     for loop, other in zip(nest.paths[first], nest.paths[second], strict=False):
         if loop != other:
@@ -358,9 +405,11 @@ def _carried(nest: Nest, run: Run, first: int, second: int) -> Ints:
         depth += 1
     if depth == 0:
         return np.zeros((0, 2), np.int64)
-    last = {path[:depth]: at for at, (block, path) in enumerate(run.executions) if block == first}
+    mine = [at for at, mask in enumerate(run.cores) if mask >> core & 1]
+    last = {run.executions[at][1][:depth]: at for at in mine if run.executions[at][0] == first}
     found = []
-    for at, (block, path) in enumerate(run.executions):
+    for at in mine:
+        block, path = run.executions[at]
         if block == second:
             before = last.get((*path[: depth - 1], path[depth - 1] - 1))
             if before is not None:

@@ -1,8 +1,9 @@
-"""What all commands share: exit statuses, output formats, progress on stderr."""
+"""What all commands share: exit statuses, output formats, progress and the log on stderr."""
 
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 import tempfile
 import time
@@ -48,6 +49,31 @@ format_option = click.option(
     help="Form of the findings.",
 )
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
+
+
+def _start_log(context: click.Context, _parameter: click.Parameter, level: str | None) -> None:
+    """Send the package's log to stderr while the command runs."""
+    if level is None:
+        return
+    log, handler = logging.getLogger("haulout"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(level.upper())
+
+    def stop() -> None:
+        log.removeHandler(handler)
+        log.setLevel(logging.NOTSET)
+
+    context.call_on_close(stop)
+
+
+log_option = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    callback=_start_log,
+    expose_value=False,
+    help="Log to stderr what passes do; at debug, what the analysis of shared lifetimes finds.",
+)
 
 
 def guarded(command: Callable[P, int]) -> Callable[P, None]:

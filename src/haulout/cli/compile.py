@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from haulout import api
-from haulout.cli.common import emit, exit_status, format_option, guarded, pass_progress, quiet_option
+from haulout.cli.common import emit, exit_status, format_option, guarded, log_option, pass_progress, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.frontends.nki import BarrierScope
 from haulout.ir.text import print_bir
@@ -39,10 +39,18 @@ from haulout.support.files import write_files
     show_default=True,
     help="Each core its own part of DRAM, as large as it needs or all alike, or one space for all.",
 )
+@click.option(
+    "--target",
+    default="generic",
+    show_default=True,
+    metavar="NAME|FILE.toml",
+    help="The machine that run times are estimated for: generic, trainium, or a description of your own.",
+)
 @click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
 @kernel_options
 @format_option
 @quiet_option
+@log_option
 @guarded
 def compile(
     source: str,
@@ -50,6 +58,7 @@ def compile(
     fences: Fences,
     capacity: int | None,
     partitions: Partitions,
+    target: str,
     lnc: int | None,
     arg: tuple[str, ...],
     args_file: str | None,
@@ -70,6 +79,7 @@ def compile(
         fences=fences,
         capacity=capacity,
         partitions=partitions,
+        target=target,
         lnc=lnc,
         arguments=kernel_arguments(arg, args_file),
         barrier_scope=barrier_scope,

@@ -6,7 +6,8 @@
 4. views: a shared location's target exists on its core, is no view itself, and is as large;
 5. operands: every byte touched lies inside its location; reads and writes of one instruction are equal or disjoint;
 6. order: a dependence stays inside its function and looks back; `seq` is on all instructions or none and never
-   falls along a block.
+   falls along a block;
+7. semaphores: amounts and counts are numbers that make sense, a remote signal goes to another core that there is.
 
 Findings are collected; each names the entity and the value seen.
 """
@@ -25,6 +26,7 @@ from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import MAX_CORES, TABLES, Column, Ints
+from haulout.ir.semaphores import MOST, semaphore_use
 from haulout.ir.text.values import SIZE_MAX
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity, Span
 
@@ -35,7 +37,15 @@ _MOST = 20
 def verify(program: Program) -> list[Diagnostic]:
     """Everything that is wrong with a program; empty when it is sound. Later checks wait for sound ids."""
     found = Diagnostics()
-    for check in (_check_ids, _check_names, _check_locations, _check_views, _check_operands, _check_order):
+    for check in (
+        _check_ids,
+        _check_names,
+        _check_locations,
+        _check_views,
+        _check_operands,
+        _check_order,
+        _check_semaphores,
+    ):
         check(program, found)
         if len(found) and check in (_check_ids, _check_names):
             break
@@ -358,3 +368,23 @@ def _check_order(program: Program, found: Diagnostics) -> None:
             f"a peer that is no core of lnc={program.lnc}",
             instruction_label(program, int(meetings.instruction[at])),
         )
+
+
+def _check_semaphores(program: Program, found: Diagnostics) -> None:
+    wrong: list[tuple[int, str]] = []
+    use = semaphore_use(program, lambda row, message: wrong.append((row, message)))
+    for row, message in wrong[:_MOST]:
+        _bad(found, message, instruction_label(program, row))
+    signals, waits = use.signals, use.waits
+    for at in _some((signals.amount < 1) | (signals.amount > MOST)):
+        label = instruction_label(program, int(signals.instruction[at]))
+        _bad(found, f"a signal of {signals.amount[at]}; it adds at least 1", label)
+    for at in _some((waits.value < 0) | (waits.value > MOST)):
+        _bad(found, f"a wait for {waits.value[at]}", instruction_label(program, int(waits.instruction[at])))
+    own = program.instruction_core[signals.instruction]
+    for at in _some((signals.core < 0) | (signals.core >= program.lnc)):
+        label = instruction_label(program, int(signals.instruction[at]))
+        _bad(found, f"a remote signal to core {signals.core[at]}, lnc={program.lnc}", label)
+    for at in _some(signals.remote & (signals.core == own)):
+        label = instruction_label(program, int(signals.instruction[at]))
+        _bad(found, f"a remote signal to core {signals.core[at]}, which is its own", label)

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 
 from haulout.analysis.lifetimes import Lifetimes, lifetimes
-from haulout.analysis.loops import find_loops
+from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
@@ -28,6 +28,7 @@ from haulout.ir.text.values import SIZE_MAX
 from haulout.passes.allocator import Solution, plan
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.joint_space import MOST, JointPlan, plan_joint
+from haulout.passes.over_capacity import conflict
 from haulout.support.diagnostics import bad_input, fail
 
 Partitions = Literal["proportional", "equal", "joint"]
@@ -73,11 +74,13 @@ class ColoringAllocatorDramShared(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core by itself, then lay the partitions out."""
-        loops = bool(find_loops(program))
+        loops = bool(find_regions(program))
         locations = program.locations
         life = lifetimes(program)
         owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE)
         layout = self._stack(program, owned, life)
+        if self.capacity is not None and layout.total > self.capacity >= sum(layout.bounds):
+            layout = min(layout, self._stack(program, owned, life, effort=1.0), key=lambda each: each.total)
         step = int(locations.align[owned].max(initial=64))  # so that equal offsets stay aligned
         share = -(-max(layout.peaks, default=0) // step) * step
         totals = {"proportional": layout.total, "equal": share * program.lnc}
@@ -89,7 +92,7 @@ class ColoringAllocatorDramShared(Pass):
         layout, kind = self._choose(program, context, owned, layout, joint, share, obstacle)
         bound = joint.lower_bound if joint is not None and kind == "joint" else sum(layout.bounds)
         if self.capacity is not None and layout.total > self.capacity:
-            self._over_capacity(layout, kind, bound)
+            self._over_capacity(program, context, life, layout, kind, bound)
         for core in range(program.lnc):
             context.count(
                 f"{self.name}.core{core}", peak_bytes=layout.peaks[core], lower_bound_bytes=layout.bounds[core]
@@ -106,7 +109,7 @@ class ColoringAllocatorDramShared(Pass):
             attrs["partitions"] = "joint"
         return program.replace(locations=placed, attrs=attrs)
 
-    def _stack(self, program: Program, owned: Bools, life: Lifetimes) -> _Layout:
+    def _stack(self, program: Program, owned: Bools, life: Lifetimes, effort: float = _EFFORT) -> _Layout:
         """Every core by itself, and proportional partitions."""
         locations = program.locations
         address = locations.address.copy()
@@ -125,7 +128,7 @@ class ColoringAllocatorDramShared(Pass):
                 if pinned[core]
                 else -(-base // step) * step
             )
-            solution = self._plan_core(program, rows, life, origin, address)
+            solution = self._plan_core(program, rows, life, origin, address, effort)
             address[rows] = origin + solution.offset
             origins[core] = origin
             peaks[core], bounds[core] = int(solution.peak), int(solution.lower_bound)
@@ -165,7 +168,7 @@ class ColoringAllocatorDramShared(Pass):
                 address=address, total=share * program.lnc, origins=[core * share for core in range(program.lnc)]
             ), "equal"
         if not reason and joint is None:
-            reason = f"the program has loops, or more than {MOST} locations"
+            reason = f"the program has loops or branches, or more than {MOST} locations"
         elif joint is not None and joint.peak >= stacked.total:
             reason = f"a joint space would take {joint.peak} bytes, they take {stacked.total}"
         if reason or joint is None:
@@ -176,7 +179,9 @@ class ColoringAllocatorDramShared(Pass):
         # A core has no part of its own then: what it needs by itself stays the figure that is reported for it.
         return stacked._replace(address=address, total=joint.peak, origins=[0] * program.lnc), "joint"
 
-    def _plan_core(self, program: Program, rows: Ints, life: Lifetimes, origin: int, address: Ints) -> Solution:
+    def _plan_core(
+        self, program: Program, rows: Ints, life: Lifetimes, origin: int, address: Ints, effort: float
+    ) -> Solution:
         """The placement of one core's locations, as offsets from its partition's start."""
         fixed = address[rows]
         return plan(
@@ -185,23 +190,30 @@ class ColoringAllocatorDramShared(Pass):
             program.locations.size[rows],
             program.locations.align[rows],
             pinned=np.where(fixed == NONE, NONE, fixed - origin),
-            effort=_EFFORT,
+            effort=effort,
         )
 
-    def _over_capacity(self, layout: _Layout, kind: Partitions, bound: int) -> None:
+    def _over_capacity(
+        self, program: Program, context: PassContext, life: Lifetimes, layout: _Layout, kind: Partitions, bound: int
+    ) -> None:
+        assert self.capacity is not None
         listed = [
             f"core {core}: {peak} bytes placed, {least} live at one time"
             for core, (peak, least) in enumerate(zip(layout.peaks, layout.bounds, strict=True))
         ]
-        certain = bound > (self.capacity or 0)
+        found = conflict(program, life, self.capacity, kind)
+        fences = context.counters.get("extend_shared_lifetimes", {}).get("capacity_fences")
+        if fences is not None:
+            listed.append(f"{fences} fences were added to free storage earlier; no further one helps")
         others = [each for each in get_args(Partitions) if each != kind]
         fail(
             "over-capacity",
             f"the program needs {layout.total} bytes of DRAM, the capacity is {self.capacity}",
-            notes=[*listed, f"{bound} bytes are live at one time on all cores together"],
+            *found.labels,
+            notes=[*listed, f"{bound} bytes are live at one time on all cores together", *found.notes],
             help=[
                 "no placement can fit: shorten lifetimes or raise the capacity"
-                if certain
+                if found.certain or bound > self.capacity
                 else f"a better placement may exist: raise the capacity, or try --partitions {' or '.join(others)}"
             ],
         )

@@ -2,46 +2,57 @@
 
     A  all cores share one keyspace of functions                       (verified before every pass)
     B  no shared value is live into the entry
-    C  spans: who touches which shared location, joined over all cores
+    C  spans: who touches which shared location in which block, joined over all cores
     D  fences, by policy: brackets around groups, or the fewest that order every conflict between cores
     E  renumber: a dense index of barriers on every engine line
 
 The lifetime itself is read off the fences by `analysis/lifetimes.py`: a location is held from the epoch of its first
-access on any core to the epoch of its last. No block is added. No address is touched.
+access on any core to the epoch of its last. No block is added. No address is touched. What the analyses find is
+logged at debug level, in the reference's words (`--log-level debug`).
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from haulout.analysis.loops import Loops, find_loops
+from haulout.analysis.liveness import SharedLiveness, shared_liveness
+from haulout.analysis.makespan import makespan
 from haulout.analysis.phases import Phases, phases, shared_accesses
+from haulout.analysis.regions import Regions, find_regions
 from haulout.analysis.straightline import fence_mask, fence_rows
 from haulout.ir.edit import compact
-from haulout.ir.enums import LINES, NONE, Kind
+from haulout.ir.enums import LINES, NONE
 from haulout.ir.program import Program
+from haulout.ir.schema import Ints
 from haulout.ir.verify import instruction_label, location_label
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.fences.between import fences_between, outside_atoms
 from haulout.passes.fences.bracket import bracket_slots
-from haulout.passes.fences.capacity import free_storage
-from haulout.passes.fences.loops import loop_slots
+from haulout.passes.fences.capacity import capacity_notes, free_storage
+from haulout.passes.fences.choose import choose_slots
 from haulout.passes.fences.nests import block_weight, nest_slots, plan_nests
 from haulout.passes.fences.slots import insert_fences, phase_slots
+from haulout.passes.fences.spans import log_spans
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, fail
+from haulout.target import DEFAULT, Target, load_target
 
 LOWERING = "lower_local_collectives"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ExtendSharedLifetimes(Pass):
     """Places the fences that bound shared lifetimes and order accesses of different cores.
 
-    Before: collectives are lowered (order 80), straight-line. After: every conflict between cores whose `seq` differ
-    is ordered by a fence; barrier indices are dense; blocks are as they were. Errors: `uninitialized-read` when a
-    shared internal location is live into the entry.
+    Before: collectives are lowered (order 80); loops and branches nest (`analysis/regions.py`). After: every conflict
+    between cores whose `seq` differ is ordered by a fence (but inside a divergent branch, where none may stand);
+    barrier indices are dense; blocks are as they were. Errors: `uninitialized-read` when a shared internal location
+    is live into the entry.
     """
 
     name: ClassVar[str] = "extend_shared_lifetimes"
@@ -51,12 +62,14 @@ class ExtendSharedLifetimes(Pass):
     fences: Literal["bracket", "minimal"] = "minimal"
     capacity: int | None = None
     """Bytes of DRAM for all cores: `minimal` adds fences where storage must be freed earlier to fit."""
+    target: str = DEFAULT
+    """The machine on which `minimal` compares placements of equal count: a preset, or FILE.toml."""
 
     def run(self, program: Program, context: PassContext) -> Program:
         """The recipe of the module's text."""
-        find_loops(program)  # refuses control flow that is no nest of loops
         blocks = len(program.blocks)
-        require_produced(program)
+        found = find_regions(program)
+        log_spans(program, require_produced(program, found))
         if self.fences == "bracket":
             program = self._bracket(program, context)
         else:
@@ -64,16 +77,19 @@ class ExtendSharedLifetimes(Pass):
             if self.capacity is not None and has_seq(program):
                 program = self._free_storage(program, self.capacity, context)
         program = renumber(program)
+        if log.isEnabledFor(logging.DEBUG):
+            for name in made_fences(program, self.name):
+                log.debug("Inserted new CB %s", name)
         if len(program.blocks) != blocks:
             fail("internal-error", f"fences changed the number of blocks from {blocks} to {len(program.blocks)}")
         return program
 
     def _bracket(self, program: Program, context: PassContext) -> Program:
         program = drop_barriers(program, {self.name})
-        program = insert_fences(program, bracket_slots(program), self.name)
+        program = insert_fences(program, bracket_slots(program, find_regions(program)), self.name)
         if has_seq(program):
             # Inside its bracket a writer needs a rendezvous before a reader on another core; where none is, add it.
-            found = phases(program, fence_rows(program))
+            found = outside_atoms(program, find_regions(program), phases(program, fence_rows(program)))
             program = self._insert(program, found, context)
             if found.needed.any():
                 context.note(
@@ -91,41 +107,73 @@ class ExtendSharedLifetimes(Pass):
             )
             context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
             return program
+        target = load_target(self.target)
+        self._count_makespans(context, lowered=makespan(program, target).makespan)
         bare = drop_barriers(program, {self.name, LOWERING})
-        found = phases(bare, fence_rows(bare))
-        program = self._insert(bare, found, context)
-        loops = find_loops(program)
-        if loops:
-            return self._cheapest(bare, program, loops, context)
+        regions = find_regions(bare)
+        found = outside_atoms(bare, regions, phases(bare, fence_rows(bare)))
+        program = self._place(bare, found, regions, target, context)
+        if regions:
+            return self._cheapest(bare, program, regions, target, context)
         fences = len(fence_rows(program)) // program.lnc
         context.count(self.name, fences=fences, longest_chain=int(found.needed.sum()))
         return program
 
-    def _cheapest(self, bare: Program, by_phases: Program, loops: Loops, context: PassContext) -> Program:
-        """With loops: the exact optimum on source time, unless phases, which differ between cores, beat it."""
-        program, cost = by_phases, fence_runs(by_phases, loops)
-        plan = plan_nests(bare, loops)
+    def _cheapest(
+        self, bare: Program, by_phases: Program, found: Regions, target: Target, context: PassContext
+    ) -> Program:
+        """In loops and branches: the exact optimum on source time, unless phases, which cores shift, beat it.
+
+        Of equal costs the one that is estimated to be faster.
+        """
+        program, cost = by_phases, fence_runs(by_phases, found)
+        plan = plan_nests(bare, found)
         if plan is not None:
             covered = insert_fences(bare, nest_slots(bare, plan, f"{self._stem(bare)}_fence"), self.name)
-            if (covered_cost := fence_runs(covered, loops)) < cost:
+            covered_cost = fence_runs(covered, found)
+            faster = False
+            if covered_cost == cost:
+                nests = makespan(covered, target).makespan
+                self._count_makespans(context, nests=nests)
+                faster = round(nests, 3) < round(makespan(program, target).makespan, 3)
+            if covered_cost < cost or faster:
                 program, cost = covered, covered_cost
+                context.counters[f"{self.name}.placement"] = {"nests": 1}
         context.count(self.name, fences=len(fence_rows(program)) // program.lnc, fence_runs=round(cost))
         return program
+
+    def _place(self, bare: Program, found: Phases, regions: Regions, target: Target, context: PassContext) -> Program:
+        """The fences that the phases need, where the cost model wants them."""
+        stem = self._stem(bare)
+        chosen = choose_slots(
+            bare,
+            found,
+            [f"{stem}_fence{k}" for k in range(int(found.needed.sum()))],
+            self.name,
+            target,
+            capacity=self.capacity,
+            finish=lambda program: insert_fences(
+                program, fences_between(program, find_regions(program), f"{stem}_block"), self.name
+            ),
+            cost=lambda program: fence_runs(program, regions),
+        )
+        self._count_makespans(context, **chosen.makespans)
+        context.count(f"{self.name}.placement", **{chosen.rule: 1})
+        return chosen.program
+
+    def _count_makespans(self, context: PassContext, **makespans: float) -> None:
+        """Estimates in microseconds, counted in whole nanoseconds."""
+        context.count(f"{self.name}.makespan_ns", **{rule: round(time * 1e3) for rule, time in makespans.items()})
 
     def _insert(self, program: Program, found: Phases, context: PassContext) -> Program:
         stem = self._stem(program)
         names = [f"{stem}_fence{k}" for k in range(int(found.needed.sum()))]
         program = insert_fences(program, phase_slots(program, found, names), self.name)
-        return insert_fences(program, loop_slots(program, f"{stem}_loop"), self.name)
+        return insert_fences(program, fences_between(program, find_regions(program), f"{stem}_block"), self.name)
 
     def _free_storage(self, program: Program, capacity: int, context: PassContext) -> Program:
         program, added = free_storage(program, capacity, f"{self._stem(program)}_free", self.name)
-        if added:
-            names = ", ".join(fence.name for fence in added)
-            freed = sum(fence.freed for fence in added)
-            context.note(
-                "capacity-fence", f"added for the capacity: {names}; the peaks of all cores fall by {freed} bytes"
-            )
+        context.diagnostics.extend(capacity_notes(program, added))
         context.count(self.name, capacity_fences=len(added), fences=len(added))
         return program
 
@@ -133,16 +181,24 @@ class ExtendSharedLifetimes(Pass):
         return f"cb_sg{max(int(program.modules.subgraph[0]), 0)}"
 
 
-def fence_runs(program: Program, loops: Loops) -> float:
-    """How often one core meets at a fence, trip counts not known taken as `ASSUMED_TRIP`."""
+def fence_runs(program: Program, found: Regions) -> float:
+    """How often one core meets at a fence: trip counts not known are `ASSUMED_TRIP`, an arm runs every other time."""
     rows = fence_rows(program)
     blocks = program.instructions.block[rows[program.instruction_core[rows] == 0]].tolist()
-    return float(sum(block_weight(loops, block) for block in blocks))
+    return float(sum(block_weight(found, block) for block in blocks))
 
 
 def has_seq(program: Program) -> bool:
     """Whether the program has a logical time that all cores share."""
     return bool(len(program.instructions)) and bool(np.all(program.instructions.seq != NONE))
+
+
+def made_fences(program: Program, maker: str) -> list[str]:
+    """Names of the fences that a pass made, in the order of the first core's list."""
+    rows = program.barriers
+    first_core = program.instruction_core[rows.instruction] == 0
+    made = fence_mask(program) & (rows.made_by == program.strings.find(maker)) & first_core
+    return [program.strings[name] for name in rows.name[made].tolist()]
 
 
 def drop_barriers(program: Program, makers: set[str]) -> Program:
@@ -154,22 +210,16 @@ def drop_barriers(program: Program, makers: set[str]) -> Program:
     return compact(program, keep)[0]
 
 
-def require_produced(program: Program) -> None:
-    """Raise when an internal shared location is read before any core writes it: nothing can produce that value."""
+def require_produced(program: Program, found: Regions) -> SharedLiveness:
+    """Liveness of the shared locations; raises when an internal one is live into the entry.
+
+    It is when some way leads to a read of it, on any core, before any core has written it: through a loop once at
+    least, through either arm of a branch. Nothing can produce that value.
+    """
     touched = np.flatnonzero(shared_accesses(program))
-    accesses, locations = program.accesses, program.locations
-    owner = program.owner[accesses.location[touched]]
-    internal = locations.kind[owner] == Kind.INTERNAL
-    touched, owner = touched[internal], owner[internal]
-    row = accesses.instruction[touched]
-    first_block = program.starts("blocks", "functions")
-    block = program.instructions.block[row] - first_block[program.instruction_function[row]]
-    # sort by owner location, block, time, writes first: the first row of each group must be a write
-    order = np.lexsort((~accesses.write[touched], program.instructions.seq[row], block, owner))
-    first = np.ones(len(order), bool)
-    first[1:] = owner[order[1:]] != owner[order[:-1]]
-    bad = order[first & ~accesses.write[touched[order]]]
-    if len(bad):
+    live = shared_liveness(program, found, touched)
+    early = live.live_into_entry()
+    if early:
         raise HauloutError(
             *(
                 Diagnostic(
@@ -177,18 +227,30 @@ def require_produced(program: Program) -> None:
                     Severity.ERROR,
                     "a shared value is live into the entry: it is read before any core writes it",
                     (
-                        instruction_label(program, int(row[at])),
-                        location_label(program, int(owner[at])),
+                        instruction_label(program, _first_read(program, touched, location, block)),
+                        location_label(program, location),
                     ),
                     help=("write the location before this read, or give it kind=input",),
                 )
-                for at in bad.tolist()
+                for location, block in early
             )
         )
+    return live
+
+
+def _first_read(program: Program, touched: Ints, location: int, block: int) -> int:
+    """The instruction that reads a location first in a block, whatever core it is on."""
+    accesses = program.accesses
+    row = accesses.instruction[touched]
+    here = program.instructions.block[row] % (len(program.blocks) // program.lnc) == block
+    mine = here & (program.owner[accesses.location[touched]] == location) & ~accesses.write[touched]
+    reads = row[mine]
+    return int(reads[np.argmin(program.instructions.seq[reads])])
 
 
 def renumber(program: Program) -> Program:
     """Give the barriers of every engine line of every core a dense index from 0, in list order."""
+    log.debug("Renumbering core barriers.")
     rows = program.barriers.instruction
     line = program.instruction_core[rows].astype(np.int64) * LINES + program.instructions.engine[rows]
     order = np.argsort(line, kind="stable")

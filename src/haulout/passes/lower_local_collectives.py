@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from haulout.analysis.loops import find_loops
+from haulout.analysis.regions import find_regions
 from haulout.ir.arrays import operand_arrays, require_bytes
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
@@ -52,7 +52,7 @@ class LowerLocalCollectives(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Match collectives over the cores, shift `seq`, replace."""
-        find_loops(program)  # refuses control flow that is no nest of loops
+        find_regions(program)  # refuses control flow that is no nest of loops and branches
         sites = _match(program)
         if not sites:
             context.count(self.name, collectives=0)

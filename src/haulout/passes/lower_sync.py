@@ -8,8 +8,9 @@
    The engine completes in order, so the count says exactly how far it has come, and it never falls.
 3. More such engines than semaphores: some share one, and its signals are made to follow one another
    (`sync/sharing.py`).
-4. In a straight list the k-th signal is waited for by `wait=[[done.ENGINE,k]]`. In loops the count is not a constant;
-   `wait_back` says how many signals may be missing instead (`sync/semaphores.py`).
+4. In a straight list the k-th signal is waited for by `wait=[[done.ENGINE,k]]`. In loops, and behind branches whose
+   arms signal unequally often, the count is not a constant; `wait_back` says how many signals may be missing instead
+   (`sync/semaphores.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from haulout.analysis.loops import find_loops
+from haulout.analysis.regions import find_regions
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
@@ -41,8 +42,8 @@ class LowerSync(Pass):
 
     Before: fences are final (barriers are relied on); no semaphores. After: every core uses at most `semaphores`
     semaphores; an instruction starts after all that it waited for before, on every schedule; edges that are realised
-    or implied are gone. With `relative_waits=false` nothing but `wait` is used: edges from inside loops stay in
-    `deps` and `carried`, and a note (`kept-dependences`) says how many. Errors: `too-few-semaphores` when one for
+    or implied are gone. With `relative_waits=false` nothing but `wait` is used: edges from inside loops and arms stay
+    in `deps` and `carried`, and a note (`kept-dependences`) says how many. Errors: `too-few-semaphores` when one for
     each engine is more than `semaphores` and none can be shared; `bad-input` for an edge that has no meaning.
     """
 
@@ -57,7 +58,7 @@ class LowerSync(Pass):
         used = [*program.semaphores.instruction[:1].tolist(), *(wait.row for wait in waits_of(program)[:1])]
         if used:
             bad_input("the program has semaphores already", instruction_label(program, used[0]))
-        nest = make_nest(program, find_loops(program))
+        nest = make_nest(program, find_regions(program))
         agree = lists_agree(program, nest)
         reduced = reduce_order(program, nest, program.dependences)
         edges = len(reduced.edges)
@@ -83,25 +84,26 @@ class LowerSync(Pass):
         return with_semaphores(program.replace(dependences=kept), rows, back)
 
     def _tell(self, program: Program, context: PassContext, nest: Nest, kept: Dependences, agree: bool) -> None:
-        """One note for each outermost loop from which edges stay."""
+        """One note for each outermost loop or arm from which edges stay."""
         block = program.instructions.block
         count: dict[int, int] = {}
         for row in kept.producer.tolist():
-            loop = nest.found.outermost(int(block[row]))
-            count[loop] = count.get(loop, 0) + 1
+            region = nest.found.outermost(int(block[row]))
+            count[region] = count.get(region, 0) + 1
         why = (
             "wait_back is not allowed (relative_waits=false)"
             if agree
             else "the cores do not meet in one order, so a wait that looks back further than needed could hang"
         )
-        for loop, number in sorted(count.items()):
-            header = nest.found.loops[loop].header
-            name = format_name(program.strings[int(program.blocks.name[header])])
-            span = place(program, NONE, int(program.blocks.text_line[header]))
+        for region, number in sorted(count.items()):
+            item = nest.found.regions[region]
+            kind, article = ("loop", "a") if item.is_loop else ("arm", "an")
+            name = format_name(program.strings[int(program.blocks.name[item.first])])
+            span = place(program, NONE, int(program.blocks.text_line[item.first]))
             context.note(
                 "kept-dependences",
-                f"{number} dependences on instructions of loop ^{name} on core {program.block_core[header]} stay "
-                f"as they are: no constant counts the signals of a loop, and {why}",
+                f"{number} dependences on instructions of {kind} ^{name} on core {program.block_core[item.first]} "
+                f"stay as they are: no constant counts the signals of {article} {kind}, and {why}",
                 Label(f"^{name}", span),
             )
 
@@ -113,8 +115,8 @@ class _Plan:
         self.program, self.nest, self.reduced, self.relative = program, nest, reduced, relative
         self.block = program.instructions.block
         self.engines = np.unique(program.instructions.engine).tolist()
-        self.with_loops = {int(program.blocks.function[loop.header]) for loop in nest.found.loops}
-        self.in_loop: Bools = nest.found.of_block != NONE
+        self.with_regions = {int(program.blocks.function[region.first]) for region in nest.found.regions}
+        self.in_region: Bools = nest.found.of_block != NONE
         self.groups: dict[int, list[list[int]]] = {}
         """Function -> lines that share a semaphore."""
 
@@ -125,8 +127,8 @@ class _Plan:
         bounds = np.searchsorted(function, np.arange(len(self.program.functions) + 1)).tolist()
         for index in range(len(self.program.functions)):
             mine = edges.take(slice(bounds[index], bounds[index + 1]))
-            if index in self.with_loops and not self.relative:
-                stays = self.in_loop[self.block[mine.producer]]
+            if index in self.with_regions and not self.relative:
+                stays = self.in_region[self.block[mine.producer]]
                 yield index, mine.take(~stays), mine.take(stays)
             else:
                 yield index, mine, mine.take(slice(0, 0))
@@ -164,7 +166,7 @@ class _Plan:
         """Edges between neighbours among the signals of a shared semaphore in straight lists, where there is none."""
         found = Dependences.empty()
         for function, edges, _ in self.functions():
-            if function in self.with_loops:
+            if function in self.with_regions:
                 continue
             signals = self.signals(edges)
             for group in self.groups[function]:
@@ -188,8 +190,8 @@ class _Plan:
                 name = self.semaphore(group)
                 rows = rows.append(signals_of(made, name))
                 wanted = edges.take(np.isin(self.reduced.line[edges.producer], group))
-                if function in self.with_loops:
-                    waits = self.loop_waits(function, wanted, made, name, chained=len(group) > 1)
+                if function in self.with_regions:
+                    waits = self.counted_waits(function, wanted, made, name, chained=len(group) > 1)
                     back += [wait for wait in waits if wait.back]
                     fixed = [wait for wait in waits if not wait.back]
                     columns = {"instruction": [wait.row for wait in fixed], "value": [wait.value for wait in fixed]}
@@ -203,8 +205,8 @@ class _Plan:
         engines = ".".join(Engine(self.engines[line]).text for line in group)
         return self.program.strings.intern(f"done.{engines}")
 
-    def loop_waits(self, function: int, edges: Dependences, made: Ids, name: int, *, chained: bool) -> list[Wait]:
-        """Waits of one semaphore in a function with loops, the strongest of each kind for each instruction."""
+    def counted_waits(self, function: int, edges: Dependences, made: Ids, name: int, *, chained: bool) -> list[Wait]:
+        """Waits of one semaphore in a function with loops or branches, each kind's strongest for each instruction."""
         block, nest = self.block, self.nest
         first, end = np.searchsorted(self.program.blocks.function, [function, function + 1]).tolist()
         begin, stop = int(nest.starts[first]), int(nest.starts[end])
@@ -216,7 +218,7 @@ class _Plan:
         def wait(row: int, back: int, fixed: int | None) -> None:
             """All signals before `row` but the last `back`, or `fixed` of them."""
             if fixed is None:
-                before = between.before(row, int(block[row]), first)
+                before = between.before(row, int(block[row]))
                 fixed = None if before is None else before - back
             if fixed is None:
                 strongest[row, True] = min(back, strongest.get((row, True), back))
@@ -229,10 +231,10 @@ class _Plan:
             here, there = int(block[row]), int(block[producer])
             if carried:
                 loop = nest.innermost_common(here, there)
-                wait(row, between.carried(producer, there, row, here, loop), None)
+                wait(row, between.carried(producer, there, row, here, loop).least, None)
             else:
-                before = between.before(producer, there, first)
-                back = between.forward(producer, there, row, here)
+                before = between.before(producer, there)
+                back = between.forward(producer, there, row, here).least
                 wait(row, back, None if before is None else before + 1)
         if chained:
             for previous, row in zip([NONE, *made.tolist()], made.tolist(), strict=False):

@@ -14,10 +14,12 @@ from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramS
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
 from haulout.passes.fold_constants import FoldConstants
 from haulout.passes.localize_shared_memory import LocalizeSharedMemory
+from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.sync_shared_allocations import SyncSharedAllocations
 from haulout.support.diagnostics import bad_input
+from haulout.target import DEFAULT
 
 Fences = Literal["bracket", "minimal"]
 
@@ -33,13 +35,18 @@ REGISTRY: dict[str, type[Pass]] = {
         ColoringAllocatorDramShared,
         SyncSharedAllocations,
         LowerSync,
+        LowerBarriers,
     )
 }
 """Every pass by its name."""
 
 
 def standard_pipeline(
-    *, fences: Fences = "minimal", capacity: int | None = None, partitions: Partitions = "proportional"
+    *,
+    fences: Fences = "minimal",
+    capacity: int | None = None,
+    partitions: Partitions = "proportional",
+    target: str = DEFAULT,
 ) -> list[Pass]:
     """What `haulout compile` runs before the checker."""
     return [
@@ -48,7 +55,7 @@ def standard_pipeline(
         BuildFdeps(),
         AntiDependencyAnalyzerPostSharedDram(),
         LowerLocalCollectives(),
-        ExtendSharedLifetimes(fences=fences, capacity=capacity),
+        ExtendSharedLifetimes(fences=fences, capacity=capacity, target=target),
         ColoringAllocatorDramShared(capacity=capacity, partitions=partitions),
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),

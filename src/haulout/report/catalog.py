@@ -117,15 +117,17 @@ CATALOG: dict[str, Entry] = {
         "Give every instruction a `seq` to let the compiler place fences.",
     ),
     "too-few-semaphores": Entry(
-        "A core waits for more engines than it has semaphores, and they cannot be shared.",
+        "A core needs more semaphores than it has: for the engines that are waited for, or for its barriers.",
         "One counter an engine is exact; a shared one needs its signals to follow one another, which adds waits that "
-        "could hang where the cores do not meet in one order.",
-        "Allow more: `lower_sync{semaphores=N}`; one for each engine that is waited for is always enough.",
+        "could hang where the cores do not meet in one order. Barriers of other participants, or of another engine, "
+        "never share one.",
+        "Allow more: `lower_sync{semaphores=N}`, `lower_barriers{semaphores=N}`; one for each engine that is waited "
+        "for is always enough for the first, and the second names all that it uses.",
     ),
     "kept-dependences": Entry(
         "`lower_sync` left dependences as they are.",
-        "In a loop no constant tells how often a producer has signalled; a wait that follows the loop does "
-        "(`wait_back`), and here it may not be used, for the reason shown.",
+        "In a loop, or in an arm of a branch, no constant tells how often a producer has signalled; a wait that "
+        "follows the run does (`wait_back`), and here it may not be used, for the reason shown.",
         "Allow `relative_waits`, or let all cores meet in one order.",
     ),
     "kept-partitions": Entry(

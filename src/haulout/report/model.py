@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from haulout.analysis.makespan import Estimate
 from haulout.analysis.straightline import fence_rows
-from haulout.ir.enums import NONE
+from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassRecord
@@ -26,6 +27,10 @@ class CoreReport(msgspec.Struct):
     peak_bytes: int
     lower_bound_bytes: int
     """The most bytes live at one time: no placement needs less."""
+    busy_us: dict[str, float]
+    """Engine -> microseconds that it is estimated to work; engines that do nothing are absent."""
+    wait_us: float
+    """Microseconds from its arrival at each barrier or exchange until it leaves, estimated, summed."""
 
 
 class Timing(msgspec.Struct):
@@ -57,6 +62,19 @@ class Report(msgspec.Struct):
     total_lower_bound_bytes: int
     partition_totals: dict[str, int]
     """Bytes of DRAM of all cores by kind of partitions; a joint space is absent where it was not tried."""
+    target: str
+    """The machine that times are estimated for."""
+    estimated_makespan_us: float
+    """From the start to the end of the slowest core."""
+    phase_balance: float
+    """Time of the cores between fences, on average over that of the slowest: 1 when all arrive together."""
+    assumed_trips: int
+    """Loops whose trip count is not known and was assumed for the estimate."""
+    placement: str | None
+    """The rule that placed the fences: the one of `makespans_us` that was estimated to be the fastest."""
+    makespans_us: dict[str, float]
+    """Of the program with the barriers that the lowering made (`lowered`), and with the fewest fences, placed by
+    each rule that was tried; before addresses, whose order comes later. Policy `minimal` alone."""
     vnc_remote_addr_map: list[RemoteAddress]
     """Every view, and the owner's placement."""
     counters: dict[str, dict[str, int]]
@@ -75,8 +93,11 @@ def make_report(
     records: list[PassRecord],
     diagnostics: list[Diagnostic],
     fences: str,
+    *,
+    estimate: Estimate,
+    target: str,
 ) -> Report:
-    """Collect the numbers of a compile."""
+    """Collect the numbers of a compile; `estimate` is of the program as it is, on the machine `target`."""
     cores = np.arange(program.lnc)
     per_core = np.bincount(program.instruction_core, minlength=program.lnc)
     barriers = np.bincount(program.instruction_core[fence_rows(program)], minlength=program.lnc)
@@ -104,14 +125,34 @@ def make_report(
                 int(barriers[core]),
                 core_value(core, "peak_bytes"),
                 core_value(core, "lower_bound_bytes"),
+                _busy(estimate, core),
+                _micro(estimate.waited[core]),
             )
             for core in cores.tolist()
         ],
         total_peak_bytes=totals.get("total_peak_bytes", 0),
         total_lower_bound_bytes=totals.get("total_lower_bound_bytes", 0),
         partition_totals=context.counters.get(f"{allocator}.totals", {}),
+        target=target,
+        estimated_makespan_us=_micro(estimate.makespan),
+        phase_balance=round(estimate.balance, 4),
+        assumed_trips=estimate.assumed,
+        placement=next(iter(context.counters.get("extend_shared_lifetimes.placement", {})), None),
+        makespans_us={
+            rule: time / 1e3 for rule, time in context.counters.get("extend_shared_lifetimes.makespan_ns", {}).items()
+        },
         vnc_remote_addr_map=remote_address_map(program),
         counters=context.counters,
         diagnostics=as_json(diagnostics),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],
     )
+
+
+def _busy(estimate: Estimate, core: int) -> dict[str, float]:
+    """Engines of a core that work, and how long."""
+    return {engine.text: _micro(time) for engine in Engine if (time := estimate.busy[core, engine]) > 0}
+
+
+def _micro(time: float) -> float:
+    """Microseconds to the nanosecond: what is printed does not differ by rounding."""
+    return round(float(time), 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from haulout.analysis.makespan import ASSUMED_TRIP
 from haulout.report.model import Report
 
 
@@ -46,7 +47,28 @@ def summary_lines(report: Report) -> list[str]:
         f"shared: {report.shared_locations} locations, {format_bytes(report.shared_bytes)}",
         f"fences ({report.fences}): {report.barriers} on each core{chain}",
         f"DRAM of all cores: {format_bytes(report.total_peak_bytes)}" + _partitions(report.partition_totals),
+        f"estimated makespan ({report.target}): {format_time(report.estimated_makespan_us)}" + _estimates(report),
     ]
+
+
+def format_time(micros: float) -> str:
+    """A time in the largest unit that keeps at least one digit before the point."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if micros >= size:
+            return f"{micros / size:,.2f} {unit}"
+    return f"{micros:.2f} us"
+
+
+def _estimates(report: Report) -> str:
+    """What the fences placed and the barriers as lowered take before addresses, and what was assumed."""
+    parts = []
+    lowered = report.makespans_us.get("lowered")
+    if lowered is not None and report.placement is not None and report.barriers:
+        placed = format_time(report.makespans_us[report.placement])
+        parts.append(f"before storage is shared {placed}, with the barriers as lowered {format_time(lowered)}")
+    if report.assumed_trips:
+        parts.append(f"{report.assumed_trips} loops of unknown trip count taken to run {ASSUMED_TRIP} times")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _partitions(totals: dict[str, int]) -> str:

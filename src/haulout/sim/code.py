@@ -1,6 +1,6 @@
-"""What cores execute: the instructions, and behind them one *branch* for each header of a loop.
+"""What cores execute: the instructions, and behind them one *branch* for each header of a loop and each fork.
 
-A branch reads the first element of `cond`. It stands behind the last instruction of its header, on a line of its
+A branch reads the first element of `cond`. It stands behind the last instruction of its block, on a line of its
 own, the sequencer's; whatever follows on its core waits for it. Row i of the code is instruction i, or branch
 `i - len(instructions)` of the block with that row, so that a trace is one column of rows.
 
@@ -18,7 +18,7 @@ from haulout.ir.enums import ENGINE_BY_TEXT, LINES, NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.verify import instruction_label, place
-from haulout.sim.control import Nest
+from haulout.sim.control import Fork, Loop, Nest
 from haulout.support.diagnostics import Label
 
 BRANCH = LINES
@@ -47,6 +47,7 @@ class Code:
     def __init__(self, program: Program, nest: Nest) -> None:
         instructions, blocks, accesses = program.instructions, program.blocks, program.accesses
         self.program, self.nest = program, nest
+        self._choices = {block: choice for choice in nest.choices.values() for block in choice.blocks}
         self.instructions = len(instructions)
         self.engine: Ids = np.append(instructions.engine.astype(np.int32), np.full(len(blocks), BRANCH, np.int32))
         self.core: Ids = np.append(program.instruction_core, program.block_core).astype(np.int32)
@@ -65,7 +66,7 @@ class Code:
         self.operands = len(accesses) + len(program.locations) + len(blocks)
         """Operands that do not move."""
         self.rows: list[list[Ids]] = [
-            [self._section_rows(blocks, section in nest.headers) for blocks in each.blocks]
+            [self._section_rows(blocks, section in nest.choices) for blocks in each.blocks]
             for section, each in enumerate(nest.sections)
         ]
         """[section][core]: rows in list order."""
@@ -74,16 +75,20 @@ class Code:
         return len(self.engine)
 
     @property
-    def sizes(self) -> list[int]:
-        """Instructions of each section, on all cores."""
-        return [sum(int((rows < self.instructions).sum()) for rows in cores) for cores in self.rows]
+    def sizes(self) -> list[list[int]]:
+        """[section][core]: how many instructions."""
+        return [[int((rows < self.instructions).sum()) for rows in cores] for cores in self.rows]
 
     def is_branch(self, row: int) -> bool:
-        """Whether a row is the branch of a header."""
+        """Whether a row is a branch."""
         return row >= self.instructions
 
+    def choice(self, branch: int) -> Loop | Fork:
+        """The loop or fork that a branch decides."""
+        return self._choices[branch - self.instructions]
+
     def branch(self, block: int) -> int:
-        """The row of a header's branch."""
+        """The row of the branch at the end of a block."""
         return self.instructions + block
 
     def named(self, row: int) -> str:
@@ -110,11 +115,11 @@ class Code:
         inside = (f"{k} of {self.nest.loops[loop].name}" for loop, k in zip(path, around, strict=True))
         return f" (iteration {', '.join(inside)})"
 
-    def _section_rows(self, blocks: tuple[int, ...], is_header: bool) -> Ids:
+    def _section_rows(self, blocks: tuple[int, ...], branches: bool) -> Ids:
         starts = self.program.starts("instructions", "blocks")
         rows = [np.arange(starts[block], starts[block + 1], dtype=np.int32) for block in blocks]
-        if is_header:
-            rows += [np.array([self.branch(block)], np.int32) for block in blocks]
+        if branches:
+            rows.append(np.array([self.branch(blocks[-1])], np.int32))
         return np.concatenate([np.zeros(0, np.int32), *rows])
 
 

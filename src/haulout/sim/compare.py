@@ -4,18 +4,20 @@ The judgement is by shadow memory (shadow.py), not by numbers that happen to dif
 schedules of `adversarial_schedules` agree if and only if every two accesses that conflict are ordered. On
 request the outputs are computed and compared as well.
 
-What runs must be known: loops whose `trip` is given run so often; where it is not, the program is executed once in
-its own order to see. A program that cannot be executed is compared as if such loops ran twice, and the report says
-so.
+What runs must be known: loops whose `trip` is given run so often; where it is not, and for branches, the program is
+executed once in its own order to see. A program that cannot be executed is compared as if such loops ran twice, and
+several times over: as if all branches took their first successor, all the second one, and each in turn. The report
+says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
+from haulout.sim.control import Fork, Loop
 from haulout.sim.execution import Progress
 from haulout.sim.inputs import Values
 from haulout.sim.numerics.evaluate import KERNELS
@@ -23,11 +25,19 @@ from haulout.sim.plan import Plan, Prepared, plan_visits, prepare
 from haulout.sim.run import run, run_reference
 from haulout.sim.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
 from haulout.sim.shadow import GIVEN, NOBODY, Difference, Instance, Shadow
-from haulout.sim.visits import MOST_INSTRUCTIONS, Visits, counted, walk
+from haulout.sim.visits import MOST_INSTRUCTIONS, Iteration, Visits, walk
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 _ASSUMED_TRIP = 2
 """Of loops of which nobody knows how often they run: what one iteration needs of the one before shows."""
+_Turn = Callable[[int], bool]
+_TURNS: tuple[_Turn, ...] = (
+    lambda turn: True,
+    lambda turn: False,
+    lambda turn: turn % 2 == 0,
+    lambda turn: turn % 2 == 1,
+)
+"""Where branches go of which nobody knows it: the turn grows with iterations and, at a divergent fork, with cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +47,14 @@ class ScheduleReport:
     reference: str
     schedules: tuple[str, ...]
     differences: tuple[Difference, ...]
-    """At most one a schedule."""
+    """At most one a schedule, and a way in which branches may go."""
     unequal_outputs: tuple[tuple[str, str], ...]
     """(schedule, output) whose bytes differ from the reference's, where values were compared."""
     diagnostics: tuple[Diagnostic, ...]
     """`cross-core-race` and `missing-dependence`: one for each access and pair of writers."""
     assumed: tuple[str, ...] = ()
-    """Headers of loops that were taken to run twice, since how often they do is not known."""
+    """Headers of loops that were taken to run twice, since how often they do is not known, and forks that were taken to
+    go this way and that."""
 
     @property
     def agrees(self) -> bool:
@@ -70,37 +81,60 @@ def compare_schedules(
     """
     prepared = prepare(program)
     chosen = [parse_schedule(each) if isinstance(each, str) else each for each in schedules or ()]
-    visits, assumed = _outcomes(prepared, inputs, seed, values, max_instructions)
-    plan = plan_visits(prepared, visits)
-    trace, graph = plan.trace, plan.graph
-    chosen = chosen or adversarial_schedules(trace)
-    shadow = Shadow(prepared, plan, runs=len(chosen))
-    reference = event_order(trace, graph, chosen[0])
-    expected = shadow.hashes(reference)
-    found = []
-    for number, schedule in enumerate(chosen[1:], 1):
-        if progress is not None:
-            progress(number, len(chosen))
-        order = event_order(trace, graph, schedule)
-        step = shadow.first_difference(order, expected)
-        if step is not None:
-            found.append(shadow.difference(str(schedule), reference, order, step))
-    unequal = _unequal_outputs(prepared, plan, inputs, chosen, seed) if values else []
-    named = tuple(str(schedule) for schedule in chosen)
+    ways, assumed = _outcomes(prepared, inputs, seed, values, max_instructions)
+    plans = [plan_visits(prepared, visits) for visits in ways]
+    runs = [chosen or adversarial_schedules(plan.trace) for plan in plans]
+    found: list[Difference] = []
+    for begun, (plan, schedules) in enumerate(zip(plans, runs, strict=True)):
+        _compare(prepared, plan, schedules, found, progress, (begun, len(plans)))
+    unequal = _unequal_outputs(prepared, plans[0], inputs, runs[0], seed) if values else []
+    named = tuple(dict.fromkeys(str(schedule) for schedules in runs for schedule in schedules))
     diagnostics = _diagnostics(prepared, named[0], found)
     return ScheduleReport(named[0], named, tuple(found), tuple(unequal), diagnostics, assumed)
 
 
+def _compare(
+    prepared: Prepared,
+    plan: Plan,
+    schedules: Sequence[Schedule],
+    found: list[Difference],
+    progress: Progress | None,
+    way: tuple[int, int],
+) -> None:
+    """Compare the schedules of one plan; `way`: its number, and how many there are."""
+    trace, graph = plan.trace, plan.graph
+    shadow = Shadow(prepared, plan, runs=len(schedules))
+    reference = event_order(trace, graph, schedules[0])
+    expected = shadow.hashes(reference)
+    for number, schedule in enumerate(schedules[1:], 1):
+        if progress is not None:
+            progress(number + way[0] * len(schedules), way[1] * len(schedules))
+        order = event_order(trace, graph, schedule)
+        step = shadow.first_difference(order, expected)
+        if step is not None:
+            found.append(shadow.difference(str(schedule), reference, order, step))
+
+
 def _outcomes(
     prepared: Prepared, inputs: Values | None, seed: int, values: bool, most: int
-) -> tuple[Visits, tuple[str, ...]]:
-    """What runs, and the headers of the loops about which that is a guess."""
+) -> tuple[list[Visits], tuple[str, ...]]:
+    """What runs, in one way or several, and the headers and forks about which that is a guess."""
     code = prepared.code
-    unknown = [loop.name for loop in code.nest.loops if loop.trip == NONE]
+    unknown = [each.name for each in code.nest.choices.values() if not isinstance(each, Loop) or each.trip == NONE]
     if unknown and (values or _can_be_executed(prepared)):
-        return run_reference(prepared, inputs, seed=seed, most=most)[0], ()
-    trips = [_ASSUMED_TRIP if loop.trip == NONE else loop.trip for loop in code.nest.loops]
-    return walk(code.nest, code.sizes, counted(trips), most=most), tuple(unknown)
+        return [run_reference(prepared, inputs, seed=seed, most=most)[0]], ()
+
+    def way(turn: _Turn) -> Visits:
+        def decide(choice: Loop | Fork, iteration: Iteration, core: int) -> bool:
+            if isinstance(choice, Loop):
+                return iteration[-1] < (_ASSUMED_TRIP if choice.trip == NONE else choice.trip)
+            return turn(sum(iteration) + (core if choice.divergent else 0))
+
+        return walk(code.nest, code.sizes, prepared.program.lnc, decide, most)
+
+    ways = [way(turn) for turn in (_TURNS if code.nest.forks else _TURNS[:1])]
+    distinct = {(each.section.tobytes(), each.cores.tobytes()): each for each in reversed(ways)}
+    return list(distinct.values())[::-1], tuple(unknown)
 
 
 def _can_be_executed(prepared: Prepared) -> bool:

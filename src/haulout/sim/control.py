@@ -1,31 +1,23 @@
-"""How the blocks of a program run: sections one after the other, some of them again and again.
+"""How the blocks of a program run: sections one after the other, some of them again and again, some not at all.
 
-A *section* is a stretch of blocks that run together, on all cores: a loop's header alone, or straight blocks in a
-row at one level. Without branches everything is one section, the chain of blocks from the entry on, and cores may
-have other blocks. With branches all cores have equal blocks, and their layout is a sequence of nested loops:
-
-    preheader -> ^header            the header has `cond` and two successors, the first body block and the block
-    ^header -> ^body, ^behind       behind the loop; the last body block (the latch) leads back to the header.
-    ^body ... ^latch -> ^header     Header, body and latch stand together in layout.
-    ^behind
-
-The header runs once more than the body. Everything else is refused, with its place.
+A *section* is a stretch of blocks that run together: a loop's header alone, or straight blocks in a row at one level,
+the last of which may be a fork. Without branches everything is one section, the chain of blocks from the entry on,
+and cores may have other blocks. With branches all cores have equal blocks, a sequence of nested loops and branches
+(`shapes.py`). The header of a loop runs once more than the body; of the arms of a branch one runs, on every core the
+same one unless the fork is divergent.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import NoReturn
+from typing import NamedTuple
 
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.verify import place
-from haulout.support.diagnostics import Label, bad_input
-
-_DEEPEST = 64
-"""Loops around each other that are followed."""
+from haulout.sim.shapes import Region, Shape, equal_shapes, find_shape, successors
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +33,91 @@ class Loop:
     blocks: tuple[int, ...]
     """The header's row of `blocks`, on each core."""
 
+    @property
+    def divergent(self) -> bool:
+        """Cores may not leave a loop at different times."""
+        return False
+
+    def takes(self, taken: bool) -> str:
+        """What a core does at its branch, for a message."""
+        return "enters the body" if taken else "leaves the loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A branch: its arms are sections `section + 1:other` and `other:join`; the second one may be empty."""
+
+    name: str
+    """`^fork`, as the format writes it."""
+    section: int
+    """The one that it ends."""
+    other: int
+    join: int
+    divergent: bool
+    """Whether cores may take different arms."""
+    blocks: tuple[int, ...]
+    """The fork's row of `blocks`, on each core."""
+    successors: tuple[str, str]
+    """The names of the blocks that it leads to."""
+
+    def takes(self, taken: bool) -> str:
+        """What a core does at it, for a message."""
+        return f"takes {self.successors[not taken]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """Blocks that run one after the other."""
 
+    regions: tuple[Region, ...]
+    """The loops and arms around it, outermost first; a header is inside its own loop."""
     path: tuple[int, ...]
-    """The loops around it, outermost first; a header is inside its own."""
+    """The loops alone."""
     blocks: tuple[tuple[int, ...], ...]
     """Rows of `blocks`, on each core."""
 
 
-@dataclass(frozen=True, slots=True)
+class Following(NamedTuple):
+    """Which section runs next."""
+
+    taken: int
+    """When there is nothing to decide, or `cond` is not zero; the number of sections behind the last one."""
+    other: int
+    """When `cond` is zero."""
+
+
+@dataclass(frozen=True)
 class Nest:
-    """The sections of all cores in layout order, and their loops, outer ones before inner ones."""
+    """The sections of all cores in layout order, and their loops and branches, outer ones before inner ones."""
 
     sections: tuple[Section, ...]
-    loops: tuple[Loop, ...]
+    loops: tuple[Loop, ...] = ()
+    forks: tuple[Fork, ...] = ()
 
-    @property
+    @cached_property
+    def choices(self) -> dict[int, Loop | Fork]:
+        """What is decided at the end of a section."""
+        return {loop.header: loop for loop in self.loops} | {fork.section: fork for fork in self.forks}
+
+    @cached_property
     def headers(self) -> dict[int, int]:
         """Section -> the loop of which it is the header."""
         return {loop.header: number for number, loop in enumerate(self.loops)}
+
+    @cached_property
+    def following(self) -> list[Following]:
+        """What runs behind each section."""
+        result = []
+        for number, section in enumerate(self.sections):
+            match self.choices.get(number):
+                case Loop(end=end):
+                    result.append(Following(number + 1, end))
+                case Fork(other=other):
+                    result.append(Following(number + 1, other))
+                case _:
+                    behind = self._behind(number, section)
+                    result.append(Following(behind, behind))
+        return result
 
     @property
     def depth(self) -> int:
@@ -71,38 +126,35 @@ class Nest:
 
     def dominates(self, producer: int, consumer: int) -> bool:
         """Whether one section has always run before another one runs."""
-        path = self.sections[producer].path
-        if path and self.loops[path[-1]].header == producer:
-            path = path[:-1]
-        return producer <= consumer and self.sections[consumer].path[: len(path)] == path
+        around = self.sections[producer].regions
+        if producer in self.headers:
+            around = around[:-1]
+        return producer <= consumer and self.sections[consumer].regions[: len(around)] == around
+
+    def excludes(self, one: int, other: int) -> bool:
+        """Whether two sections stand in different arms of one branch."""
+        for mine, theirs in zip(self.sections[one].regions, self.sections[other].regions, strict=False):
+            if mine != theirs:
+                return mine.fork == theirs.fork != NONE
+        return False
+
+    def _behind(self, number: int, section: Section) -> int:
+        if section.regions:
+            region = section.regions[-1]
+            if region.fork == NONE and self.loops[region.number].end == number + 1:
+                return self.loops[region.number].header
+            if region.fork != NONE and number + 1 == self.forks[region.fork].other:
+                return self.forks[region.fork].join
+        return number + 1
 
 
 def find_nest(program: Program, functions: list[int]) -> Nest:
     """The sections of a function, given by its row on each core; `bad-input` at the first block that does not fit."""
     chains = [_chain(program, function) for function in functions]
     if None not in chains:
-        return Nest((Section((), tuple(tuple(chain or ()) for chain in chains)),), ())
-    shapes = [_shape(program, function) for function in functions]
-    for function, shape in zip(functions, shapes, strict=True):
-        if shape != shapes[0]:
-            _refuse_difference(program, functions[0], function, shapes[0], shape)
-    return _nest(program, functions, *shapes[0])
-
-
-# -- one core --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """A loop in blocks, counted from the function's first: `header:end`."""
-
-    header: int
-    end: int
-    trip: int
-
-
-_Shape = tuple[list[_Header], list[tuple[int, ...]]]
-"""The loops of a function, and the path of each block."""
+        return Nest((Section((), (), tuple(tuple(chain or ()) for chain in chains)),))
+    shapes = [find_shape(program, function) for function in functions]
+    return _nest(program, functions, equal_shapes(program, functions, shapes))
 
 
 def _chain(program: Program, function: int) -> list[int] | None:
@@ -111,107 +163,54 @@ def _chain(program: Program, function: int) -> list[int] | None:
     chain: dict[int, None] = {}
     block = first if first < last else NONE
     while block != NONE:
-        following = _successors(program, block)
-        if block in chain or len(set(following)) > 1:
+        following = successors(program, block)
+        if block in chain or len(following) > 1:
             return None
         chain[block] = None
         block = following[0] if following else NONE
     return list(chain)
 
 
-def _shape(program: Program, function: int) -> _Shape:
-    first, last = program.starts("blocks", "functions")[function : function + 2].tolist()
-    headers: list[_Header] = []
-    paths: list[tuple[int, ...]] = []
-    around: list[int] = []
-    for row in range(first, last):
-        at = row - first
-        targets = [target - first for target in _successors(program, row)]
-        trip, has_cond = int(program.blocks.trip[row]), program.blocks.cond[row] != NONE
-        if program.blocks.divergent[row]:
-            _refuse(program, row, "cores may take different branches here")
-        if len(targets) == 2:
-            end = headers[around[-1]].end if around else last - first
-            if targets[0] != at + 1 or not at + 1 < targets[1] < end:
-                _refuse(program, row, "its successors are not a loop's body and the block behind the loop")
-            if not has_cond:
-                _refuse(program, row, "it has two successors and no cond")
-            if len(around) == _DEEPEST:
-                _refuse(program, row, f"more than {_DEEPEST} loops around each other")
-            around.append(len(headers))
-            headers.append(_Header(at, targets[1], trip))
-            paths.append(tuple(around))
-            continue
-        if has_cond or trip != NONE:
-            _refuse(program, row, "cond and trip belong to the header of a loop")
-        paths.append(tuple(around))
-        if around and at + 1 == headers[around[-1]].end:
-            if targets != [headers[around.pop()].header]:
-                _refuse(program, row, "the last block of a loop must lead back to its header")
-        elif not around and row + 1 == last:
-            if targets:
-                _refuse(program, row, "the last block leads to another one")
-        elif targets != [at + 1]:
-            _refuse(program, row, "it does not lead to the next block")
-    return headers, paths
-
-
-def _successors(program: Program, block: int) -> list[int]:
-    begin, end = program.edges.source.searchsorted([block, block + 1]).tolist()
-    found: list[int] = program.edges.target[begin:end].tolist()
-    return found
-
-
-# -- all cores -------------------------------------------------------------------------------------------------------
-
-
-def _nest(program: Program, functions: list[int], headers: list[_Header], paths: list[tuple[int, ...]]) -> Nest:
+def _nest(program: Program, functions: list[int], shape: Shape) -> Nest:
     starts = program.starts("blocks", "functions")
     firsts = [int(starts[function]) for function in functions]
-    loop_of = {each.header: each for each in headers}
-    # A section ends where a header stands on either side of the seam, or the loops around change.
+    around, headers = shape.around, {each.header for each in shape.loops}
+    # A section ends where a header stands on either side of the seam, or the regions around change.
     cuts = [
         at
-        for at in range(len(paths) + 1)
-        if at in (0, len(paths)) or paths[at] != paths[at - 1] or at in loop_of or at - 1 in loop_of
+        for at in range(len(around) + 1)
+        if at in (0, len(around)) or around[at] != around[at - 1] or at in headers or at - 1 in headers
     ]
     section_at = {block: number for number, block in enumerate(cuts)}
     sections = [
-        Section(paths[begin], tuple(tuple(range(first + begin, first + end)) for first in firsts))
+        Section(
+            around[begin],
+            tuple(region.number for region in around[begin] if region.fork == NONE),
+            tuple(tuple(range(first + begin, first + end)) for first in firsts),
+        )
         for begin, end in pairwise(cuts)
     ]
+
+    def name(block: int) -> str:
+        return "^" + format_name(program.strings[int(program.blocks.name[firsts[0] + block])])
+
+    def rows(block: int) -> tuple[int, ...]:
+        return tuple(first + block for first in firsts)
+
     loops = [
-        Loop(
-            _name(program, firsts[0] + each.header),
-            section_at[each.header],
-            section_at[each.end],
-            each.trip,
-            tuple(first + each.header for first in firsts),
-        )
-        for each in headers
+        Loop(name(each.header), section_at[each.header], section_at[each.end], each.trip, rows(each.header))
+        for each in shape.loops
     ]
-    return Nest(tuple(sections), tuple(loops))
-
-
-def _refuse_difference(program: Program, first: int, second: int, one: _Shape, other: _Shape) -> NoReturn:
-    """Point at the first block that is not as on the first core."""
-    starts = program.starts("blocks", "functions")
-    differing = [each.header for each, twin in zip(other[0], one[0], strict=False) if each != twin]
-    at = differing[0] if differing else 0
-    if not len(other[1]):
-        bad_input(f"core {program.function_core[second]} has other blocks than core {program.function_core[first]}")
-    _refuse(program, int(starts[second]) + at, f"core {program.function_core[first]} has other loops")
-
-
-def _name(program: Program, block: int) -> str:
-    return "^" + format_name(program.strings[int(program.blocks.name[block])])
-
-
-def _refuse(program: Program, block: int, why: str) -> NoReturn:
-    name = _name(program, block)
-    bad_input(
-        f"control flow of this form is not supported yet: block {name}: {why}",
-        Label(
-            f"{name} on core {program.block_core[block]}", place(program, NONE, int(program.blocks.text_line[block]))
-        ),
-    )
+    forks = [
+        Fork(
+            name(each.fork),
+            section_at[each.fork + 1] - 1,
+            section_at[each.other],
+            section_at[each.join],
+            each.divergent,
+            rows(each.fork),
+            (name(each.fork + 1), name(each.other)),
+        )
+        for each in shape.forks
+    ]
+    return Nest(tuple(sections), tuple(loops), tuple(forks))

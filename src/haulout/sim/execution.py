@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,18 +27,19 @@ _PROGRESS_EVERY = 256
 
 
 class Steps:
-    """The events of a plan in the order of a schedule, as lists."""
+    """Events of a plan in the order of a schedule, as lists."""
 
     def __init__(self, plan: Plan, order: Ids) -> None:
         trace, graph = plan.trace, plan.graph
-        self.visits, self.senders = trace.visits, plan.senders
-        item = graph.item[order]
-        self.item: list[int] = item.tolist()
+        self.visits, self.senders = trace.visits, graph.senders
+        self.item: list[int] = graph.item[order].tolist()
         self.effect: list[int] = graph.effect[order].tolist()
         self.row: list[int] = trace.row.tolist()
-        """Of each item, not of each step."""
+        """Of each item, not of each step; so are the next two."""
         self.visit: list[int] = trace.visit.tolist()
+        self.core: list[int] = trace.core.tolist()
         self.instructions = int((trace.row < trace.code.instructions).sum())
+        """Of the whole plan; so are the barriers."""
         self.barriers = int((graph.queue == NONE).sum())
 
     def __len__(self) -> int:
@@ -53,19 +54,32 @@ class Execution:
         self.found = Diagnostics()
         self.instructions = self.events = self.barriers = 0
         self.branches: dict[int, bool] = {}
-        """What branches have found: rows of the code, true for the body."""
+        """What branches have found last: rows of the code, true for the first successor."""
         with within_memory(prepared.layout.size):
             self.memory = _initial_memory(prepared, inputs, seed)
         self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found)
 
-    def happen(self, steps: Steps, around: Iteration | None = None, schedule: str = "") -> None:
-        """Let events happen: those of one section in some iteration, or, without `around`, those of a whole run.
+    def happen(
+        self,
+        steps: Steps,
+        around: Iteration | None = None,
+        sent: dict[tuple[int, int], Bytes] | None = None,
+        numbers: Sequence[int] | None = None,
+        schedule: str = "",
+    ) -> None:
+        """Let events happen; with `around`, all in that iteration.
 
-        What the branches of a section find stands in `branches`; those of a run are expected to go where it goes.
+        With a `schedule`, branches are expected to go where the visits go; without, what they find stands in
+        `branches`. `sent` keeps what exchanges have read by row and visit; `numbers` are the names that the visits
+        have in there.
         """
         machine, moving = self.machine, self.prepared.operands.moves.moving
         rows, senders, visits = steps.row, steps.senders, steps.visits
-        sent: dict[int, Bytes] = {}
+        sent = {} if sent is None else sent
+
+        def key(item: int) -> tuple[int, int]:
+            return rows[item], steps.visit[item] if numbers is None else numbers[steps.visit[item]]
+
         begun = self.events
         for step, (item, effect) in enumerate(zip(steps.item, steps.effect, strict=True), begun):
             if step % _PROGRESS_EVERY == 0:
@@ -78,17 +92,20 @@ class Execution:
             if effect == Effect.BOTH:
                 machine.execute(row, where)
             elif effect == Effect.READS:
-                sent[item] = machine.read(row, where)
+                sent[key(item)] = machine.read(row, where)
             elif effect == Effect.WRITES:
                 if item in senders:
-                    machine.write(row, sent[senders[item]], where)
+                    machine.write(row, sent[key(senders[item])], where)
             elif effect == Effect.BRANCHES:
                 takes = machine.takes(row)
-                if around is not None:
+                if not schedule:
                     self.branches[row] = takes
-                elif takes != visits.taken[steps.visit[item]]:
+                elif takes != visits.takes(steps.visit[item], steps.core[item]):
                     self._strays(row, visits.around(steps.visit[item]), takes, schedule)
         self.events += len(steps)
+
+    def count(self, steps: Steps) -> None:
+        """Count a plan that has been executed."""
         self.instructions += steps.instructions
         self.barriers += steps.barriers
 
@@ -121,11 +138,12 @@ class Execution:
         if row in self.branches:
             return
         self.branches[row] = takes
+        does = code.choice(row).takes(takes)
         self.found.add(
             "missing-dependence",
             Severity.ERROR,
-            f"under `{schedule}` {code.named(row)}{code.iteration(row, around)} "
-            f"{'enters the body' if takes else 'leaves the loop'}, unlike under `list`; the run goes on as there",
+            f"under `{schedule}` {code.named(row)}{code.iteration(row, around)} {does}, unlike under `list`; "
+            "the run goes on as there",
             code.label(row),
         )
 

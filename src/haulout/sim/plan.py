@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
-from haulout.ir.verify import check_sound, instruction_label
+from haulout.ir.verify import check_sound
 from haulout.sim.code import Code
 from haulout.sim.control import find_nest
 from haulout.sim.events import EventGraph, event_graph
@@ -18,9 +18,9 @@ from haulout.sim.layout import Layout, lay_out
 from haulout.sim.machine import check_patterns_known
 from haulout.sim.moves import Moves
 from haulout.sim.operands import Operands
-from haulout.sim.rendezvous import senders
-from haulout.sim.trace import Trace, one_visit, trace_visits
-from haulout.sim.visits import Visits
+from haulout.sim.semaphores import Semaphores, Tally, find_semaphores, nothing_counted
+from haulout.sim.trace import Trace, trace_visits
+from haulout.sim.visits import Visits, mask_of, one_visit
 from haulout.sim.waits import Waits, find_waits
 from haulout.support.diagnostics import bad_input
 
@@ -37,6 +37,7 @@ class Prepared:
     """The entry function of each core."""
     code: Code
     waits: Waits
+    semaphores: Semaphores
     layout: Layout
     operands: Operands
 
@@ -47,16 +48,11 @@ class Plan:
 
     trace: Trace
     graph: EventGraph
-    senders: dict[int, int]
-    """For each item of the trace that receives: the item whose data it receives."""
 
 
 def prepare(program: Program) -> Prepared:
     """What every run of a program needs. Raises `HauloutError` when it is unsound or not supported."""
     check_sound(program)
-    if len(program.semaphores):
-        row = int(program.semaphores.instruction[0])
-        bad_input("simulating semaphores is not supported yet", instruction_label(program, row))
     functions = _entries(program)
     nest = find_nest(program, functions.tolist())
     code = Code(program, nest)
@@ -66,18 +62,32 @@ def prepare(program: Program) -> Prepared:
         operands = Operands(program, layout, Moves(program, nest, code.operands))
     every = np.concatenate([np.zeros(0, np.int32), *(rows for cores in code.rows for rows in cores)])
     check_patterns_known(program, operands.regions, every[every < code.instructions])
-    return Prepared(program, functions, code, waits, layout, operands)
+    return Prepared(program, functions, code, waits, find_semaphores(code), layout, operands)
 
 
-def plan_visits(prepared: Prepared, visits: Visits) -> Plan:
-    """The events of what ran. Raises `HauloutError` where cores cannot meet."""
+def plan_visits(
+    prepared: Prepared, visits: Visits, tally: Tally | None = None, going_on: Collection[int] = ()
+) -> Plan:
+    """The events of what ran, from some state of the semaphores on; cores that are `going_on` may come to more.
+
+    Raises `HauloutError` where cores cannot meet.
+    """
     trace = trace_visits(prepared.code, visits)
-    return Plan(trace, event_graph(trace, prepared.waits), senders(trace))
+    semaphores = prepared.semaphores
+    tally = tally or nothing_counted(semaphores)
+    return Plan(trace, event_graph(trace, prepared.waits, semaphores, tally, going_on))
 
 
-def plan_section(prepared: Prepared, section: int) -> Plan:
-    """The events of one section, when everything before it is over."""
-    return plan_visits(prepared, one_visit(section))
+def plan_section(
+    prepared: Prepared,
+    section: int,
+    cores: int | None = None,
+    tally: Tally | None = None,
+    going_on: Collection[int] = (),
+) -> Plan:
+    """The events of one section, when everything before it is over; `cores` is a mask, None: all."""
+    every = mask_of(range(prepared.program.lnc))
+    return plan_visits(prepared, one_visit(section, every if cores is None else cores), tally, going_on)
 
 
 @contextmanager

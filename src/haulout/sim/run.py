@@ -1,9 +1,9 @@
 """Simulating a program: its outputs under one schedule.
 
-The recipe: lay the locations out, fill in constants and inputs. Then the *reference* goes through the program
-section by section, all cores together, each section's events in the order of `list`, and follows the branches
-where their conditions take them. For the schedule `list` that is all. For another one the reference has found what
-runs; the events of all of it happen once more, in the order of that schedule.
+The recipe: lay the locations out, fill in constants and inputs. Then the *reference* (`reference.py`) goes through the
+program section by section, each section's events in the order of `list`, and follows the branches where their
+conditions take them. For the schedule `list` that is all. For another one the reference has found what runs; the
+events of all of it happen once more, in the order of that schedule.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import numpy.typing as npt
 from haulout.ir.program import Program
 from haulout.sim.execution import Execution, Progress, Steps
 from haulout.sim.inputs import Values
-from haulout.sim.plan import Plan, Prepared, plan_section, plan_visits, prepare, within_memory
+from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
+from haulout.sim.reference import Reference
 from haulout.sim.schedules import ListOrder, Schedule, event_order, parse_schedule
-from haulout.sim.visits import MOST_INSTRUCTIONS, Iteration, Visits, walk
-from haulout.support.diagnostics import Diagnostic, bad_input, fail
+from haulout.sim.visits import MOST_INSTRUCTIONS, Visits
+from haulout.support.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Statistics:
     instructions: int
     """Instructions executed, on all cores."""
     events: int
-    """Steps of the schedule; the branches of loops are steps, too."""
+    """Steps of the schedule; branches and the deliveries of signals to other cores are steps, too."""
     barriers: int
     """Barriers passed; one that several cores attend counts once."""
     memory_bytes: int
@@ -89,9 +90,8 @@ def run_reference(
 ) -> tuple[Visits, SimulationResult]:
     """The run in program order: what it executes and what it produces."""
     execution = Execution(prepared, inputs, seed, progress)
-    reference = _Reference(prepared, execution)
     with within_memory(prepared.layout.size):
-        visits = walk(prepared.code.nest, prepared.code.sizes, reference.decide, reference.visit, most)
+        visits = Reference(prepared, execution, most).run()
     return visits, _result(execution, ListOrder())
 
 
@@ -109,6 +109,7 @@ def run(
     execution = Execution(prepared, inputs, seed, progress)
     with within_memory(prepared.layout.size):
         execution.happen(steps, schedule=str(schedule))
+        execution.count(steps)
     return _result(execution, schedule)
 
 
@@ -118,40 +119,3 @@ def _result(execution: Execution, schedule: Schedule) -> SimulationResult:
         execution.instructions, execution.events, execution.barriers, execution.prepared.layout.size
     )
     return SimulationResult(outputs, tuple(execution.found), statistics, str(schedule))
-
-
-class _Reference:
-    """Executes sections and looks where their branches go."""
-
-    def __init__(self, prepared: Prepared, execution: Execution) -> None:
-        self.prepared, self.execution = prepared, execution
-        self.steps: dict[int, Steps] = {}
-
-    def visit(self, section: int, around: Iteration) -> None:
-        if section not in self.steps:
-            plan = plan_section(self.prepared, section)
-            self.steps[section] = Steps(plan, event_order(plan.trace, plan.graph, ListOrder()))
-        self.execution.happen(self.steps[section], around)
-
-    def decide(self, loop: int, around: Iteration) -> bool:
-        """Whether all cores take the body. Raises where they disagree, with each other or with the loop's trip."""
-        code, header = self.prepared.code, self.prepared.code.nest.loops[loop]
-        taken = [self.execution.branches[code.branch(block)] for block in header.blocks]
-        if len(set(taken)) > 1:
-            says = [
-                code.label(code.branch(block), f"core {core} {'enters the body' if takes else 'leaves the loop'}")
-                for core, (block, takes) in enumerate(zip(header.blocks, taken, strict=True))
-            ]
-            fail(
-                "barrier-mismatch",
-                f"cores take different branches at {header.name}, in iteration {', '.join(map(str, around))}",
-                *says[:1],
-                says[taken.index(not taken[0])],
-            )
-        if header.trip >= 0 and taken[0] != (around[-1] < header.trip):
-            does = (
-                f"enters the body once more after {around[-1]}" if taken[0] else f"leaves the loop after {around[-1]}"
-            )
-            label = code.label(code.branch(header.blocks[0]))
-            bad_input(f"{header.name} says trip={header.trip}, but its branch {does} iterations", label)
-        return taken[0]

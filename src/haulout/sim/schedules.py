@@ -6,6 +6,9 @@ program has no `seq`, the position in the core's list, core by core in turn. `sl
 events of one queue behind all others: whatever does not depend on the queue's next instruction runs before it,
 so every pair of events that nothing orders, and whose first member stands on that queue, is executed the other
 way round. All queues in turn invert every unordered pair. The branches of a core are a queue, too.
+
+Semaphores only grow, so whatever is ready stays ready: what happens without the slow queue's next instruction is the
+same in whatever order it happens, and the same holds with them.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Ids, Ints
 from haulout.sim.code import QUEUES, line_text, parse_line
 from haulout.sim.deadlock import explain_deadlock
-from haulout.sim.events import EventGraph
+from haulout.sim.events import Counters, EventGraph
 from haulout.sim.trace import Trace
 from haulout.support.diagnostics import bad_input
 from haulout.support.jit import njit, plain_if_small
@@ -83,12 +86,17 @@ def event_order(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
     """All events in the order of the schedule. Raises `deadlock`, naming the cycle of waits, when there is none."""
     if isinstance(schedule, Slowest) and schedule.core >= trace.code.program.lnc:
         bad_input(f"schedule `{schedule}`: the program has no core {schedule.core}")
-    priority = _priorities(trace, graph, schedule)
-    with plain_if_small(_scan_order, len(graph) + len(graph.target)):
-        order = _scan_order(graph.starts, graph.target, graph.waits_for, priority)
+    order = as_far_as_it_goes(trace, graph, schedule)
     if len(order) < len(graph):
         explain_deadlock(trace, graph, order)
     return order
+
+
+def as_far_as_it_goes(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
+    """The events that can happen, in the order of the schedule."""
+    priority = _priorities(trace, graph, schedule)
+    with plain_if_small(_scan_order, len(graph) + len(graph.target)):
+        return _scan_order(graph.starts, graph.target, graph.waits_for, priority, graph.counters)
 
 
 def _priorities(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ints:
@@ -111,13 +119,21 @@ def _priorities(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ints:
 
 
 @njit
-def _scan_order(starts: Ids, target: Ids, waits_for: Ids, priority: Ints) -> Ids:
-    """Topological order by least priority; shorter than the graph when there is a cycle."""
+def _scan_order(starts: Ids, target: Ids, waits_for: Ids, priority: Ints, counters: Counters) -> Ids:
+    """Topological order by least priority; shorter than the graph when not everything can happen."""
     events = len(priority)
     event_of = np.empty(events, np.int32)
     for event in range(events):
         event_of[priority[event]] = event
     left = waits_for.copy()
+    value = counters.value.copy()
+    reached = counters.begin[:-1].copy()
+    for semaphore in range(len(value)):
+        while reached[semaphore] < counters.begin[semaphore + 1]:
+            if counters.threshold[reached[semaphore]] > value[semaphore]:
+                break
+            left[counters.event[reached[semaphore]]] -= 1
+            reached[semaphore] += 1
     ready = [np.int64(0)]
     ready.pop()
     for event in range(events):
@@ -134,4 +150,15 @@ def _scan_order(starts: Ids, target: Ids, waits_for: Ids, priority: Ints) -> Ids
             left[following] -= 1
             if left[following] == 0:
                 heapq.heappush(ready, priority[following])
+        for addition in range(counters.starts[event], counters.starts[event + 1]):
+            semaphore = counters.semaphore[addition]
+            value[semaphore] += counters.amount[addition]
+            while reached[semaphore] < counters.begin[semaphore + 1]:
+                if counters.threshold[reached[semaphore]] > value[semaphore]:
+                    break
+                following = counters.event[reached[semaphore]]
+                reached[semaphore] += 1
+                left[following] -= 1
+                if left[following] == 0:
+                    heapq.heappush(ready, priority[following])
     return order[:done]

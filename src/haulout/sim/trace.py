@@ -1,7 +1,7 @@
 """What each core executes, in list order: the items that its queues will be fed with.
 
-A trace repeats the rows of a section (`code.py`) for every visit (`visits.py`). Everything behind this file works on
-positions in the trace, not on instructions.
+A trace repeats the rows of a section (`code.py`) for every visit (`visits.py`) that the core takes part in. Everything
+behind this file works on positions in the trace, not on instructions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids, Ints
 from haulout.sim.code import Code
 from haulout.sim.visits import Visits
@@ -29,7 +28,7 @@ class Trace:
     visit: Ids
     """The visit that it belongs to."""
     first: Ints
-    """[core, visit]: the first item of the visit."""
+    """[core, visit]: the first item of the visit, if the core takes part."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -48,7 +47,7 @@ def trace_visits(code: Code, visits: Visits) -> Trace:
         sections = [each[core] for each in code.rows]
         table = np.concatenate([np.zeros(0, np.int32), *sections])
         length = np.array([len(each) for each in sections], np.int64)
-        count = length[visits.section]
+        count = np.where(visits.attended(core), length[visits.section], 0)
         begin = np.cumsum(count) - count
         # Row j of a visit is row j of its section.
         source = np.repeat((np.cumsum(length) - length)[visits.section] - begin, count) + np.arange(count.sum())
@@ -61,8 +60,3 @@ def trace_visits(code: Code, visits: Visits) -> Trace:
     shape = len(first), len(visits)
     return Trace(code, visits, np.concatenate(rows), core_of, np.concatenate(visit), np.array(first).reshape(shape))
 
-
-def one_visit(section: int) -> Visits:
-    """The visit of one section alone."""
-    none = np.zeros((1, 0), np.int32)
-    return Visits(np.array([section], np.int32), none, none, np.array([NONE], np.int32), np.zeros(1, np.bool_))

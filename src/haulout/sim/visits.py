@@ -1,19 +1,23 @@
 """What ran: the sections in the order of their execution, each with the iterations of the loops around it.
 
-All cores take the same branches, so one list tells it for all of them. Whoever knows, or finds out, which branches
-are taken lets `walk` go through the nest; it keeps the list and an eye on the number of instructions.
+A *visit* is one execution of a section; cores take part in it together. All take the same branches, except at a
+divergent fork: the sections of its arms are visited only by the cores that take them, and so is what stands in there.
+`Walk` leads every core through the nest, as whoever knows which branches are taken tells it, and keeps an eye on the
+number of instructions. Cores may be at different places; the visits are put into the order of the program in the
+end, which is iterations before layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from haulout.ir.enums import NONE
-from haulout.ir.schema import Bools, Ids
-from haulout.sim.control import Nest
+from haulout.ir.schema import Bools, Ids, Masks
+from haulout.sim.control import Fork, Loop, Nest
 from haulout.support.diagnostics import bad_input
 
 MOST_INSTRUCTIONS = 1_000_000
@@ -21,8 +25,6 @@ MOST_INSTRUCTIONS = 1_000_000
 
 Iteration = tuple[int, ...]
 """Of the loops around a section, outermost first, each counted from 0."""
-Decide = Callable[[int, Iteration], bool]
-"""Whether the branch of a loop's header takes the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,13 @@ class Visits:
     iteration: Ids
     """[visit, depth]: of the loop at that depth of the section's path; NONE beyond it."""
     began: Ids
-    """[visit, depth]: the visit of the loop's header with which its iteration began."""
+    """[visit, depth]: the visit of the loop's header with which its iteration began; NONE: before these visits."""
     before: Ids
     """Of a header: its visit in the previous iteration; NONE in the first one, and for other sections."""
-    taken: Bools
-    """Of a header: whether the body follows."""
+    cores: Masks
+    """Who takes part, a bit a core."""
+    taken: Masks
+    """Whose branch at the end of the section takes the first successor."""
 
     def __len__(self) -> int:
         return len(self.section)
@@ -47,97 +51,171 @@ class Visits:
         row = self.iteration[visit]
         return tuple(row[row != NONE].tolist())
 
+    def attended(self, core: int) -> Bools:
+        """Which visits a core takes part in."""
+        return (self.cores >> np.uint64(core)) & np.uint64(1) != 0
 
-def walk(
-    nest: Nest,
-    sizes: Sequence[int],
-    decide: Decide,
-    visit: Callable[[int, Iteration], None] | None = None,
-    most: int = MOST_INSTRUCTIONS,
-) -> Visits:
-    """Go through the nest; `visit` is called for every section, then `decide` if it is a header.
+    def is_parted(self, cores: int) -> bool:
+        """Whether not all cores take part in everything."""
+        return bool((self.cores != np.uint64(mask_of(range(cores)))).any())
 
-    `sizes`: instructions of each section. Raises `bad-input` when the loops execute more than `most` of them.
+    def takes(self, visit: int, core: int) -> bool:
+        """Whether a core's branch takes the first successor."""
+        return bool(int(self.taken[visit]) >> core & 1)
+
+
+class Place(NamedTuple):
+    """Where a core is about to go on."""
+
+    section: int
+    iteration: Iteration = ()
+    headers: tuple[int, ...] = ()
+    """Visits of the headers around it with which these iterations began; its own not among them."""
+    before: int = NONE
+    """Of a header: its visit in the previous iteration."""
+
+
+def mask_of(cores: Iterable[int]) -> int:
+    """A bit a core."""
+    return sum(1 << core for core in cores)
+
+
+class Walk:
+    """The places of the cores, and the visits so far.
+
+    `sizes`: for each section the instructions of each core. Raises `bad-input` when the loops execute more than `most`
+    on all cores together.
     """
-    keeper = _Keeper(nest, sizes, most)
-    headers = nest.headers
 
-    def region(begin: int, end: int, around: Iteration, began: tuple[int, ...]) -> None:
-        at = begin
-        while at < end:
-            loop = headers.get(at, NONE)
-            if loop == NONE:
-                keeper.enter(at, around, began, NONE, NONE)
-                if visit is not None:
-                    visit(at, around)
-                at += 1
-                continue
-            iteration, previous, taken = 0, NONE, True
-            while taken:
-                inside = (*around, iteration)
-                here = keeper.enter(at, inside, began, previous, loop)
-                if visit is not None:
-                    visit(at, inside)
-                taken = keeper.taken[here] = decide(loop, inside)
-                if taken:
-                    region(at + 1, nest.loops[loop].end, inside, (*began, here))
-                iteration, previous = iteration + 1, here
-            at = nest.loops[loop].end
+    def __init__(self, nest: Nest, sizes: Sequence[Sequence[int]], cores: int, most: int) -> None:
+        self.nest, self.sizes, self.most, self.left = nest, sizes, most, most
+        start = Place(0, (0,) * (0 in nest.headers))
+        self.ready: dict[Place, list[int]] = {start: list(range(cores))}
+        """Cores that may enter their next section."""
+        self.undecided: dict[int, int] = {}
+        """Core -> the visit whose branch it has not executed."""
+        self.places: list[Place] = []
+        """Of each visit."""
+        self.cores: list[int] = []
+        self.decided: list[int] = []
+        self.taken: list[int] = []
+        """Of each visit: masks."""
+        self._number: dict[tuple[int, Iteration], int] = {}
 
-    region(0, len(nest.sections), (), ())
-    return keeper.visits()
-
-
-def counted(trips: Sequence[int]) -> Decide:
-    """Branches of loops that run so often."""
-    return lambda loop, iteration: iteration[-1] < trips[loop]
-
-
-class _Keeper:
-    """The visits so far."""
-
-    def __init__(self, nest: Nest, sizes: Sequence[int], most: int) -> None:
-        self.nest, self.sizes, self.most = nest, sizes, most
-        self.depth = nest.depth
-        self.left = most
-        self.section: list[int] = []
-        self.iteration: list[int] = []
-        self.began: list[int] = []
-        self.before: list[int] = []
-        self.taken: list[bool] = []
-
-    def enter(self, section: int, iteration: Iteration, began: tuple[int, ...], before: int, loop: int) -> int:
-        """Note a visit; its number."""
-        here = len(self.section)
-        if loop != NONE:
-            began = (*began, here)
-        padding = (NONE,) * (self.depth - len(iteration))
-        self.section.append(section)
-        self.iteration += iteration + padding
-        self.began += began + padding
-        self.before.append(before)
-        self.taken.append(False)
-        if iteration:
-            # A header costs something even when it is empty, or a loop without instructions would never end.
-            self.left -= self.sizes[section] + (loop != NONE)
+    def enter(self) -> tuple[int, list[int]]:
+        """Let the cores that are furthest behind, in the order of the program, enter their section: visit, cores."""
+        place = next(iter(self.ready)) if len(self.ready) == 1 else min(self.ready, key=self.rank)
+        cores = self.ready.pop(place)
+        key = place.section, place.iteration
+        visit = self._number.setdefault(key, len(self.places))
+        if visit == len(self.places):
+            self.places.append(place)
+            for column in (self.cores, self.decided, self.taken):
+                column.append(0)
+        self.cores[visit] |= mask_of(cores)
+        is_choice = place.section in self.nest.choices
+        if place.iteration:
+            # A branch costs something even when nothing stands in its block, or an empty loop would never end.
+            self.left -= sum(self.sizes[place.section][core] for core in cores) + is_choice
             if self.left < 0:
-                self._too_long(section, iteration)
-        return here
+                self._too_long(place)
+        if is_choice:
+            self.undecided.update(dict.fromkeys(cores, visit))
+        else:
+            self._go_on(place, visit, cores, True)
+        return visit, cores
 
-    def visits(self) -> Visits:
-        shape = len(self.section), self.depth
+    def decide(self, visit: int, cores: list[int], taken: bool) -> None:
+        """Let cores go where their branches at the end of a visit lead."""
+        for core in cores:
+            del self.undecided[core]
+        mask = mask_of(cores)
+        self.decided[visit] |= mask
+        self.taken[visit] |= mask if taken else 0
+        self._go_on(self.places[visit], visit, cores, taken)
+
+    def rank(self, place: Place) -> tuple[int, ...]:
+        """A key that puts places into the order of the program."""
+        loops, path = self.nest.loops, self.nest.sections[place.section].path
+        pairs = zip((loops[loop].header for loop in path), place.iteration, strict=True)
+        return (*(number for pair in pairs for number in pair), place.section)
+
+    def visits(self, some: dict[int, int] | None = None) -> Visits:
+        """All visits in the order of the program, or some of them, with the cores that are to take part."""
+        chosen = list(range(len(self.places))) if some is None else list(some)
+        ranks = [self.rank(self.places[visit]) for visit in chosen]
+        chosen = [visit for _, visit in sorted(zip(ranks, chosen, strict=True))]
+        at = {visit: number for number, visit in enumerate(chosen)}
+        at[NONE] = NONE
+        depth = self.nest.depth
+        places = [self.places[visit] for visit in chosen]
+        headers = self.nest.headers
+        began = [
+            (*place.headers, visit) if place.section in headers else place.headers
+            for visit, place in zip(chosen, places, strict=True)
+        ]
         return Visits(
-            np.array(self.section, np.int32),
-            np.array(self.iteration, np.int32).reshape(shape),
-            np.array(self.began, np.int32).reshape(shape),
-            np.array(self.before, np.int32),
-            np.array(self.taken, np.bool_),
+            np.array([place.section for place in places], np.int32),
+            _padded([place.iteration for place in places], depth),
+            _padded([tuple(at.get(visit, NONE) for visit in each) for each in began], depth),
+            np.array([at.get(place.before, NONE) for place in places], np.int32),
+            np.array([self.cores[visit] if some is None else some[visit] for visit in chosen], np.uint64),
+            np.array([self.taken[visit] for visit in chosen], np.uint64),
         )
 
-    def _too_long(self, section: int, iteration: Iteration) -> None:
-        names = [self.nest.loops[loop].name for loop in self.nest.sections[section].path]
-        inside = ", ".join(f"{name} in iteration {k}" for name, k in zip(names, iteration, strict=True))
+    def chosen(self, some: dict[int, int]) -> list[int]:
+        """The numbers that some visits have here, in the order in which `visits` returns them."""
+        return sorted(some, key=lambda visit: self.rank(self.places[visit]))
+
+    def _go_on(self, place: Place, visit: int, cores: list[int], taken: bool) -> None:
+        following = self.nest.following[place.section][not taken]
+        if following < len(self.nest.sections):
+            behind = self._step(place, visit, following)
+            self.ready[behind] = sorted([*self.ready.get(behind, ()), *cores])
+
+    def _step(self, place: Place, visit: int, section: int) -> Place:
+        """The place behind one whose section was just visited."""
+        loop = self.nest.headers.get(section, NONE)
+        depth = len(self.nest.sections[section].path)
+        headers = (*place.headers, visit) if place.section in self.nest.headers else place.headers
+        if loop == NONE:
+            return Place(section, place.iteration[:depth], headers[:depth])
+        if section <= place.section:
+            around, last = place.iteration[: depth - 1], place.iteration[depth - 1]
+            return Place(section, (*around, last + 1), headers[: depth - 1], headers[depth - 1])
+        return Place(section, (*place.iteration[: depth - 1], 0), headers[: depth - 1])
+
+    def _too_long(self, place: Place) -> None:
+        names = [self.nest.loops[loop].name for loop in self.nest.sections[place.section].path]
+        inside = ", ".join(f"{name} in iteration {k}" for name, k in zip(names, place.iteration, strict=True))
         bad_input(
             f"the loops have executed {self.most:,} instructions and do not end: {inside}",
             help=["let the simulator run for longer with `max_instructions`"],
         )
+
+
+Decide = Callable[[Loop | Fork, Iteration, int], bool]
+"""Whether a core's branch takes the first successor."""
+
+
+def walk(nest: Nest, sizes: Sequence[Sequence[int]], cores: int, decide: Decide, most: int) -> Visits:
+    """The visits when `decide` tells where branches go."""
+    going = Walk(nest, sizes, cores, most)
+    while going.ready:
+        visit, entered = going.enter()
+        place = going.places[visit]
+        choice = nest.choices.get(place.section)
+        for core in entered if choice is not None else ():
+            going.decide(visit, [core], decide(choice, place.iteration, core))
+    return going.visits()
+
+
+def one_visit(section: int, cores: int) -> Visits:
+    """The visit of one section alone, by cores that are a mask."""
+    none = np.zeros((1, 0), np.int32)
+    nobody = np.array([NONE], np.int32)
+    return Visits(np.array([section], np.int32), none, none, nobody, np.array([cores], np.uint64), np.zeros(1, np.uint64))
+
+
+def _padded(rows: list[tuple[int, ...]], depth: int) -> Ids:
+    return np.array([(*row, *(NONE,) * (depth - len(row))) for row in rows], np.int32).reshape(len(rows), depth)

@@ -1,9 +1,10 @@
 """Dependences between items of a trace: which execution of the producer an execution of the consumer waits for.
 
     deps      the newest execution before it: of this iteration, or of the last one of the loop that is over
-    carried   the last execution in the previous iteration of the innermost loop around both; none in the first one
+    carried   the last execution in the previous iteration of the innermost loop around both; none in the first one,
+              or where the producer stood in an arm that was not taken
 
-A branch waits for every write of `cond` in its header. Both ends of a dependence run in some sections; which visit
+A branch waits for every write of `cond` in its block. Both ends of a dependence run in some sections; which visit
 waits for which is found once for each pair of sections.
 """
 
@@ -66,36 +67,48 @@ def dependences(trace: Trace, waits: Waits) -> tuple[Ids, Ids]:
     order = np.argsort(visits.section, kind="stable")
     cuts = np.searchsorted(visits.section[order], np.arange(len(nest.sections) + 1))
     visits_of = [order[begin:end] for begin, end in pairwise(cuts)]
+    rows = np.arange(len(waits.consumer))
     core = trace.code.core[waits.consumer]
     ends = waits.section[waits.consumer], waits.section[waits.producer]
-    differs = (np.diff(ends[0]) != 0) | (np.diff(ends[1]) != 0) | (np.diff(waits.carried) != 0)
-    bounds = [0, *(np.flatnonzero(differs) + 1).tolist(), len(waits.consumer)]
+    parted = visits.is_parted(trace.first.shape[0])
+    if parted:
+        rows = np.lexsort((core, waits.carried, ends[1], ends[0]))
+        attended = [visits.attended(each) for each in range(trace.first.shape[0])]
+    keys = (ends[0], ends[1], waits.carried, core) if parted else (ends[0], ends[1], waits.carried)
+    differs = np.logical_or.reduce([np.diff(key[rows]) != 0 for key in keys])
+    bounds = [0, *(np.flatnonzero(differs) + 1).tolist(), len(rows)]
     parts = []
     for begin, end in pairwise(bounds):
-        consumer, producer = int(ends[0][begin]), int(ends[1][begin])
-        if waits.carried[begin]:
-            waiting, awaited = _carried(nest, visits, consumer, producer, visits_of)
+        chosen = rows[begin:end]
+        consumer, producer = (int(each[chosen[0]]) for each in ends)
+        both = visits_of[consumer], visits_of[producer]
+        if parted:
+            mine = attended[int(core[chosen[0]])]
+            both = both[0][mine[both[0]]], both[1][mine[both[1]]]
+        if waits.carried[chosen[0]]:
+            waiting, awaited = _carried(nest, visits, consumer, producer, *both)
         else:
-            waiting, awaited = _newest(consumer, producer, visits_of)
-        first = trace.first[core[begin:end]]
+            waiting, awaited = _newest(*both)
+        first = trace.first[core[chosen]]
         parts.append(
             [
-                (first[:, each] + waits.position[rows[begin:end]][:, None]).ravel()
-                for rows, each in ((waits.producer, awaited), (waits.consumer, waiting))
+                (first[:, each] + waits.position[column[chosen]][:, None]).ravel()
+                for column, each in ((waits.producer, awaited), (waits.consumer, waiting))
             ]
         )
     found = np.concatenate([np.array(part, np.int32) for part in parts], axis=1)
     return found[0], found[1]
 
 
-def _newest(consumer: int, producer: int, visits_of: list[Ints]) -> tuple[Ints, Ints]:
+def _newest(waiting: Ints, awaited: Ints) -> tuple[Ints, Ints]:
     """Visits of the consumer, and for each the newest visit of the producer up to it."""
-    waiting, awaited = visits_of[consumer], visits_of[producer]
     at = np.searchsorted(awaited, waiting, "right") - 1
     return waiting[at >= 0], awaited[at[at >= 0]]
 
 
-def _carried(nest: Nest, visits: Visits, consumer: int, producer: int, visits_of: list[Ints]) -> tuple[Ints, Ints]:
+def _carried(
+    nest: Nest, visits: Visits, consumer: int, producer: int, waiting: Ints, awaited: Ints
+) -> tuple[Ints, Ints]:
     """Visits of the consumer, and for each the producer's last visit in the previous iteration, if there is one."""
     nobody = np.zeros(0, np.int64)
     depth = 0
@@ -103,26 +116,25 @@ def _carried(nest: Nest, visits: Visits, consumer: int, producer: int, visits_of
         if loop != other:
             break
         depth += 1
-    waiting, awaited = visits_of[consumer], visits_of[producer]
     if depth == 0 or visits.began.shape[1] < depth or not len(awaited):
         return nobody, nobody
     began = visits.began[waiting, depth - 1]
-    previous = visits.before[began]
     at = np.searchsorted(awaited, began, "left") - 1
-    there = (previous != NONE) & (at >= 0)
-    there &= awaited[at] >= previous
+    there = (began != NONE) & (visits.iteration[waiting, depth - 1] > 0) & (at >= 0)
+    # Where the header of the iteration before is not among these visits, nothing before it is.
+    there &= awaited[at] >= visits.before[began]
     return waiting[there], awaited[at[there]]
 
 
 def _branch_waits(code: Code) -> tuple[Ids, Ids]:
-    """(Branch, instruction of its header that writes `cond`)."""
+    """(Branch, instruction of its block that writes `cond`)."""
     program = code.program
     accesses, owner = program.accesses, program.owner
     starts = program.starts("instructions", "blocks")
     branches: list[int] = []
     writers: list[int] = []
-    for loop in code.nest.loops:
-        for block in loop.blocks:
+    for choice in code.nest.choices.values():
+        for block in choice.blocks:
             rows = slice(*program.access_starts[starts[block : block + 2]].tolist())
             cond = owner[program.blocks.cond[block]]
             writes = accesses.write[rows] & (owner[accesses.location[rows]] == cond)
@@ -144,6 +156,14 @@ def _check(code: Code, section: Ids, consumer: Ids, producer: Ids) -> None:
             why = "is never executed"
         else:
             behind = section[row] > section[consumer[at]]
-            why = "stands behind it" if behind else "stands in a loop that may not have run"
+            why = "stands behind it" if behind else _why_not(code.nest, section[row], section[consumer[at]])
         name = format_name(code.program.instruction_name(row))
         bad_input(f"it waits for %{name}, which {why}", instruction_label(code.program, int(consumer[at])))
+
+
+def _why_not(nest: Nest, producer: int, consumer: int) -> str:
+    """Why a section need not have run before another one that stands behind it."""
+    around = nest.sections[consumer].regions
+    first = next(region for region in nest.sections[producer].regions if region not in around)
+    what = "a loop that may not have run" if first.fork == NONE else "an arm that need not have been taken"
+    return f"stands in {what}"

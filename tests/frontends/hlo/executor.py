@@ -2,7 +2,8 @@
 
 The front end's own tests need to know what a program computes before any pass has seen it. Cores are clones, so row i
 of core 0 is row i of every core; a collective sees the operands of all cores at once and is a few lines of NumPy,
-written from HLO's definition. All cores take the same branches, and a loop whose `trip` is known runs so often.
+written from HLO's definition. All cores take the same branches, except at a fork that is divergent: there those of
+either arm run it by themselves, up to the join. A loop whose `trip` is known runs so often.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Executor:
             self.bytes[row][:] = np.frombuffer(base64.b64decode(program.strings[int(rows.data[row])]), np.uint8)
         self.taken: dict[int, int] = {}
         """Iterations of each loop since it was entered, by its header."""
+        self.parted = 0
+        """How often some cores took an arm without the others."""
 
     def set(self, core: int, name: str, value: Array) -> None:
         """Fill a location."""
@@ -64,28 +67,43 @@ class Executor:
         for core, values in enumerate(inputs):
             for name, value in zip(parameter_names(program), values, strict=True):
                 self.set(core, name, value)
-        count = len(program.instructions) // self.lnc
-        starts = program.starts("instructions", "blocks")
-        block: int | None = 0
-        while block is not None:
-            for row in range(int(starts[block]), int(starts[block + 1])):
-                self.step([core * count + row for core in range(self.lnc)])
-            block = self.successor(block)
+        self.walk(0, None, list(range(self.lnc)))
         return [[self.get(core, name) for name in program.output_names] for core in range(self.lnc)]
 
-    def successor(self, block: int) -> int | None:
-        """The block of core 0 that follows; None at the end."""
+    def walk(self, block: int | None, end: int | None, cores: list[int]) -> None:
+        """The blocks of core 0 from one to another, on some cores."""
         program = self.program
-        targets = program.edges.target[program.edges.source == block].tolist()
-        location, trip = int(program.blocks.cond[block]), int(program.blocks.trip[block])
-        if location == NONE:
-            assert len(targets) <= 1 and trip == NONE
-            return targets[0] if targets else None
-        (taken,) = {bool(self.bytes[core * self.locations + location][0]) for core in range(self.lnc)}
-        ran = self.taken.get(block, 0)
-        assert trip == NONE or (ran < trip if taken else ran == trip)
-        self.taken[block] = ran + 1 if taken else 0
-        return targets[0 if taken else 1]
+        count = len(program.instructions) // self.lnc
+        starts = program.starts("instructions", "blocks")
+        while block != end:
+            assert block is not None
+            for row in range(int(starts[block]), int(starts[block + 1])):
+                self.step([core * count + row for core in cores])
+            targets = self.targets(block)
+            location, trip = int(program.blocks.cond[block]), int(program.blocks.trip[block])
+            if location == NONE:
+                assert len(targets) <= 1 and trip == NONE
+                block = targets[0] if targets else None
+                continue
+            taken = {core: bool(self.bytes[core * self.locations + location][0]) for core in cores}
+            if program.blocks.divergent[block]:
+                (join,) = self.targets(targets[1] - 1)  # of the last block of the first arm
+                for target, way in zip(targets, (True, False), strict=True):
+                    if there := [core for core in cores if taken[core] == way]:
+                        self.parted += len(there) < len(cores)
+                        self.walk(target, join, there)
+                block = join
+                continue
+            (way,) = set(taken.values())
+            ran = self.taken.get(block, 0)
+            assert trip == NONE or (ran < trip if way else ran == trip)
+            self.taken[block] = ran + 1 if way else 0
+            block = targets[0 if way else 1]
+
+    def targets(self, block: int) -> list[int]:
+        """The successors of a block."""
+        found: list[int] = self.program.edges.target[self.program.edges.source == block].tolist()
+        return found
 
     def step(self, rows: list[int]) -> None:
         program, opcode = self.program, self.program.strings[int(self.program.instructions.opcode[rows[0]])]
@@ -95,6 +113,7 @@ class Executor:
         inputs = [[self.read(*operand) for operand in each] for each in reads]
         outputs = [[TensorType(dtype, shape) for _, _, dtype, shape in each] for each in writes]
         if opcode in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"):
+            assert len(rows) == self.lnc, opcode
             results = collective(opcode, attrs, inputs)
         else:
             results = [evaluate(opcode, attrs, i, o) for i, o in zip(inputs, outputs, strict=True)]

@@ -296,7 +296,7 @@ PRELUDE = (
     ("instruction", "expected"),
     [
         ("r = (f32[4,6], s32[]) while(t), condition=sum, body=sum", "%sum takes (f32[], f32[])"),
-        ("r = f32[4,6] conditional(i, x, x), branch_computations={wide, wide}", "`conditional` is not supported yet"),
+        ("r = f32[4,6] conditional(i, x, x), branch_computations={wide, wide}", "%wide takes (f32[2])"),
         ('r = f32[4] custom-call(x), custom_call_target="Foo"', '`custom-call` of "Foo" is not supported yet'),
         ("r = f32[4,6] negate(t)", "negate takes arrays; %t is a tuple"),
         ("r = f32[4,6] negate(x), fast=true", "the attribute `fast` of negate is not supported"),

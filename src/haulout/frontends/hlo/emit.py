@@ -8,25 +8,42 @@ operation. At the marks of a loop it goes on in another block:
     ^while.3            the condition; `cond=` takes the first successor, ^while.3.body, or leaves to ^while.3.end
     ^while.3.body       the body, and further blocks when it holds loops; the new values are copied; back to ^while.3
     ^while.3.end        what follows
+
+and at those of a branch:
+
+    ^entry                   what comes before; `cond=` takes the first successor, ^conditional.2.true
+    ^conditional.2.true      one arm; what it gives is copied; on to ^conditional.2.end
+    ^conditional.2.false     the other one, likewise; left out when it holds nothing
+    ^conditional.2.end       what follows
+
+Arms of a branch by number are named by the branches that they hold: `b0`, `b1_3`. Where they hold more than one, they
+fork again, and meet in `^conditional.2.b1_3.end`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, unique
 from haulout.frontends.hlo.trips import trip_count
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Loop, Mark, Operation, Phase, View
+from haulout.frontends.hlo.values import Branch, BranchMark, Loop, Mark, Operation, Phase, Stage, Step, View
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import Engine, Space
 from haulout.ir.patterns import Pattern
 
-_COPIES = {Phase.ENTER: "init", Phase.BRANCH: "set", Phase.LEAVE: "next"}
+_COPIES = {
+    Phase.ENTER: "init",
+    Phase.BRANCH: "set",
+    Phase.LEAVE: "next",
+    Stage.FORK: "set",
+    Stage.ELSE: "then",
+    Stage.JOIN: "else",
+}
 """How the copies at a mark are named, behind their target."""
 
 _QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
@@ -35,7 +52,9 @@ _QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
 class Emitter:
     """The program of one core under construction: module `nc0`, function `main`, block `entry`."""
 
-    def __init__(self, module: HloModule, storage: Storage) -> None:
+    def __init__(
+        self, module: HloModule, storage: Storage, steps: Sequence[Step], divergent: Container[Branch]
+    ) -> None:
         self.module = module
         self.build = ProgramBuilder(
             module.name,
@@ -46,10 +65,14 @@ class Emitter:
         self._storage = storage
         self._function = function = self.build.function(self.build.module("nc0", 0, subgraph=0), "main")
         self._ids = {slot: self._location(function, slot) for slot in storage.slots}
+        self._divergent = divergent
+        self._forks = dict(_forks(steps))
         self._block_names: dict[str, int] = {}
-        self._block = self._add_block("entry")
-        self._open: list[tuple[int, str]] = []
-        """Header block and name of the loops around, the innermost last."""
+        self._block = self._add_block("entry", None)
+        self._open: list[tuple[int, str, str]] = []
+        """Of the loops and branches around, the innermost last: header or fork, name, name of the block behind."""
+        self._first_arms: list[int] = []
+        """The last block of the first arm, of the branches around whose second arm is open."""
         self._names: dict[str, int] = {}
         self._queue = 0
 
@@ -107,20 +130,53 @@ class Emitter:
         ]
         self._append(operation, "dma_copy", self.dma(), operands[:1], operands[1:], {})
 
-    def mark(self, mark: Mark) -> None:
-        """Copy what a mark of a loop needs to have copied, and go on in the next block."""
-        loop, block = mark.loop, self._block
-        self._copies(self._storage.loop_copies.get((loop, mark.phase), []), mark.seq, _COPIES[mark.phase])
+    def mark(self, mark: Mark | BranchMark) -> None:
+        """Copy what a mark needs to have copied, and go on in the next block."""
+        kind = mark.phase if isinstance(mark, Mark) else mark.stage
+        self._copies(self._storage.copies[mark], mark.seq, _COPIES[kind])
+        if isinstance(mark, Mark):
+            self._loop_mark(mark)
+        else:
+            self._branch_mark(mark)
+
+    def _loop_mark(self, mark: Mark) -> None:
+        block = self._block
         match mark.phase:
             case Phase.ENTER:
-                self._block = self._header(loop)
+                self._block = self._header(mark.loop)
             case Phase.BRANCH:
-                self._block = self._add_block(f"{self._open[-1][1]}.body")
+                self._block = self._add_block(f"{self._open[-1][1]}.body", mark)
             case Phase.LEAVE:
-                header, name = self._open.pop()
+                header, _, end = self._open.pop()
                 self.build.edge(block, header)
-                block, self._block = header, self._add_block(f"{name}.end")
+                block, self._block = header, self._add_block(end, mark)
         self.build.edge(block, self._block)
+
+    def _branch_mark(self, mark: BranchMark) -> None:
+        branch, block = mark.branch, self._block
+        match mark.stage:
+            case Stage.FORK:
+                self._compare(branch, mark.seq)
+                if branch.part:
+                    name = self._open[-1][1]
+                    end = f"{name}.{branch.part}.end"
+                else:
+                    name = unique(branch.instruction.name, self._block_names)
+                    end = f"{name}.end"
+                self._open.append((block, name, end))
+                self._block = self._add_block(f"{name}.{branch.names[0]}", mark)
+                self.build.edge(block, self._block)
+            case Stage.ELSE:
+                self._first_arms.append(block)
+                fork, name, _ = self._open[-1]
+                if branch not in self._storage.one_armed:
+                    self._block = self._add_block(f"{name}.{branch.names[1]}", mark)
+                    self.build.edge(fork, self._block)
+            case Stage.JOIN:
+                fork, _, end = self._open.pop()
+                self._block = self._add_block(end, mark)
+                self.build.edge(self._first_arms.pop(), self._block)
+                self.build.edge(fork if branch in self._storage.one_armed else block, self._block)
 
     def finish(self, seq: int) -> None:
         """The copies at the end; `seq` is free for the first."""
@@ -130,11 +186,39 @@ class Emitter:
         name = unique(loop.instruction.name, self._block_names)
         condition = self._ids[self._storage.conditions[loop]]
         header = self.build.block(self._function, name, trip=trip_count(loop), cond=condition)
-        self._open.append((header, name))
+        self._open.append((header, name, f"{name}.end"))
         return header
 
-    def _add_block(self, name: str) -> int:
-        return self.build.block(self._function, unique(name, self._block_names))
+    def _add_block(self, name: str, after: Mark | BranchMark | None) -> int:
+        """The block behind a mark (None: the first one); the branch that it ends with is known already."""
+        branch = self._forks.get(after)
+        return self.build.block(
+            self._function,
+            unique(name, self._block_names),
+            cond=None if branch is None else self._ids[self._storage.conditions[branch]],
+            divergent=branch in self._divergent,
+        )
+
+    def _compare(self, branch: Branch, seq: int) -> None:
+        """Of a branch by number: whether the selector, as an unsigned number, is below its limit."""
+        if branch not in self._storage.limits:
+            return
+        selector, limit = self._storage.limits[branch]
+        condition = self._storage.conditions[branch]
+        found: dict[str, AttrValue] = {"direction": "LT", "dtypes": ["u32", "u32", "pred"]}
+        if selector.shape.dims:
+            found["shapes"] = [[], [], []]
+        self.build.instruction(
+            self._block,
+            unique(f"{condition.name}.set", self._names),
+            "compare",
+            Engine.VECTOR,
+            [self._ids[selector], self._ids[limit]],
+            [self._ids[condition]],
+            seq=seq,
+            attrs=found,
+            loc=branch.instruction.loc,
+        )
 
     def _copies(self, copies: Copies, seq: int, suffix: str) -> None:
         for step, (source, target) in enumerate(copies):
@@ -169,6 +253,16 @@ class Emitter:
             attrs=attrs,
             loc=operation.instruction.loc,
         )
+
+
+def _forks(steps: Sequence[Step]) -> Iterator[tuple[Mark | BranchMark | None, Branch]]:
+    """Of each fork the mark before it, which its block begins behind, and its branch."""
+    before: Mark | BranchMark | None = None
+    for step in steps:
+        if isinstance(step, BranchMark) and step.stage is Stage.FORK:
+            yield before, step.branch
+        if not isinstance(step, Operation):
+            before = step
 
 
 @dataclass(frozen=True, slots=True)

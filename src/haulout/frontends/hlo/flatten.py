@@ -1,36 +1,42 @@
-"""A computation as a straight list of steps on arrays: no calls, no tuples, reshapes as views, loops by their marks.
+"""A computation as a list of steps on arrays: no calls, no tuples, reshapes as views, loops and branches by marks.
 
     parameter, constant, partition-id, replica-id     arrays without a producer
     what only rearranges names (`structure.py`)       trees and views
     call                                              the callee's instructions, with the operands for its parameters
     while                                             mark, condition, mark, body, mark (`values.Mark`)
+    conditional                                       mark, one arm, mark, the other one, mark (`values.BranchMark`)
     anything else                                     an `Operation`, `seq` counting all instructions on the way
 
 Condition and body of a loop see the same fresh arrays, one for each array of the state. Those that the body returns
 unchanged are no state at all: in the end they are replaced by their initial values wherever they are read, so what
-a loop only hands on costs nothing, however deep loops are nested.
-
-`live` then keeps the steps that the result depends on. Instructions of HLO have no side effects that a program of
-this library could show, so nothing else matters; parameters are kept all the same.
+a loop only hands on costs nothing, however deep loops are nested. In the same way an array that both arms of a
+branch return is itself the result. A `conditional` of more than two branches becomes branches in branches, each of
+which halves what is left; an index out of range takes the last one, and is above all others as an unsigned number.
+Where an index is a converted predicate, as JAX makes it for two branches, the predicate itself decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
+from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.structure import STRUCTURE, broadcast_view, checked
 from haulout.frontends.hlo.types import AnyShape, Shape
 from haulout.frontends.hlo.values import (
     Array,
+    Branch,
+    BranchMark,
     Carried,
     Loop,
     Mark,
+    Merged,
     Operation,
     Phase,
+    Stage,
     Step,
     Tree,
     View,
@@ -46,6 +52,7 @@ _MOST = 1_000_000
 _SOURCES = ("constant", "partition-id", "replica-id")
 _KNOWN = {
     "call": ("to_apply", "is_composite"),
+    "conditional": ("branch_computations", "true_computation", "false_computation"),
     "get-tuple-element": ("index",),
     "parameter": ("parameter_replication",),
     "reshape": ("inferred_dimension",),
@@ -53,7 +60,12 @@ _KNOWN = {
 }
 """Attributes of the instructions that are resolved here."""
 
-_RESOLVED = {"call", "parameter", "while", *_SOURCES, *STRUCTURE}
+_RESOLVED = {"call", "conditional", "parameter", "while", *_SOURCES, *STRUCTURE}
+
+_Leave = Callable[[Tree], None]
+"""Takes a result."""
+_Case = tuple[Computation, Tree]
+"""A branch of a conditional and its operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +79,25 @@ class Flat:
     """The last `seq` that is taken; they count from 1."""
 
 
-def flatten(module: HloModule, computation: Computation, known: Container[str], *, loops: bool = False) -> Flat:
-    """Walk a computation and everything it calls; operations must be among the opcodes `known`, or `while`."""
+def flatten(module: HloModule, computation: Computation, known: Container[str], *, control: bool = False) -> Flat:
+    """Walk a computation and everything it calls.
+
+    Operations must be among the opcodes `known`, or `while` and `conditional` where `control` is set.
+    """
     parameters = tuple(arrays_of(parameter) for parameter in computation.parameters)
-    walk = _Walk(module, known, loops)
+    walk = _Walk(module, known, control)
     result = walk.run(computation, parameters)
     final = walk.final_arrays()
     for step in walk.steps:
         if isinstance(step, Operation):
             step.operands = tuple(_moved(operand, final) for operand in step.operands)
+        elif isinstance(step, BranchMark):
+            if step.stage is Stage.FORK:
+                step.branch.selector = _moved(step.branch.selector, final)
+                step.branch.merged = tuple(
+                    replace(each, then=_moved(each.then, final), other=_moved(each.other, final))
+                    for each in step.branch.merged
+                )
         elif step.phase is Phase.ENTER:
             step.loop.condition = _moved(step.loop.condition, final)
             step.loop.carried = tuple(
@@ -85,52 +107,13 @@ def flatten(module: HloModule, computation: Computation, known: Container[str], 
     return Flat(parameters, tuple(walk.steps), _moved_tree(result, final), walk.seq)
 
 
-def live(flat: Flat) -> list[Step]:
-    """The steps that the result depends on, in order; loops carry no more than that (they are narrowed in place)."""
-    needed = _needed(flat)
-    kept: list[Step] = []
-    for step in flat.steps:
-        if isinstance(step, Operation):
-            if any(result in needed for result in step.results):
-                kept.append(step)
-            continue
-        step.loop.carried = tuple(each for each in step.loop.carried if each.state in needed)
-        if step.loop.carried:
-            kept.append(step)
-    return kept
-
-
-def live_operations(flat: Flat) -> list[Operation]:
-    """The same for a computation without loops."""
-    return [step for step in live(flat) if isinstance(step, Operation)]
-
-
-def _needed(flat: Flat) -> set[Array]:
-    """The arrays that the result depends on: whoever needs the state of a loop needs its condition, too."""
-    loops = [step.loop for step in flat.steps if isinstance(step, Mark) and step.phase is Phase.ENTER]
-    carried = {each.state: each for loop in loops for each in loop.carried}
-    needed: set[Array] = set()
-    waiting = [view.array for _, view in leaves(flat.result)]
-    while waiting:
-        array = waiting.pop()
-        if array in needed:
-            continue
-        needed.add(array)
-        if isinstance(array.producer, Loop):
-            each = carried[array]
-            waiting += [each.init.array, each.new.array, array.producer.condition.array]
-        elif array.producer is not None:
-            waiting += [operand.array for operand in array.producer.operands]
-    return needed
-
-
 @dataclass(slots=True)
 class _Frame:
     """A computation that is being walked, what its names stand for, and who takes its result."""
 
     computation: Computation
     arguments: tuple[Tree, ...]
-    leave: Callable[[Tree], None]
+    leave: _Leave
     in_condition: bool
     """Whether what is walked is part of a loop's condition."""
     rest: Iterator[Instruction]
@@ -138,10 +121,10 @@ class _Frame:
 
 
 class _Walk:
-    """An explicit stack: calls and loops may be nested as deep as they like."""
+    """An explicit stack: calls, loops and branches may be nested as deep as they like."""
 
-    def __init__(self, module: HloModule, known: Container[str], loops: bool) -> None:
-        self.module, self.known, self.loops = module, known, loops
+    def __init__(self, module: HloModule, known: Container[str], control: bool) -> None:
+        self.module, self.known, self.control = module, known, control
         self.steps: list[Step] = []
         self.seq = 0
         self._frames: list[_Frame] = []
@@ -173,7 +156,7 @@ class _Walk:
         self,
         computation: Computation,
         arguments: tuple[Tree, ...],
-        leave: Callable[[Tree], None],
+        leave: _Leave,
         in_condition: bool = False,
     ) -> None:
         self._frames.append(_Frame(computation, arguments, leave, in_condition, iter(computation.instructions)))
@@ -186,8 +169,10 @@ class _Walk:
             check_attributes(instruction, _KNOWN.get(opcode, ()))
         if opcode == "call":
             self._call(frame, instruction, operands)
-        elif opcode == "while" and self.loops:
+        elif opcode == "while" and self.control:
             self._loop(frame, instruction, operands)
+        elif opcode == "conditional" and self.control:
+            self._conditional(frame, instruction, operands)
         elif opcode == "parameter":
             frame.values[instruction.name] = frame.arguments[instruction.number]
         elif opcode in STRUCTURE:
@@ -262,6 +247,71 @@ class _Walk:
             else:
                 yield Carried(held.array, first, last)
 
+    # -- branches ---------------------------------------------------------------------------------------------
+
+    def _conditional(self, frame: _Frame, instruction: Instruction, operands: tuple[Tree, ...]) -> None:
+        """The branches with their operands; then choose among them."""
+        if frame.in_condition:
+            instruction.fail("not supported yet: a conditional in the condition of a loop")
+        cases = _cases(self.module, instruction, operands)
+        selector = operands[0]
+        assert isinstance(selector, View)
+        predicate = _predicate(selector) if len(cases) == 2 else None
+        if predicate is not None:
+            selector, cases = predicate, cases[::-1]
+
+        def leave(result: Tree) -> None:
+            frame.values[instruction.name] = checked(instruction, result)
+
+        self._choose(instruction, selector, cases, range(len(cases)), leave)
+
+    def _choose(
+        self, instruction: Instruction, selector: View, cases: Sequence[_Case], numbers: range, leave: _Leave
+    ) -> None:
+        """Walk the branches with these numbers: one alone, or as two arms with half of them each."""
+        if len(numbers) == 1:
+            computation, operand = cases[numbers[0]]
+            self._push(computation, (operand,), leave)
+            return
+        low, high = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+        if selector.shape.dtype == "pred":
+            branch = Branch(instruction, self.seq, selector, None, ("true", "false"))
+        else:
+            part = _arm_name(numbers) if len(numbers) < len(cases) else ""
+            branch = Branch(instruction, self.seq, selector, high[0], (_arm_name(low), _arm_name(high)), part)
+        self._branch_mark(branch, Stage.FORK)
+
+        def turn(then: Tree) -> None:
+            self._branch_mark(branch, Stage.ELSE)
+            self._choose(instruction, selector, cases, high, lambda other: meet(then, other))
+
+        def meet(then: Tree, other: Tree) -> None:
+            result, branch.merged = self._merged(branch, then, other)
+            self._branch_mark(branch, Stage.JOIN)
+            leave(result)
+
+        self._choose(instruction, selector, cases, low, turn)
+
+    def _branch_mark(self, branch: Branch, stage: Stage) -> None:
+        """A mark, and numbers for its comparison or copies."""
+        self.steps.append(BranchMark(branch, stage, self.seq + 1))
+        count = _count_arrays(branch.instruction.shape)
+        self._count(branch.instruction, 1 if stage is Stage.FORK else 2 * count + 1)
+
+    def _merged(self, branch: Branch, then: Tree, other: Tree) -> tuple[Tree, tuple[Merged, ...]]:
+        """The result of a branch, and those of its arrays that depend on the arm."""
+        fresh = arrays_of(branch.instruction)
+        merged: list[Merged] = []
+        same: dict[Array, View] = {}
+        for (_, mine), (_, first), (_, second) in zip(leaves(fresh), leaves(then), leaves(other), strict=True):
+            known = self._known_array(first.array)
+            if known is self._known_array(second.array):
+                same[mine.array] = View(known, mine.shape)
+            else:
+                mine.array.producer = branch
+                merged.append(Merged(mine.array, first, second))
+        return _replaced(fresh, same), tuple(merged)
+
     def _known_array(self, array: Array) -> Array:
         """The array, or what it stands for by the loops that are over."""
         while array in self._unchanged:
@@ -271,14 +321,69 @@ class _Walk:
 
 def _callee(module: HloModule, instruction: Instruction, key: str, wanted: list[AnyShape]) -> Computation:
     """The computation that an attribute names, which must take parameters of these shapes."""
+    computation = module.computations[attributes.name(_attribute(instruction, key))]
+    _check_parameters(instruction, computation, wanted)
+    return computation
+
+
+def _cases(module: HloModule, conditional: Instruction, operands: tuple[Tree, ...]) -> list[_Case]:
+    """The branches of a conditional in the order of their numbers, the one for `true` first."""
+    selector = shape_of(operands[0]) if operands else None
+    if selector == Shape("pred", ()):
+        keys = ("true_computation", "false_computation")
+        names = [attributes.name(_attribute(conditional, key)) for key in keys]
+    elif selector == Shape("s32", ()):
+        names = list(attributes.names(_attribute(conditional, "branch_computations")))
+    else:
+        conditional.fail(f"conditional branches on pred[] or s32[], found {selector or 'no operand'}")
+    if not names or len(operands) != len(names) + 1:
+        conditional.fail(
+            f"conditional of {len(names)} branches takes {len(names) + 1} operands, found {len(operands)}"
+        )
+    cases = [(module.computations[name], operand) for name, operand in zip(names, operands[1:], strict=True)]
+    for computation, operand in cases:
+        _check_parameters(conditional, computation, [shape_of(operand)])
+        if computation.root.shape != conditional.shape:
+            returned = computation.root.shape
+            conditional.fail(f"%{computation.name} returns {returned}, expected {conditional.shape}")
+    return cases
+
+
+def _predicate(index: View) -> View | None:
+    """The pred[] that an index is made from: 1 where it is true, 0 where it is not; None when there is none."""
+    convert = index.array.producer
+    if not isinstance(convert, Operation) or convert.opcode != "convert" or index.shape != convert.result.shape:
+        return None
+    given = [operand for operand in convert.operands if operand.shape == Shape("pred", ())]
+    return given[0] if len(given) == len(convert.operands) == 1 else None
+
+
+def _attribute(instruction: Instruction, key: str) -> Excerpt:
     value = instruction.attributes.get(key)
     if value is None:
         instruction.fail(f"{instruction.opcode} needs the attribute `{key}`")
-    computation = module.computations[attributes.name(value)]
+    return value
+
+
+def _check_parameters(instruction: Instruction, computation: Computation, wanted: list[AnyShape]) -> None:
     taken = [parameter.shape for parameter in computation.parameters]
     if taken != wanted:
         instruction.fail(f"%{computation.name} takes ({', '.join(map(str, taken))})", "these operands differ")
-    return computation
+
+
+def _arm_name(numbers: range) -> str:
+    """Of an arm that holds the branches with these numbers."""
+    return f"b{numbers[0]}" if len(numbers) == 1 else f"b{numbers[0]}_{numbers[-1]}"
+
+
+def _count_arrays(shape: AnyShape) -> int:
+    return 1 if isinstance(shape, Shape) else sum(map(_count_arrays, shape.elements))
+
+
+def _replaced(tree: Tree, views: dict[Array, View]) -> Tree:
+    if isinstance(tree, View):
+        return views.get(tree.array, tree)
+    return tuple(_replaced(element, views) for element in tree)
 
 
 def _operation(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -> tuple[Operation, Tree]:

@@ -1,11 +1,15 @@
 """From a parsed HLO module to a program: one module a core, one function `@main`, its first block `^entry`.
 
-1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops by marks (`flatten.py`).
-2. Keep the steps that the result depends on, and all parameters: the rest has no effect that could be seen.
-3. Give every array a location; results go straight to the outputs, and new values of a loop to the place of the old
-   ones, where that is safe (`storage.py`, `sharing.py`).
+1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches by marks
+   (`flatten.py`).
+2. Keep the steps that the result depends on (`live.py`), and all parameters: the rest has no effect that could be
+   seen.
+3. Give every array a location; results go straight to the outputs, new values of a loop to the place of the old ones,
+   the values of two arms to one place, where that is safe (`storage.py`, `sharing.py`); elsewhere plan a copy
+   (`planning.py`).
 4. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece; blocks for
-   loops (`emit.py`), with the number of iterations where it is known (`trips.py`).
+   loops and branches (`emit.py`), with the number of iterations where it is known (`trips.py`), and a mark where
+   cores may part (`uniformity.py`).
 5. Repeat them for every core. Cores differ only in the constants that hold their ids.
 
 HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is the
@@ -16,11 +20,14 @@ tuple; the parameters are the first locations of the function, in their order.
 from __future__ import annotations
 
 from haulout.frontends.hlo.emit import Emitter, Rule
-from haulout.frontends.hlo.flatten import flatten, live
+from haulout.frontends.hlo.flatten import flatten
+from haulout.frontends.hlo.live import live
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
+from haulout.frontends.hlo.planning import plan_marks
 from haulout.frontends.hlo.storage import assign_storage
-from haulout.frontends.hlo.values import Mark, check_attributes
+from haulout.frontends.hlo.uniformity import divergent_branches
+from haulout.frontends.hlo.values import Operation, check_attributes
 from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
 from haulout.ir.schema import MAX_CORES
@@ -47,11 +54,13 @@ def lower(module: HloModule) -> Program:
         module.attributes["num_partitions"].fail(
             f"{module.num_partitions} partitions; at most {MAX_CORES} cores are supported"
         )
-    flat = flatten(module, module.entry, RULES, loops=True)
+    flat = flatten(module, module.entry, RULES, control=True)
     steps = live(flat)
-    out = Emitter(module, assign_storage(module, flat, steps))
+    storage = assign_storage(module, flat, steps)
+    plan_marks(steps, storage)
+    out = Emitter(module, storage, steps, divergent_branches(module, flat, steps))
     for step in steps:
-        if isinstance(step, Mark):
+        if not isinstance(step, Operation):
             out.mark(step)
             continue
         rule = RULES[step.opcode]

@@ -1,4 +1,4 @@
-"""The element-wise opcodes of HLO, a row each: engine, number of operands, and element types."""
+"""The element-wise opcodes of HLO, a row each: engine, number of operands, element types; and the collectives."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from haulout.ir.enums import Engine
 DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
 MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 """The direction of a comparison when its operands change places."""
+
+COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,17 @@ from haulout.frontends.hlo.source import Excerpt, Source
 from haulout.frontends.hlo.types import AnyShape, parse_shape, sees_shape
 from haulout.support.files import read_text
 
-CALLEES = ("to_apply", "condition", "body", "calls", "select", "scatter", "branch_computations")
+CALLEES = (
+    "to_apply",
+    "condition",
+    "body",
+    "calls",
+    "select",
+    "scatter",
+    "branch_computations",
+    "true_computation",
+    "false_computation",
+)
 """Attributes that name computations."""
 
 _HEADER = re.compile(r"HloModule\b")

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from haulout.frontends.hlo import attributes
-from haulout.frontends.hlo.flatten import Flat, flatten, live_operations
+from haulout.frontends.hlo.flatten import Flat, flatten
+from haulout.frontends.hlo.live import live_operations
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import ELEMENTWISE, MIRRORED, opcode_of
 from haulout.frontends.hlo.ops import elementwise

@@ -4,7 +4,8 @@
 2. Find when each array is live: from where it is produced to its last reader. A reader inside a loop that the array
    comes from outside of reads it again in every iteration, so the array lives until that loop is left. The state of a
    loop lives from the start of the condition; where something behind the loop reads it, it lives past the branch,
-   which may leave, and again behind the loop: the body between them may overwrite it.
+   which may leave, and again behind the loop: the body between them may overwrite it. An array that one arm of a
+   branch reads, and nothing behind the branch, does not live in the other arm, which may overwrite it.
 3. Join classes of arrays on request, unless two of them are live at one time.
 
 An operation that writes element i last reads element i may write where it reads; so may an update of a slice, whose
@@ -18,10 +19,11 @@ that two arrays of one place can suffer from.
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from haulout.frontends.hlo.opcodes import ELEMENTWISE
-from haulout.frontends.hlo.values import Array, Loop, Mark, Operation, Phase, Step
+from haulout.frontends.hlo.values import Array, BranchMark, Loop, Mark, Operation, Phase, Stage, Step
 
 Ranges = list[tuple[int, int]]
 """Times, first and last included, rising, none meeting another."""
@@ -40,6 +42,8 @@ def live_ranges(steps: Sequence[Step], parameters: Iterable[Array], results: Ite
                 scan.read(step.operands[position].array, at, late=not _may_share(step, position))
             for result in step.results:
                 scan.born(result, at)
+        elif isinstance(step, BranchMark):
+            scan.branch_mark(step, at)
         else:
             scan.mark(step, at)
     for result in results:
@@ -95,36 +99,38 @@ def _may_share(operation: Operation, position: int) -> bool:
 
 
 class _Scan:
-    """One pass over the steps."""
+    """The times at which arrays are produced and read, gathered in one pass over the steps."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         marks = [(at, step) for at, step in enumerate(steps) if isinstance(step, Mark)]
         self._places = {(mark.loop, mark.phase): at for at, mark in marks}
-        self._born: dict[Array, int] = {}
-        self._last: dict[Array, int] = {}
-        self._behind: dict[Array, int] = {}
-        """Last readers of a loop's state that stand behind the loop."""
+        self._end = 2 * len(steps) + 1
+        self._first: dict[Array, int] = {}
+        """The step that produces it; of a loop's state the one that enters the loop."""
+        self._born: defaultdict[int, list[Array]] = defaultdict(list)
+        """By time."""
+        self._read: defaultdict[int, list[Array]] = defaultdict(list)
+        """By time."""
+        self._stages: dict[int, Stage] = {}
+        """Marks of branches, by time."""
         self._loops: list[Loop] = []
         self._starts: list[int] = []
         """Of the loops that are open."""
 
     def born(self, array: Array, at: int) -> None:
         """It is produced by step `at`."""
-        self._born[array] = at
-        self._last[array] = 2 * at + 1
+        self._first.setdefault(array, at)
+        self._born[2 * at + 1].append(array)
 
     def read(self, array: Array, at: int, *, late: bool = False) -> None:
         """It is read by step `at`, `late` if the writes of that step do not wait."""
-        if array not in self._born:
+        if array not in self._first:
             return
         time = 2 * at + late
-        entered = bisect.bisect_right(self._starts, self._born[array])
+        entered = bisect.bisect_right(self._starts, self._first[array])
         if entered < len(self._loops):
             time = 2 * self._places[self._loops[entered], Phase.LEAVE] + 1
-        loop = array.producer
-        is_behind = isinstance(loop, Loop) and at > self._places[loop, Phase.LEAVE]
-        last = self._behind if is_behind else self._last
-        last[array] = max(last.get(array, 0), time)
+        self._read[time].append(array)
 
     def mark(self, mark: Mark, at: int) -> None:
         loop = mark.loop
@@ -143,15 +149,94 @@ class _Scan:
                     self.read(each.new.array, at)
                 self._loops.pop()
                 self._starts.pop()
+                for each in loop.carried:
+                    self.born(each.state, at)
+
+    def branch_mark(self, mark: BranchMark, at: int) -> None:
+        branch = mark.branch
+        self._stages[2 * at + 1] = mark.stage
+        match mark.stage:
+            case Stage.FORK:
+                self.read(branch.selector.array, at, late=True)
+            case Stage.ELSE:
+                for each in branch.merged:
+                    self.read(each.then.array, at)
+            case Stage.JOIN:
+                for each in branch.merged:
+                    self.read(each.other.array, at)
+                for each in branch.merged:
+                    self.born(each.result, at)
 
     def ranges(self) -> dict[Array, Ranges]:
-        found: dict[Array, Ranges] = {}
-        for array, at in self._born.items():
-            last, loop = self._last[array], array.producer
-            if isinstance(loop, Loop) and array in self._behind:
-                last = max(last, 2 * self._places[loop, Phase.BRANCH] + 1)
-                behind = (2 * self._places[loop, Phase.LEAVE] + 1, self._behind[array])
-                found[array] = [(2 * at + 1, last), behind] if last < behind[0] else [(2 * at + 1, behind[1])]
-            else:
-                found[array] = [(2 * at + 1, last)]
+        """Backwards from the end: a read opens a range, what produces the array closes it."""
+        found: dict[Array, Ranges] = {array: [] for array in self._first}
+        live = _Live(found)
+        for time in range(self._end, -2, -1):
+            for array in self._born.get(time, ()):
+                is_behind = self._first[array] != (time - 1) // 2  # a state, where its loop is left
+                if is_behind and array not in live:
+                    continue
+                live.close(array, time)
+                if is_behind:
+                    assert isinstance(array.producer, Loop)
+                    self._read[2 * self._places[array.producer, Phase.BRANCH] + 1].append(array)
+            match self._stages.get(time):
+                case Stage.JOIN:
+                    live.end_of_second()
+                case Stage.ELSE:
+                    live.end_of_first(time)
+                case Stage.FORK:
+                    live.fork(time)
+            for array in self._read.get(time, ()):
+                live.open(array, time)
+        for ranges in found.values():
+            ranges.reverse()
         return found
+
+
+class _Live:
+    """The arrays that are live at one time of a walk backwards.
+
+    What lives at a join lives through both arms. What an arm reads besides lives from the fork to its last reader
+    there, and in the other arm only as far as that one reads it, too.
+    """
+
+    def __init__(self, found: dict[Array, Ranges]) -> None:
+        self._found = found
+        self._until: dict[Array, int] = {}
+        self._opened: list[list[Array]] = [[]]
+        """Of each arm that the walk is in, the innermost last: what was opened there."""
+        self._at_second: list[list[Array]] = []
+        """Of each branch whose second arm is over: what lived when it began, but not at the join."""
+
+    def __contains__(self, array: Array) -> bool:
+        return array in self._until
+
+    def open(self, array: Array, time: int) -> None:
+        """It lives at `time` and before."""
+        if array not in self._until:
+            self._until[array] = time
+            self._opened[-1].append(array)
+
+    def close(self, array: Array, time: int) -> None:
+        """It lives from `time` on."""
+        self._found[array].append((time, self._until.pop(array, time)))
+
+    def end_of_second(self) -> None:
+        """A join."""
+        self._opened.append([])
+
+    def end_of_first(self, time: int) -> None:
+        """The start of a second arm: nothing that it alone reads lives at the end of the first."""
+        only = [array for array in dict.fromkeys(self._opened.pop()) if array in self._until]
+        for array in only:
+            self.close(array, time)
+        self._at_second.append(only)
+        self._opened.append([])
+
+    def fork(self, time: int) -> None:
+        """A fork: what lives at the start of one of the arms."""
+        inside = self._opened.pop()
+        self._opened[-1] += [array for array in inside if array in self._until]
+        for array in self._at_second.pop():
+            self.open(array, time)

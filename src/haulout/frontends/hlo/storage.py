@@ -2,14 +2,13 @@
 
 1. Every parameter is a location, `kind=input`; `inout` when the header aliases an output to it.
 2. Arrays share a location where that saves a copy and no value is lost (`sharing.py`): first what a loop carries with
-   its new value, inner loops first, because those copies would run most often; then with its initial value; then
-   every output with the location that it has to end in: one of its own, `kind=output`, or the parameter that it is
-   aliased to.
+   its new value, and what a branch results in with the values of its arms, inner ones first, because those copies
+   would run most often; then what a loop carries with its initial value; then every output with the location that it
+   has to end in: one of its own, `kind=output`, or the parameter that it is aliased to.
 3. Constants and core ids are `kind=const`, all other arrays `internal`.
-4. What is not where it has to be is copied: before a loop, at the end of its body, at the end of the program. Such
-   copies happen at once; where one would read what another has overwritten, it goes first, or the value is saved
-   (`copies.py`).
-5. A loop branches on a location that its condition writes; where the condition computes nothing, that is a copy.
+4. What is not where it has to be is copied: at the marks of loops and branches (`planning.py`), and at the end of the
+   program. Such copies happen at once; where one would read what another has overwritten, it goes first, or the value
+   is saved (`copies.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,19 @@ from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import Alias, HloModule, Instruction, Literal
 from haulout.frontends.hlo.sharing import Classes, live_ranges
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Array, Loop, Mark, Operation, Phase, Step, View, leaves
+from haulout.frontends.hlo.values import (
+    Array,
+    Branch,
+    BranchMark,
+    Loop,
+    Mark,
+    Operation,
+    Phase,
+    Stage,
+    Step,
+    View,
+    leaves,
+)
 from haulout.ir.enums import Kind
 
 
@@ -53,10 +64,14 @@ class Storage:
     homes: dict[Array, Slot] = field(default_factory=dict)
     outputs: list[Slot] = field(default_factory=list)
     """In the order of the result."""
-    conditions: dict[Loop, Slot] = field(default_factory=dict)
-    """What each loop branches on."""
-    loop_copies: dict[tuple[Loop, Phase], Copies] = field(default_factory=dict)
-    """At each mark of a loop."""
+    conditions: dict[Loop | Branch, Slot] = field(default_factory=dict)
+    """What each loop or fork branches on."""
+    limits: dict[Branch, tuple[Slot, Slot]] = field(default_factory=dict)
+    """Of a branch by number: its selector, and what that is compared with."""
+    copies: dict[Mark | BranchMark, Copies] = field(default_factory=dict)
+    """At each mark."""
+    one_armed: set[Branch] = field(default_factory=set)
+    """Branches whose second arm holds nothing."""
     final_copies: Copies = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
@@ -101,13 +116,11 @@ def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Stor
     results = [view.array for _, view in leaves(flat.result)]
     writable = [array for array in parameters if array in aliased]
     classes = Classes(live_ranges(steps, writable, results))
-    loops = [step.loop for step in steps if isinstance(step, Mark) and step.phase is Phase.LEAVE]
-    _join_carried(loops, classes)
+    _join_carried(steps, classes)
     for array in writable:
         storage.place(classes.members(array), storage.homes[array])
     _place_outputs(module, flat, targets, classes, storage)
     _place_rest(module, steps, results, classes, storage)
-    _plan_loops(loops, storage)
     wanted = zip((storage.homes[array] for array in results), storage.outputs, strict=True)
     storage.final_copies = in_sequence(wanted, storage.save)
     return storage
@@ -143,14 +156,23 @@ def _path(index: tuple[int, ...]) -> str:
     return "{" + ",".join(map(str, index)) + "}"
 
 
-def _join_carried(loops: Sequence[Loop], classes: Classes) -> None:
-    """State with new values, then with initial ones. `loops` in the order in which they are left: inner first."""
-    for loop in loops:
-        for each in loop.carried:
-            classes.join(each.state, each.new.array)
-    for loop in loops:
-        for each in loop.carried:
-            classes.join(each.state, each.init.array)
+def _join_carried(steps: Sequence[Step], classes: Classes) -> None:
+    """State with new values and results with those of both arms, in the order of their ends: inner ones first.
+
+    Then state with initial values.
+    """
+    for step in steps:
+        if isinstance(step, BranchMark) and step.stage is Stage.JOIN:
+            for merged in step.branch.merged:
+                classes.join(merged.result, merged.then.array)
+                classes.join(merged.result, merged.other.array)
+        elif isinstance(step, Mark) and step.phase is Phase.LEAVE:
+            for carried in step.loop.carried:
+                classes.join(carried.state, carried.new.array)
+    for step in steps:
+        if isinstance(step, Mark) and step.phase is Phase.LEAVE:
+            for carried in step.loop.carried:
+                classes.join(carried.state, carried.init.array)
 
 
 def _place_outputs(
@@ -179,7 +201,7 @@ def _place_outputs(
 def _place_rest(
     module: HloModule, steps: Sequence[Step], results: Sequence[Array], classes: Classes, storage: Storage
 ) -> None:
-    """Constants, then what the steps produce; a place that loops carry an array in has the name of the outermost."""
+    """Constants, then what the steps produce; a place that loops and branches share has the name of the first."""
     for array in [*(array for step in steps for array in _reads(step)), *results]:
         if array.producer is None and array not in storage.homes:
             data = _contents(array, module)
@@ -188,8 +210,8 @@ def _place_rest(
         for array in _writes(step):
             if array not in storage.homes:
                 members = classes.members(array)
-                first = min(members, key=_loop_seq)
-                leader = first if isinstance(first.producer, Loop) else array
+                first = min(members, key=_region_seq)
+                leader = first if isinstance(first.producer, Loop | Branch) else array
                 slot = storage.add(leader.name, Kind.INTERNAL, leader.shape, leader.source)
                 storage.place(members, slot)
 
@@ -197,57 +219,60 @@ def _place_rest(
 def _reads(step: Step) -> Iterator[Array]:
     if isinstance(step, Operation):
         yield from (operand.array for operand in step.operands)
-    elif step.phase is Phase.ENTER:
-        yield from (each.init.array for each in step.loop.carried)
-    elif step.phase is Phase.BRANCH:
-        yield step.loop.condition.array
+    elif isinstance(step, BranchMark):
+        yield from _branch_reads(step.branch, step.stage)
     else:
-        yield from (each.new.array for each in step.loop.carried)
+        yield from _loop_reads(step.loop, step.phase)
+
+
+def _loop_reads(loop: Loop, phase: Phase) -> Iterator[Array]:
+    match phase:
+        case Phase.ENTER:
+            yield from (each.init.array for each in loop.carried)
+        case Phase.BRANCH:
+            yield loop.condition.array
+        case Phase.LEAVE:
+            yield from (each.new.array for each in loop.carried)
+
+
+def _branch_reads(branch: Branch, stage: Stage) -> Iterator[Array]:
+    match stage:
+        case Stage.FORK:
+            yield branch.selector.array
+        case Stage.ELSE:
+            yield from (each.then.array for each in branch.merged)
+        case Stage.JOIN:
+            yield from (each.other.array for each in branch.merged)
 
 
 def _writes(step: Step) -> Iterator[Array]:
     if isinstance(step, Operation):
         yield from step.results
+    elif isinstance(step, BranchMark):
+        yield from (each.result for each in step.branch.merged if step.stage is Stage.JOIN)
     elif step.phase is Phase.ENTER:
         yield from (each.state for each in step.loop.carried)
 
 
-def _loop_seq(array: Array) -> float:
-    """The position of the loop that carries the array."""
-    return array.producer.seq if isinstance(array.producer, Loop) else float("inf")
-
-
-def _plan_loops(loops: Sequence[Loop], storage: Storage) -> None:
-    """The copies at the marks of every loop, and what it branches on."""
-    homes = storage.homes
-    for loop in loops:
-        inits = [(homes[each.init.array], homes[each.state]) for each in loop.carried]
-        news = [(homes[each.new.array], homes[each.state]) for each in loop.carried]
-        storage.loop_copies[loop, Phase.ENTER] = in_sequence(inits, storage.save)
-        storage.loop_copies[loop, Phase.LEAVE] = in_sequence(news, storage.save)
-        condition = loop.condition
-        home = homes[condition.array]
-        if not isinstance(condition.array.producer, Operation) or condition.array.producer.seq < loop.seq:
-            source = loop.instruction
-            target = storage.add(f"{source.name}.cond", Kind.INTERNAL, condition.shape, source)
-            storage.loop_copies[loop, Phase.BRANCH] = [(home, target)]
-            home = target
-        storage.conditions[loop] = home
+def _region_seq(array: Array) -> float:
+    """The position of the loop that carries the array, or of the branch that results in it."""
+    return array.producer.seq if isinstance(array.producer, Loop | Branch) else float("inf")
 
 
 def _contents(array: Array, module: HloModule) -> list[str]:
     """The data of an array without a producer, as base64."""
     source = array.source
     if source.literal is not None:
-        return [_encode(source.literal)]
+        return [encode(source.literal)]
     if array.shape != Shape("u32", ()):
         source.fail(f"{source.opcode} is u32[], declared as {array.shape}")
     if source.opcode == "partition-id":
-        return [_encode(np.uint32(core)) for core in range(module.num_partitions)]
+        return [encode(np.uint32(core)) for core in range(module.num_partitions)]
     if module.replica_count != 1:
         source.fail(f"replicas are not supported: the module has replica_count={module.replica_count}")
-    return [_encode(np.uint32(0))]
+    return [encode(np.uint32(0))]
 
 
-def _encode(values: Literal | np.uint32) -> str:
+def encode(values: Literal | np.uint32) -> str:
+    """The bytes of a constant as base64."""
     return base64.b64encode(values.tobytes()).decode("ascii")

@@ -1,11 +1,12 @@
 """Values without tuples: what is left of a computation once calls, tuples and reshapes are resolved.
 
-An `Array` is produced in one place: by a parameter, by a constant (or partition-id), by an `Operation`, or by a
-`Loop` that carries it from iteration to iteration. A `View` is an array seen with another shape: `reshape` and its
-like make views, no data moves. A `Tree` is a view or a tuple of trees.
+An `Array` is produced in one place: by a parameter, by a constant (or partition-id), by an `Operation`, by a `Loop`
+that carries it from iteration to iteration, or by a `Branch` that results in it. A `View` is an array seen with
+another shape: `reshape` and its like make views, no data moves. A `Tree` is a view or a tuple of trees.
 
-The steps of a computation are its operations in order, with three marks for each loop among them: where it starts,
-where it goes on into the body or leaves, and where the body ends.
+The steps of a computation are its operations in order, with three marks for each loop among them (where it starts,
+where it goes on into the body or leaves, where the body ends) and three for each branch (where it forks, where its
+second arm begins, where the arms meet).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Array:
     source: Instruction = field(repr=False)
     shape: Shape
     index: tuple[int, ...] = ()
-    producer: Operation | Loop | None = field(default=None, repr=False)
+    producer: Operation | Loop | Branch | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -165,7 +166,59 @@ class Mark:
     seq: int
 
 
-Step: TypeAlias = Operation | Mark
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """One array that a branch results in."""
+
+    result: Array
+    """What the steps behind the branch read."""
+    then: View
+    """Its value when the first arm was taken."""
+    other: View
+    """Its value when the second one was."""
+
+
+@dataclass(eq=False, slots=True)
+class Branch:
+    """A choice of two arms: a `conditional`, or a part of one that has more than two branches.
+
+    What both arms pass on alike is no result: it is read where it always was.
+    """
+
+    instruction: Instruction
+    seq: int
+    selector: View
+    """pred[], or s32[] where `below` is given."""
+    below: int | None
+    """The first arm is taken when the selector, as an unsigned number, is below this; None: when it is true."""
+    names: tuple[str, str]
+    """Of the arms, by the branches that they hold: `true`, `false`, or `b0`, `b1_3`."""
+    part: str = ""
+    """The arm that this is a part of, where it is one; else it is the whole `conditional`."""
+    merged: tuple[Merged, ...] = ()
+
+
+class Stage(Enum):
+    """The marks of a branch among the steps; reads of a mark come before its writes."""
+
+    FORK = "fork"
+    """Reads the selector; the steps behind it are the first arm."""
+    ELSE = "else"
+    """Reads the values of the first arm; the steps behind it are the second arm."""
+    JOIN = "join"
+    """Reads the values of the second arm, sets the results; the steps behind it follow the branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchMark:
+    """One of the three marks of a branch; `seq` is the first number that its copies may take."""
+
+    branch: Branch
+    stage: Stage
+    seq: int
+
+
+Step: TypeAlias = Operation | Mark | BranchMark
 
 _HINTS = frozenset(
     {

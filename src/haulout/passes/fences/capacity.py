@@ -1,36 +1,49 @@
 """Fences that free storage earlier: what `minimal` adds where, and only where, the capacity demands it.
 
-A staging buffer is held until the epoch of its last remote reader ends. With the fewest fences that may be long after
-the read. Each candidate fence stands right behind the last access of some shared location by another core; the one
-that takes most off what is live above each core's share of the capacity is taken, until the program fits or none
-helps. (Writes that the fewest fences let run ahead of all their readers are not held back by it.)
+A staging buffer is held until the epoch of its last remote reader ends, and from the start of the epoch of its first
+remote writer. With the fewest fences that may be long after the read and long before the write. So a candidate fence
+stands
+
+    right behind the last access of a shared location by a core that does not own it    (frees it from there on)
+    right before the first one                                                        (holds it back until there)
+
+of the locations that are live where some core holds more than its share of the capacity. In each turn the one that
+takes most off what is live above the shares is added, until the program fits or none helps. Then every fence that
+the others make unnecessary is taken away again, and for each of the rest it is told what it frees: the bytes by which
+the peaks of all cores would rise without it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from haulout.analysis.lifetimes import lifetimes
+from haulout.analysis.lifetimes import Lifetimes, lifetimes
 from haulout.analysis.phases import shared_accesses
+from haulout.analysis.regions import find_regions
+from haulout.ir.edit import compact
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Ints
+from haulout.ir.verify import instruction_label
 from haulout.passes.fences.nests import END, NestPlan, Place, nest_slots
 from haulout.passes.fences.slots import insert_fences
+from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 MOST_CANDIDATES = 200
-"""Places that are tried in each turn, evenly spread when there are more."""
+"""Places that are tried in each turn, those of the largest locations when there are more."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeingFence:
-    """A fence that was added, and what it did."""
+    """A fence that was added, and what it does."""
 
     name: str
     place: Place
-    freed: int
-    """Bytes less at the peaks of all cores together."""
+    freed: int = 0
+    """Bytes by which the peaks of all cores together would be higher without it."""
 
 
 def live_bytes(program: Program, allowed: int = 0) -> tuple[int, int]:
@@ -38,23 +51,73 @@ def live_bytes(program: Program, allowed: int = 0) -> tuple[int, int]:
 
     Second: the bytes above `allowed` on each core, summed over all moments; what is left to be freed.
     """
-    locations, life = program.locations, lifetimes(program)
+    life = lifetimes(program)
+    peaks = excess = 0
+    # A fence takes a row of its own, which must not count against it.
+    counts = np.ones(len(program.instructions) + 2, bool)
+    counts[program.barriers.instruction] = False
+    for _, _, live in _profiles(program, life):
+        peaks += int(live.max(initial=0))
+        excess += int(np.maximum(live - allowed, 0)[counts[: len(live)]].sum())
+    return peaks, excess
+
+
+def _profiles(program: Program, life: Lifetimes) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Of each core: the locations it owns, their bytes, and the bytes live at each row."""
+    locations = program.locations
     owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE) & (life.end > life.begin)
     size = -(-locations.size // locations.align) * locations.align
-    peaks = excess = 0
     for core in range(program.lnc):
         rows = np.flatnonzero(owned & (program.location_core == core))
         change = np.zeros(int(life.end[rows].max(initial=0)) + 1, np.int64)
         np.add.at(change, life.begin[rows], size[rows])
         np.subtract.at(change, life.end[rows], size[rows])
-        live = np.cumsum(change)
-        peaks += int(live.max(initial=0))
-        excess += int(np.maximum(live - allowed, 0).sum())
-    return peaks, excess
+        yield rows, size[rows], np.cumsum(change)
 
 
 def free_storage(program: Program, capacity: int, stem: str, made_by: str) -> tuple[Program, list[FreeingFence]]:
     """The program with fences added until its live bytes fit the capacity, or no fence helps any more."""
+    program, added = _grow(program, capacity, stem, made_by)
+    peaks, _ = live_bytes(program)
+    kept = list(added)
+    for fence in added:
+        without = _without(program, fence.name)
+        if peaks <= capacity and (left := live_bytes(without)[0]) <= capacity:
+            program, peaks = without, left
+            kept.remove(fence)
+    return program, [replace(each, freed=live_bytes(_without(program, each.name))[0] - peaks) for each in kept]
+
+
+def capacity_notes(program: Program, added: list[FreeingFence]) -> list[Diagnostic]:
+    """What is said of each fence that was added: what it frees, and where it stands on each core."""
+    notes = []
+    for fence in added:
+        rows = program.barriers.instruction[program.barriers.name == program.strings.find(fence.name)]
+        labels = tuple(_label(program, row) for row in rows[:8].tolist())
+        message = (
+            f"fence {fence.name} was added for the capacity: it frees {fence.freed} bytes at the peaks of the cores"
+        )
+        notes.append(Diagnostic("capacity-fence", Severity.NOTE, message, labels))
+    return notes
+
+
+def _label(program: Program, row: int) -> Label:
+    """Where a fence stands: before an instruction, or at the end of a core's list."""
+    core, behind = program.instruction_core, row + 1
+    if behind < len(core) and core[behind] == core[row]:
+        at = instruction_label(program, behind)
+        return Label(f"before {at.message}", at.span)
+    return Label(f"at the end of core {core[row]}")
+
+
+def _without(program: Program, name: str) -> Program:
+    """The program without the fence of that name."""
+    keep = np.ones(len(program.instructions), bool)
+    keep[program.barriers.instruction[program.barriers.name == program.strings.find(name)]] = False
+    return compact(program, keep)[0]
+
+
+def _grow(program: Program, capacity: int, stem: str, made_by: str) -> tuple[Program, list[FreeingFence]]:
     added: list[FreeingFence] = []
     allowed = capacity // program.lnc
     # Several peaks may be equally high: a fence helps when it lowers one of them, if not yet the highest.
@@ -62,7 +125,7 @@ def free_storage(program: Program, capacity: int, stem: str, made_by: str) -> tu
     while peaks > capacity:
         name = f"{stem}{len(added)}"
         best: tuple[tuple[int, int], Place, Program] | None = None
-        for place in _candidates(program):
+        for place in _candidates(program, allowed):
             slots = nest_slots(program, NestPlan([place], 0.0), name)
             tried = insert_fences(program, slots._replace(name=[name] * len(slots.name)), made_by)
             left = live_bytes(tried, allowed)
@@ -70,30 +133,49 @@ def free_storage(program: Program, capacity: int, stem: str, made_by: str) -> tu
                 best = left, place, tried
         if best is None:
             break
-        added.append(FreeingFence(name, best[1], peaks - best[0][0]))
+        added.append(FreeingFence(name, best[1]))
         (peaks, excess), _, program = best
     return program, added
 
 
-def _candidates(program: Program) -> list[Place]:
-    """Right behind the last access of each shared location by a core that does not own it."""
-    accesses = program.accesses
+def _candidates(program: Program, allowed: int) -> list[Place]:
+    """Right before the first and right behind the last foreign access of each location that is in the way."""
+    accesses, seq = program.accesses, program.instructions.seq
     picked = np.flatnonzero(shared_accesses(program))
     owner = program.owner[accesses.location[picked]]
     row = accesses.instruction[picked]
-    remote = program.instruction_core[row] != program.location_core[owner]
+    wanted = _in_the_way(program, allowed)[owner] & (program.instruction_core[row] != program.location_core[owner])
+    owner, row = owner[wanted], row[wanted]
     blocks = len(program.blocks) // program.lnc
-    block = program.instructions.block[row] % blocks
-    last: dict[int, tuple[int, int]] = {}
-    for location, where, time in zip(
-        owner[remote].tolist(), block[remote].tolist(), program.instructions.seq[row[remote]].tolist(), strict=True
-    ):
-        last[location] = max(last.get(location, (-1, -1)), (where, time))
-    places = set()
-    for where, time in last.values():
-        times = program.instructions.seq[program.instructions.block % blocks == where]
-        behind = times[times > time]
-        places.add((where, int(behind.min()) if len(behind) else END))
-    ordered = sorted(places)
-    step = -(-len(ordered) // MOST_CANDIDATES) if ordered else 1
-    return ordered[::step]
+    block = program.instructions.block % blocks
+    # sort by location, place: first and last of each
+    order = np.lexsort((seq[row], block[row], owner))
+    owner, row = owner[order], row[order]
+    first, last = np.ones(len(order), bool), np.ones(len(order), bool)
+    first[1:] = last[:-1] = owner[1:] != owner[:-1]
+    found = find_regions(program)
+    times = {}
+    size: dict[Place, int] = {}
+    for ends, behind in ((first, False), (last, True)):
+        for at, location in zip(row[ends].tolist(), owner[ends].tolist(), strict=True):
+            where, time = int(block[at]), int(seq[at])
+            if found.atom(where) != NONE:
+                continue
+            if behind:
+                if where not in times:
+                    times[where] = np.unique(seq[block == where])
+                later = times[where][np.searchsorted(times[where], time, side="right") :]
+                time = int(later[0]) if len(later) else END
+            size[where, time] = max(size.get((where, time), 0), int(program.locations.size[location]))
+    largest = sorted(size, key=lambda place: (-size[place], place))[:MOST_CANDIDATES]
+    return sorted(largest)
+
+
+def _in_the_way(program: Program, allowed: int) -> Bools:
+    """Whether each location is live where its core holds more than it may."""
+    life = lifetimes(program)
+    mask = np.zeros(len(program.locations), bool)
+    for rows, _, live in _profiles(program, life):
+        above = np.append(0, np.cumsum(live > allowed))
+        mask[rows] = above[life.end[rows]] > above[life.begin[rows]]
+    return mask

@@ -1,16 +1,20 @@
-"""The cheapest fences of a program with loops: P4 of the design's theory, as an exact covering problem.
+"""The cheapest fences of a program with loops and branches: P4 of the design's theory, as an exact covering problem.
 
 Time is the source's: a slot (block, t) is a fence that stands, on every core, before the first instruction of the
 block with `seq >= t`; t = END is behind its last. A fence costs as often as it runs: the product of the trip counts
-around it (`ASSUMED_TRIP` for those not known). Every conflict between two cores asks for a fence in a set of slots:
+around it (`ASSUMED_TRIP` for those not known), halved by every arm around it. Every conflict between two cores asks
+for a fence on each way from the one access to the other:
 
     u before v in one run of the loops around both      a slot behind u and not behind v
     u, and v in a later iteration of a loop around both  a slot of that loop behind u, or one of it not behind v
 
-where a slot inside a loop that may run zero times does not count for what stands outside that loop. The least total
-cost that meets all is an integer programme. Its rows are intervals, or complements of intervals, so that the linear
-relaxation is nearly always integral; SciPy's solver (HiGHS) does the rest. Identical and dominated rows are dropped
-first, and only slots before some conflicting access, or at the end of a block, can matter.
+A slot that every such way passes counts by itself; whoever leaves a loop runs its header once more. One inside a loop
+that may run zero times does not count for what stands outside that loop. One inside an arm that neither end is in counts only together with one in the other arm: the
+branch as a whole is *cut* (`covering.py`). Two accesses in different arms never both run, but in two iterations. A
+divergent branch is an atom without slots inside; what its own arms have among each other no fence can order, and is
+left to the checker.
+
+Only slots before some conflicting access, or at the end of a block, can matter.
 """
 
 from __future__ import annotations
@@ -21,11 +25,13 @@ from itertools import combinations
 
 import numpy as np
 
-from haulout.analysis.loops import Loops
 from haulout.analysis.overlap import _scan_meets, extents
 from haulout.analysis.phases import shared_accesses
+from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
+from haulout.passes.fences.covering import Covering, Term
 from haulout.passes.fences.slots import Slots
 from haulout.support.jit import plain_if_small
 
@@ -46,21 +52,28 @@ class NestPlan:
     cost: float
 
 
-def plan_nests(program: Program, found: Loops) -> NestPlan | None:
+def plan_nests(program: Program, found: Regions) -> NestPlan | None:
     """The cheapest slots; None when the program is too large for this, or cannot be ordered this way."""
     problem = _Problem(program, found)
     rows = problem.rows()
     if rows is None:
         return None
-    return problem.solve(rows)
+    chosen = problem.covering(rows).solve()
+    if chosen is None:
+        return None
+    places = [problem.slots[slot] for slot in chosen]
+    return NestPlan(places, float(sum(block_weight(found, block) for block, _ in places)))
 
 
-def block_weight(found: Loops, block: int) -> float:
-    """How often a block runs; a header runs once more than its loop's body."""
+def block_weight(found: Regions, block: int) -> float:
+    """How often a block runs: a header once more than its loop's body, an arm every other time."""
     weight = 1.0
-    for loop in found.around(block):
-        trip = found.loops[loop].trip
-        weight *= (ASSUMED_TRIP if trip < 0 else trip) + (block == found.loops[loop].header)
+    for at in found.around(block):
+        region = found.regions[at]
+        if region.is_loop:
+            weight *= (ASSUMED_TRIP if region.trip < 0 else region.trip) + (block == region.header)
+        else:
+            weight /= 2
     return weight
 
 
@@ -77,7 +90,6 @@ def nest_slots(program: Program, plan: NestPlan, stem: str) -> Slots:
     is_fence[fences + 1] = 1
     passed = np.cumsum(is_fence)
     seq = np.where(is_fence[1:] == 1, -1, program.instructions.seq)
-    mine = [fences[program.instruction_core[fences] == core] for core in range(program.lnc)]
     before, joined, names = [], [], []
     for number, (block, time) in enumerate(plan.places):
         wanted, gaps = [], []
@@ -86,10 +98,11 @@ def nest_slots(program: Program, plan: NestPlan, stem: str) -> Slots:
             late = np.flatnonzero(seq[begin:end] >= time)
             row = begin + int(late[0]) if len(late) and time != END else end
             wanted.append(row)
-            gaps.append(int(passed[row] - passed[starts[core * blocks]]))
+            gaps.append(int(passed[row] - passed[begin]))
         gap = min(gaps)
         for core, row in enumerate(wanted):
-            closing = mine[core][gap : gap + 1].tolist()
+            begin, end = starts[core * blocks + block], starts[core * blocks + block + 1]
+            closing = fences[np.searchsorted(fences, begin) : np.searchsorted(fences, end)][gap : gap + 1].tolist()
             before.append(min([row, *closing]))
             joined.append(core * blocks + block)
             names.append(f"{stem}{number}")
@@ -97,12 +110,13 @@ def nest_slots(program: Program, plan: NestPlan, stem: str) -> Slots:
 
 
 class _Problem:
-    """Blocks and loops by their number on core 0."""
+    """Blocks and regions by their number on core 0."""
 
-    def __init__(self, program: Program, found: Loops) -> None:
+    def __init__(self, program: Program, found: Regions) -> None:
         self.program, self.found = program, found
         self.blocks = len(program.blocks) // program.lnc
         self.around = [found.around(block) for block in range(self.blocks)]
+        self.atom = [found.atom(block) for block in range(self.blocks)]
         access = np.flatnonzero(shared_accesses(program))
         self.row = program.accesses.instruction[access].tolist()
         self.access = access.tolist()
@@ -111,17 +125,23 @@ class _Problem:
         self.seq = program.instructions.seq[self.row].tolist()
         self.write = program.accesses.write[access].tolist()
         self.owner = program.owner[program.accesses.location[access]].tolist()
-        self.slots = sorted(
-            {(block, time) for block, time in zip(self.block, self.seq, strict=True)}
-            | {(block, END) for block in set(self.block)}
+        self.slots: list[Place] = sorted(
+            slot
+            for slot in set(zip(self.block, self.seq, strict=True)) | {(block, END) for block in range(self.blocks)}
+            if self.atom[slot[0]] == NONE
         )
         fences = fence_rows(program)
         each = [fences[program.instruction_core[fences] == core].tolist() for core in range(program.lnc)]
-        self.fences = list(zip(*each, strict=True)) if len({len(rows) for rows in each}) == 1 else []
-        self.fence_block = (program.instructions.block[fences] % self.blocks)[: len(self.fences)].tolist()
+        same = len({len(rows) for rows in each}) == 1
+        self.fences = [
+            (rows, block)
+            for rows in (zip(*each, strict=True) if same else ())
+            if self.atom[block := int(program.instructions.block[rows[0]])] == NONE
+        ]
+        """Fences that are there: their row on every core, and their block."""
 
-    def rows(self) -> set[frozenset[int]] | None:
-        """For every conflict the slots that order it; None when there are too many pairs to look at."""
+    def rows(self) -> set[frozenset[Term]] | None:
+        """For every conflict what orders it; None when there are too many pairs to look at."""
         groups: dict[int, list[int]] = defaultdict(list)
         for at, owner in enumerate(self.owner):
             groups[owner].append(at)
@@ -138,89 +158,98 @@ class _Problem:
                         continue
                     if _scan_meets(x, self.access[a], self.access[b]):
                         asked |= self._demands(a, b)
-        return {row for demand in sorted(asked, key=str) if (row := self._eligible(*demand)) is not None}
+        return {self._eligible(*demand) for demand in sorted(asked, key=str)}
+
+    def covering(self, rows: set[frozenset[Term]]) -> Covering:
+        """The problem of choosing slots, with what cuts each branch."""
+        arms: dict[int, list[set[Term]]] = {}
+        for number, branch in enumerate(self.found.branches):
+            if branch.fork < self.blocks and len(branch.arms) == 2 and not branch.divergent:
+                arms[number] = [self._inside(arm) for arm in branch.arms]
+        weights = [block_weight(self.found, block) for block, _ in self.slots]
+        return Covering(weights, len(self.fences), arms, rows)
+
+    def _inside(self, arm: int) -> set[Term]:
+        """What cuts an arm from its start to its end."""
+        depth = self.around[self.found.regions[arm].first].index(arm) + 1
+        terms = {self._term(slot, block, (), None, depth) for slot, block in self._all() if arm in self.around[block]}
+        return {term for term in terms if term is not None}
+
+    def _all(self) -> list[tuple[int, int]]:
+        """(number, block) of all slots, those behind them the fences that are there."""
+        blocks = [block for block, _ in self.slots] + [block for _, block in self.fences]
+        return list(enumerate(blocks))
 
     def _demands(self, a: int, b: int) -> set[tuple[int, int, int | None]]:
-        """(earlier, later, loop that carries it) for each way in which two accesses may meet."""
+        """(earlier, later, loop that carries it) for each way in which two accesses may meet and a fence may help."""
         place = {at: (self.block[at], self.seq[at]) for at in (a, b)}
+        common = [r for r, s in zip(self.around[self.block[a]], self.around[self.block[b]], strict=False) if r == s]
+        atom = self.atom[self.block[a]] if self.atom[self.block[a]] == self.atom[self.block[b]] else NONE
         demands: set[tuple[int, int, int | None]] = set()
-        if place[a] != place[b]:
+        if place[a] != place[b] and atom == NONE and not self._exclusive(a, b, len(common)):
             demands.add((a, b, None) if place[a] < place[b] else (b, a, None))
-        for loop in set(self.around[self.block[a]]) & set(self.around[self.block[b]]):
+        for loop in common:
+            region = self.found.regions[loop]
+            if not region.is_loop or self.atom[region.header] != NONE:
+                continue
             # A body that runs once meets no later one; the header that runs behind it is met all the same.
-            trip, header = self.found.loops[loop].trip, self.found.loops[loop].header
             for first, second in ((a, b), (b, a)):
-                if trip not in (0, 1) or (trip == 1 and self.block[second] == header):
+                if region.trip not in (0, 1) or (region.trip == 1 and self.block[second] == region.header):
                     demands.add((first, second, loop))
         return demands
 
+    def _exclusive(self, a: int, b: int, depth: int) -> bool:
+        """Whether two accesses, with `depth` regions around both, stand in different arms of one branch."""
+        sides = [self.around[self.block[at]][depth : depth + 1] for at in (a, b)]
+        branches = [self.found.regions[side[0]].branch if side else NONE for side in sides]
+        return branches[0] == branches[1] != NONE
+
     def _never_runs(self, block: int) -> bool:
         """Whether it is in the body of a loop of zero trips."""
-        loops = [self.found.loops[loop] for loop in self.around[block]]
-        return any(loop.trip == 0 and loop.header != block for loop in loops)
+        loops = [self.found.regions[region] for region in self.around[block]]
+        return any(loop.is_loop and loop.trip == 0 and loop.header != block for loop in loops)
 
-    def _eligible(self, first: int, second: int, loop: int | None) -> frozenset[int] | None:
-        """Slots that order `second` behind `first`; None when a fence that is there does."""
-        for fence, block in zip(self.fences, self.fence_block, strict=True):
-            behind = fence[self.core[first]] > self.row[first]
-            ahead = fence[self.core[second]] < self.row[second]
-            if self._counts(block, behind, ahead, first, second, loop):
-                return None
-        start = (self.block[first], self.seq[first])
-        stop = (self.block[second], self.seq[second])
-        return frozenset(
-            at
-            for at, slot in enumerate(self.slots)
-            if self._counts(slot[0], slot > start, slot <= stop, first, second, loop)
-        )
+    def _eligible(self, first: int, second: int, loop: int | None) -> frozenset[Term]:
+        """What orders `second` behind `first`; the loop carries the conflict, if there is one."""
+        start, stop = (self.block[first], self.seq[first]), (self.block[second], self.seq[second])
+        terms: set[Term | None] = set()
+        # Whoever leaves a loop runs its header once more.
+        left = [region for region in self.around[start[0]] if region not in self.around[stop[0]]]
+        if loop is not None:
+            left = self.around[start[0]][self.around[start[0]].index(loop) + 1 :]
+        headers = {self.found.regions[region].header for region in left if self.found.regions[region].is_loop}
+        for number, block in self._all():
+            if number < len(self.slots):
+                behind, ahead = self.slots[number] > start, self.slots[number] <= stop
+            else:
+                rows = self.fences[number - len(self.slots)][0]
+                behind, ahead = rows[self.core[first]] > self.row[first], rows[self.core[second]] < self.row[second]
+            behind |= block in headers and block != start[0]
+            if loop is None:
+                if behind and ahead:
+                    terms.add(self._term(number, block, (start[0], stop[0]), None, 0))
+            elif loop in self.around[block]:
+                terms |= {self._term(number, block, (start[0],), loop, 0)} if behind else set()
+                terms |= {self._term(number, block, (stop[0],), loop, 0)} if ahead else set()
+        return frozenset(term for term in terms if term is not None)
 
-    def _counts(self, block: int, behind: bool, ahead: bool, first: int, second: int, loop: int | None) -> bool:
-        """Whether a fence in a block, behind the first access and ahead of the second or not, orders the two."""
-        ends = (self.block[first], self.block[second])
-        if loop is None:
-            return behind and ahead and self._runs(block, ends, None)
-        if loop not in self.around[block]:
-            return False
-        return (behind and self._runs(block, ends[:1], loop)) or (ahead and self._runs(block, ends[1:], loop))
-
-    def _runs(self, block: int, ends: tuple[int, ...], carrier: int | None) -> bool:
-        """Whether a block surely runs between the ends.
+    def _term(self, slot: int, block: int, ends: tuple[int, ...], carrier: int | None, depth: int) -> Term | None:
+        """What a slot in a block counts as between the ends, seen from inside the first `depth` regions around it.
 
         A loop around it must be around an end too, or be known to run. An end in a loop's header says nothing of the
-        body, which the header's last run is not followed by, unless that loop goes on to carry the conflict.
+        body, which the header's last run is not followed by, unless that loop goes on to carry the conflict. An arm
+        around it must be around an end; else its branch counts, if no end is in it.
         """
-        for loop in self.around[block]:
-            header = self.found.loops[loop].header
-            inside = [end for end in ends if loop in self.around[end]]
-            followed = any(end != header or block == header or loop == carrier for end in inside)
-            if not followed and (inside or self.found.loops[loop].trip <= 0):
-                return False
-        return True
-
-    def solve(self, rows: set[frozenset[int]]) -> NestPlan | None:
-        """The cheapest set of slots that meets every row."""
-        if frozenset() in rows:
-            return None
-        least = [row for row in rows if not any(other < row for other in rows)]
-        if not least:
-            return NestPlan([], 0.0)
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array
-
-        least.sort(key=sorted)
-        used = sorted(set().union(*least))
-        number = {slot: at for at, slot in enumerate(used)}
-        entries = [(at, number[slot]) for at, row in enumerate(least) for slot in sorted(row)]
-        matrix = csr_array((np.ones(len(entries)), tuple(np.array(entries).T)), shape=(len(least), len(used)))
-        weights = np.array([block_weight(self.found, self.slots[slot][0]) for slot in used])
-        # Of equally cheap sets the one with fewer fences: a fence in a loop of zero trips is not for nothing.
-        result = milp(
-            weights + 1e-3,
-            constraints=LinearConstraint(matrix, lb=1),
-            integrality=np.ones(len(used), np.int64),
-            bounds=Bounds(0, 1),
-        )
-        if result.x is None:
-            return None
-        chosen = [slot for slot, value in zip(used, result.x, strict=True) if value > 0.5]
-        return NestPlan([self.slots[slot] for slot in chosen], float(sum(weights[number[slot]] for slot in chosen)))
+        for at in self.around[block][depth:]:
+            region = self.found.regions[at]
+            inside = [end for end in ends if at in self.around[end]]
+            if region.is_loop:
+                followed = any(end != region.header or block == region.header or at == carrier for end in inside)
+                if not followed and (inside or region.trip <= 0):
+                    return None
+            elif not inside:
+                arms = self.found.branches[region.branch].arms
+                if any(arm in self.around[end] for arm in arms for end in ends):
+                    return None
+                return ("branch", region.branch)
+        return ("slot", slot)

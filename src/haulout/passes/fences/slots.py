@@ -10,7 +10,7 @@ from haulout.analysis.phases import Phases
 from haulout.ir.edit import NewInstructions, insert
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
-from haulout.ir.schema import Barriers, Ids, Instructions
+from haulout.ir.schema import Barriers, Bools, Ids, Instructions, Ints
 
 
 class Slots(NamedTuple):
@@ -23,56 +23,83 @@ class Slots(NamedTuple):
     name: list[str]
 
 
+class Gaps(NamedTuple):
+    """Where the fences that phases need may stand; a row a fence, segment by segment; then [fence, core]."""
+
+    segment: Ids
+    number: Ids
+    """Of the fence in its segment, from 1."""
+    begin: Ints
+    """First row of the segment."""
+    end: Ints
+    """Behind its last row, or the permanent fence that closes it."""
+    low: Ints
+    """Behind the last shared access of a lower phase."""
+    high: Ints
+    """Before the first one of this phase or a higher one."""
+    entered: Bools
+    """Whether there is such a one."""
+
+
+def gaps(program: Program, phases: Phases, phase: Ids) -> Gaps:
+    """The gaps that a choice of phases, a column like `phases.phase`, leaves."""
+    needed, cores = phases.needed, np.arange(program.lnc)
+    segment: Ids = np.repeat(np.arange(len(needed), dtype=np.int32), needed)
+    number: Ids = (np.arange(len(segment)) - np.repeat(np.cumsum(needed) - needed, needed) + 1).astype(np.int32)
+    segment_key = program.instruction_core.astype(np.int64) * len(needed) + phases.segment
+    wanted = cores * len(needed) + segment[:, None]
+    begin = np.searchsorted(segment_key, wanted).astype(np.int64)
+    end = np.searchsorted(segment_key, wanted, side="right").astype(np.int64)
+    # A permanent fence that closes the segment is its last row, and stays its last row.
+    end -= (end > begin) & np.append(phases.closes, False)[end - 1]
+    order = np.argsort(phases.instruction, kind="stable")
+    shared: Ints = phases.instruction[order].astype(np.int64)
+    most = int(needed.max(initial=0)) + 2
+    phase_key = segment_key[shared] * most + phase[order]
+    cut = np.searchsorted(phase_key, wanted * most + number[:, None])
+    first = np.searchsorted(phase_key, wanted * most)
+    last = np.searchsorted(phase_key, (wanted + 1) * most)
+    padded = np.append(shared, 0)
+    entered = cut < last
+    low = np.where(cut > first, padded[cut - 1] + 1, begin)
+    return Gaps(segment, number, begin, end, low, np.where(entered, padded[cut], end), entered)
+
+
+def source_time(program: Program, found: Gaps) -> Ints:
+    """Cuts inside the gaps: where the first core enters the phase; every core stands at that time."""
+    seq = program.instructions.seq
+    never = np.iinfo(np.int64).max
+    time = np.where(found.entered, np.append(seq, never)[found.high], never).min(axis=1, initial=never)
+    cuts = np.empty_like(found.low)
+    for segment in np.unique(found.segment).tolist():
+        mine = np.flatnonzero(found.segment == segment)
+        for core in range(program.lnc):
+            begin, end = int(found.begin[mine[0], core]), int(found.end[mine[0], core])
+            wanted = np.where(time[mine] == never, NONE, time[mine])
+            cuts[mine, core] = begin + np.searchsorted(seq[begin:end], wanted)
+    return np.clip(cuts, found.low, found.high)
+
+
+def cut_slots(program: Program, phases: Phases, found: Gaps, cuts: Ints, names: list[str]) -> Slots:
+    """Slots of fences at `cuts`, [fence, core]; `names` has one name for each fence."""
+    block = program.instructions.block
+    inside = found.begin < found.end
+    joined = np.where(inside, np.append(block, NONE)[np.where(inside, np.minimum(cuts, found.end - 1), 0)], NONE)
+    for at, core in np.argwhere(~inside).tolist():
+        # A core with nothing in this segment: the block that another core is in.
+        joined[at, core] = _same_block(program, phases, int(found.segment[at]), core)
+    labels = [name for name in names for _ in range(program.lnc)]
+    return Slots(cuts.ravel().astype(np.int32), joined.ravel().astype(np.int32), labels)
+
+
 def phase_slots(program: Program, phases: Phases, names: list[str]) -> Slots:
-    """A place on each core for each fence that the phases need.
+    """A place on each core for each fence that the phases need, by source time.
 
     Fence k stands behind the last instruction of phase k - 1 and before the first of phase k; inside that gap it
-    stands at source time: where the first core enters phase k. `names` has one name for each fence.
+    stands where the first core enters phase k. `names` has one name for each fence.
     """
-    seq, core = program.instructions.seq, program.instruction_core
-    before: list[int] = []
-    blocks: list[int] = []
-    labels: list[str] = []
-    list_order = np.argsort(phases.instruction, kind="stable")
-    shared_rows, shared_phase = phases.instruction[list_order], phases.phase[list_order]
-    shared_seq = seq[shared_rows]
-    segment_key = core.astype(np.int64) * len(phases.needed) + phases.segment
-    at = 0
-    for segment in np.flatnonzero(phases.needed).tolist():
-        ranges = []
-        for each in range(program.lnc):
-            key = each * len(phases.needed) + segment
-            begin = int(np.searchsorted(segment_key, key))
-            end = int(np.searchsorted(segment_key, key, side="right"))
-            # A permanent fence that closes the segment is its last row, and stays its last row.
-            ranges.append((begin, end - 1 if end > begin and phases.closes[end - 1] else end))
-        for fence in range(1, int(phases.needed[segment]) + 1):
-            gaps = []
-            time = None
-            for begin, end in ranges:
-                low, high = np.searchsorted(shared_rows, [begin, end])
-                cut = low + int(np.searchsorted(shared_phase[low:high], fence))
-                gaps.append(
-                    (
-                        int(shared_rows[cut - 1]) + 1 if cut > low else begin,
-                        int(shared_rows[cut]) if cut < high else end,
-                    )
-                )
-                if cut < high:
-                    entered = int(shared_seq[cut])
-                    time = entered if time is None else min(time, entered)
-            for each, ((begin, end), (low, high)) in enumerate(zip(ranges, gaps, strict=True)):
-                target = begin + int(np.searchsorted(seq[begin:end], NONE if time is None else time))
-                slot = min(max(target, low), high)
-                before.append(slot)
-                if begin < end:
-                    blocks.append(int(program.instructions.block[min(slot, end - 1)]))
-                else:
-                    # A core with nothing in this segment: the block that another core is in.
-                    blocks.append(_same_block(program, phases, segment, each))
-                labels.append(names[at])
-            at += 1
-    return Slots(np.array(before, np.int32), np.array(blocks, np.int32), labels)
+    found = gaps(program, phases, phases.phase)
+    return cut_slots(program, phases, found, source_time(program, found), names)
 
 
 def _same_block(program: Program, phases: Phases, segment: int, core: int) -> int:

@@ -1,12 +1,12 @@
 """core_barrier on semaphores: a model, and the schemes that survive two barriers in a row.
 
-Nothing of this is emitted. `signal` and `wait` of the format name semaphores of the instruction's own core, and a
-barrier has to add to those of other cores. So the lowering is written down here as programs of a small machine, whose
-every interleaving can be tried (`explore`): what a compiler for hardware with remote semaphores may emit.
+Schemes are written down here as programs of a small machine, whose every interleaving can be tried (`explore`).
+`lower_barriers` emits the first one, *monotone*; the tests explore what it emits in the same way. The others are what
+hardware whose counters can be set back invites to, and say what is wrong with it.
 
-On each core, for every barrier: each engine, behind all its work, adds to `here`; the last engine's place is taken by
-a *keeper* that waits until all have, meets the keepers of the other cores by one of the schemes below, and lets the
-engines go on by adding to `go`. `here` and `go` only grow: engine E passes barrier b when `go` is at least b.
+On each core, for every barrier: each engine, behind all its work, adds to `here`; a *keeper* waits until all have,
+meets the keepers of the other cores by one of the schemes below, and lets the engines go on by adding to `go`. `here`
+and `go` only grow: engine E passes barrier b when `go` is at least b.
 
     scheme       keepers                                                                          two in a row
     monotone     add 1 to every other core's `met`; wait until the own is (N-1)*b                 sound
@@ -23,7 +23,7 @@ that it set the count of b to 0. With *reset* the signal of a quick core for b+1
 reset, and is lost. *Up and down* is the mistake that the review of cheshire's pull request 170 found: a quick core
 takes its 1 away before a slow one has seen N.
 
-Signals may take any time to arrive: a sent signal is in flight until a step of its own delivers it.
+What is sent may take any time to arrive: it is in flight until a step of its own delivers it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Operation = Literal["arrive", "send", "at_least", "equal", "set", "pass"]
+Operation = Literal["arrive", "add", "send", "at_least", "equal", "set", "pass"]
 
 
 class Step(NamedTuple):
-    """One atomic step of a line. `arrive` and `pass` mark coming to a barrier and leaving it."""
+    """One atomic step of a line. `arrive` and `pass` mark coming to a barrier and leaving it.
+
+    `add` is done at once, `send` arrives at some time.
+    """
 
     does: Operation
     counter: str = ""
+    """The counter; of `arrive` and `pass` which sequence of barriers it is, among those that come to it."""
     core: int = 0
     """Whose counter."""
     value: int = 0
@@ -154,12 +158,13 @@ def explore(lines: list[Line]) -> Exploration:
     first: State = ((0,) * len(lines), (), ())
     seen, stack = {first}, [first]
     early = hangs = False
+    marks = [_marks(line) for line in lines]
     while stack:
         state = stack.pop()
         following = [*_arrivals(state), *_steps(lines, state)]
         if not following and any(at < len(line) for at, line in zip(state[0], lines, strict=True)):
             hangs = True
-        early |= _is_early(lines, state[0])
+        early = early or _is_early(marks, state[0])
         for each in following:
             if each not in seen:
                 seen.add(each)
@@ -190,8 +195,9 @@ def _steps(lines: list[Line], state: State) -> list[State]:
         if (step.does == "at_least" and now < step.value) or (step.does == "equal" and now != step.value):
             continue
         after, sent = counters, flight
-        if step.does == "set":
-            after = _with(counters, step.counter, step.core, step.value)
+        if step.does in ("set", "add"):
+            before = now if step.does == "add" else 0
+            after = _with(counters, step.counter, step.core, before + step.value)
         elif step.does == "send":
             many = {each[:3]: each[3] for each in flight}
             key = (step.counter, step.core, step.value)
@@ -212,12 +218,29 @@ def _with(
     return tuple(sorted([*kept, (name, core, value)] if value else kept))
 
 
-def _is_early(lines: list[Line], places: tuple[int, ...]) -> bool:
+Marks = list[dict[str, tuple[int, int]]]
+"""For each place of a line: sequence of barriers -> (the last one it has come to, the last one it has left)."""
+
+
+def _marks(line: Line) -> Marks:
+    now = {step.counter: (0, 0) for step in line if step.does == "arrive"}
+    found = [now]
+    for step in line:
+        come, left = now.get(step.counter, (0, 0))
+        if step.does == "arrive":
+            now = {**now, step.counter: (step.value, left)}
+        elif step.does == "pass":
+            now = {**now, step.counter: (come, step.value)}
+        found.append(now)
+    return found
+
+
+def _is_early(marks: list[Marks], places: tuple[int, ...]) -> bool:
     """Whether a line has left a barrier that another has not come to."""
-    done = [
-        [step for step in line[:at] if step.does in ("arrive", "pass")]
-        for line, at in zip(lines, places, strict=True)
-    ]
-    left = max((step.value for steps in done for step in steps if step.does == "pass"), default=0)
-    come = min(max((step.value for step in steps if step.does == "arrive"), default=0) for steps in done)
-    return left > come
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for each, at in zip(marks, places, strict=True):
+        for sequence, (come, left) in each[at].items():
+            least[sequence] = min(come, least.get(sequence, come))
+            most[sequence] = max(left, most.get(sequence, 0))
+    return any(left > least[sequence] for sequence, left in most.items())

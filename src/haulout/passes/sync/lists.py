@@ -4,6 +4,10 @@ An edge that is not in the program's own order (a wait that is stronger than ask
 follow one another) looks back in its core's list. Such edges never close a cycle when the cores, each doing its list
 one instruction after the other, come to their ends: that run respects all of them. Barriers of all engines and all
 cores are always so. Barriers on one engine, of some cores, and `sendrecv` may be met in another order on each core.
+
+Cores turn loops equally often and take the same arms of a branch, so blocks are compared one by one: lists that agree
+in every block agree in every run. Where cores may take different arms that does not follow: other meetings than
+barriers of all engines and all cores, which are met in equal number in both arms, are taken not to agree there.
 """
 
 from __future__ import annotations
@@ -36,14 +40,18 @@ def lists_agree(program: Program, nest: Nest) -> bool:
     full &= program.instructions.engine[barriers.instruction] == Engine.ALL
     if not len(program.meetings) and bool(full.all()):
         return True
-    # Loops turn equally often on all cores: what agrees in every block agrees in every run.
     part = program.instructions.block if nest.found else program.instruction_function
     whole = program.blocks.function if nest.found else np.arange(len(program.functions))
     core_of = program.function_core
     parts = len(program.blocks) if nest.found else len(program.functions)
     first = np.searchsorted(core_of[whole], np.arange(program.lnc)).tolist()
     lists: dict[tuple[int, int], list[_Event]] = {}
+    divergent = nest.divergent
     for row, event in _events(program):
+        if divergent[program.instructions.block[row]]:
+            if event.line == (int(Engine.ALL), tuple(range(program.lnc))):
+                continue
+            return False
         core = int(program.instruction_core[row])
         lists.setdefault((int(part[row]) - first[core], core), []).append(event)
     return all(_comes_to_an_end([lists.get((at, core), []) for core in range(program.lnc)]) for at in range(parts))

@@ -148,7 +148,7 @@ def _reduce_carried(
     for loop in np.unique(loop_of).tolist():
         mine = np.flatnonzero(loop_of == loop)
         begin, end = nest.rows_of(loop)
-        item = nest.found.loops[loop]
+        item = nest.found.regions[loop]
         every_turn = _every_turn(nest, loop)
         producers = carried.producer[mine]
         steady = every_turn[block[producers] - item.header]
@@ -177,7 +177,7 @@ def _reduce_carried(
 
 def _every_turn(nest: Nest, loop: int) -> Bools:
     """Blocks of a loop, from its header, that run in every turn: those that dominate its latch."""
-    item = nest.found.loops[loop]
+    item = nest.found.regions[loop]
     found = np.zeros(item.last + 1 - item.header, bool)
     block = item.last
     while block > item.header:

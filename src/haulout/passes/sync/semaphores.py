@@ -20,13 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.ir.attributes import AttrValue, format_attrs, parse_attrs
-from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Semaphores
+from haulout.ir.semaphores import WAIT_BACK, Malformed, semaphore_use
 from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import bad_input
-
-WAIT_BACK = "wait_back"
 
 
 class Wait(NamedTuple):
@@ -62,26 +60,18 @@ def with_semaphores(program: Program, rows: Semaphores, back: Sequence[Wait]) ->
 
 def waits_of(program: Program) -> list[Wait]:
     """All waits of a program, by instruction; `bad-input` where a `wait_back` is not what it should be."""
-    table = program.semaphores
-    found = [
-        Wait(int(table.instruction[at]), int(table.name[at]), int(table.value[at]), False)
-        for at in np.flatnonzero(table.wait).tolist()
-    ]
-    attrs = program.instructions.attrs
-    used = [text for text in np.unique(attrs).tolist() if text != NONE and WAIT_BACK in program.strings[text]]
-    for row in np.flatnonzero(np.isin(attrs, used)).tolist():
-        for item in _pairs(program, row):
-            found.append(Wait(row, program.strings.intern(item[0]), item[1], True))
-    return sorted(found)
+    use = semaphore_use(program, malformed(program))
+    rows, names = use.waits.instruction.tolist(), use.waits.name.tolist()
+    return sorted(
+        Wait(row, program.strings.intern(use.names[name]), value, back)
+        for row, name, value, back in zip(rows, names, use.waits.value.tolist(), use.waits.back.tolist(), strict=True)
+    )
 
 
-def _pairs(program: Program, row: int) -> list[tuple[str, int]]:
-    value = program.instruction_attrs(row).get(WAIT_BACK, [])
-    pairs = []
-    for item in value if isinstance(value, list) else [value]:
-        match item:
-            case [str(name), int(back)] if back >= 0 and not isinstance(back, bool):
-                pairs.append((name, back))
-            case _:
-                bad_input(f"expected {WAIT_BACK}=[[NAME,INT],...]", instruction_label(program, row))
-    return pairs
+def malformed(program: Program) -> Malformed:
+    """What refuses an attribute that is not of its form."""
+
+    def refuse(row: int, message: str) -> None:
+        bad_input(message, instruction_label(program, row))
+
+    return refuse

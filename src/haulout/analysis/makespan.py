@@ -1,0 +1,238 @@
+"""How long a program takes on a target, estimated: one pass over the instructions in list order.
+
+Every engine of every core has a clock. An instruction starts when its engine is free and its producers are complete;
+it takes its duration (`durations.py`). Cores are advanced in turn, each until it waits for another:
+
+    barrier          arrives when its line is (on `all`: when every engine of the core is); all leave together, when
+                     the last has arrived and the barrier's price is paid
+    sendrecv         leaves when its partners have arrived, and the price is paid
+    branch           nothing behind it starts before its condition was written and read
+    two arms         each runs from where the fork left the clocks; the join takes the later of both, engine by
+                     engine: the longer arm counts
+    loop             all cores enter it together and leave it together; one iteration is estimated by itself and
+                     counts as often as the loop runs (`ASSUMED_TRIP` where that is not known): iterations do not
+                     overlap
+
+Dependences of an earlier iteration cost nothing, then; semaphores are taken to be free, and to say no more than the
+dependences do. Fences that are not in the program yet can be given as rows, to judge places before they are taken.
+Cores that wait for each other in a circle are let go one by one, in order; the checker is who tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from haulout.analysis.durations import F64, durations
+from haulout.analysis.makespan_scan import Columns, Results, _scan_makespan
+from haulout.analysis.regions import Regions, find_regions
+from haulout.analysis.straightline import fence_mask
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Ids, Ints
+from haulout.support.jit import plain_if_small
+from haulout.target.model import Target
+
+ASSUMED_TRIP = 4
+"""Iterations of a loop whose trip is not known; the placement of fences assumes as many."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """What a run is estimated to take. Times in microseconds; of what stands in a loop, all its iterations."""
+
+    makespan: float
+    busy: F64
+    """[core, engine]: time in which the engine works."""
+    waited: F64
+    """Of each core: from its arrival at each barrier or exchange until it leaves, summed."""
+    arrival: F64
+    """[fence, core]: when the core arrives; the first iteration of what stands in a loop."""
+    done: F64
+    """Of each fence: when all leave it."""
+    assumed: int
+    """Loops whose trip was assumed."""
+
+    @property
+    def balance(self) -> float:
+        """Over all phases between fences: time of the cores on average, over that of the slowest; 1 is the best."""
+        begin = np.append(0.0, self.done[:-1])[:, None]
+        spent = np.maximum(self.arrival - begin, 0.0)
+        slowest = float(spent.max(axis=1).sum()) if len(spent) else 0.0
+        return float(spent.mean(axis=1).sum()) / slowest if slowest else 1.0
+
+
+class Estimator:
+    """A program with all that does not depend on where fences are tried."""
+
+    def __init__(self, program: Program, target: Target) -> None:
+        self.program, self.target = program, target
+        regions = find_regions(program)
+        loops = [each for each in regions.regions if each.is_loop]
+        self.assumed = sum(each.trip < 0 for each in loops) // max(program.lnc, 1)
+        self.columns = _columns(program, target, regions)
+
+    def estimate(self, fences: Ids | None = None) -> Estimate:
+        """The estimate, with fences of all cores in front of the rows `fences`, [fence, core], ascending by fence.
+
+        Those are for programs without loops and branches, where a row says in which block a fence stands.
+        """
+        program = self.program
+        extra: Ids = np.zeros((0, program.lnc), np.int32) if fences is None else fences.astype(np.int32)
+        with plain_if_small(_scan_makespan, len(program.instructions)):
+            found: Results = _scan_makespan(self.columns, extra, self.target.barrier(program.lnc))
+        order = np.argsort(found.done, kind="stable")
+        return Estimate(
+            makespan=float(found.end.max(initial=0.0)),
+            busy=found.busy,
+            waited=found.waited,
+            arrival=found.arrival[order],
+            done=found.done[order],
+            assumed=self.assumed,
+        )
+
+
+def makespan(program: Program, target: Target) -> Estimate:
+    """The estimate of a program as it is."""
+    return Estimator(program, target).estimate()
+
+
+class _Groups(NamedTuple):
+    """Who meets whom, rows of `barriers` with equal group: the k-th of one line, participants and function."""
+
+    of: Ids
+    size: Ids
+    fences: int
+    """How many are fences; they come first."""
+
+
+def _columns(program: Program, target: Target, regions: Regions) -> Columns:
+    rows = len(program.instructions)
+    own = program.dependences.take(~program.dependences.carried)
+    groups = _barrier_groups(program)
+    group = np.full(rows, NONE, np.int32)
+    group[program.barriers.instruction] = groups.of
+    to, source = _partners(program)
+    meeting = np.zeros(rows, bool)
+    meeting[program.meetings.instruction] = True
+    first = np.searchsorted(program.block_core, np.arange(program.lnc + 1)).astype(np.int64)
+    loop, trip = _loops(program, regions)
+    blocks = len(program.blocks)
+    joins, swaps, forks = np.zeros(blocks, bool), np.zeros(blocks, bool), np.zeros(blocks, bool)
+    for branch in regions.branches:
+        joins[branch.join] = forks[branch.fork] = True
+        if len(branch.arms) == 2:
+            swaps[regions.regions[branch.arms[1]].first] = True
+    opens, closes = np.full(blocks, NONE, np.int32), np.full(blocks, NONE, np.int32)
+    for at, each in enumerate(regions.regions):
+        if each.is_loop:
+            opens[each.first] = closes[each.last] = loop[at]
+    depth = max((len(regions.around(block)) for block in range(blocks)), default=0) if regions else 0
+    return Columns(
+        durations(program, target),
+        program.instructions.engine,
+        np.searchsorted(own.instruction, np.arange(rows + 1)).astype(np.int64),
+        own.producer,
+        first,
+        program.starts("instructions", "blocks"),
+        group,
+        groups.size,
+        np.array([target.barrier(size) for size in groups.size.tolist()], np.float64),
+        meeting,
+        to,
+        source,
+        target.sendrecv_us,
+        target.branch_us,
+        _decides(program),
+        program.blocks.cond != NONE,
+        joins,
+        swaps,
+        forks,
+        opens,
+        closes,
+        trip,
+        depth + 1,
+        groups.fences,
+    )
+
+
+def _barrier_groups(program: Program) -> _Groups:
+    """Groups of the barriers."""
+    barriers, row = program.barriers, program.barriers.instruction
+    if not len(row):
+        return _Groups(np.zeros(0, np.int32), np.zeros(0, np.int32), 0)
+    everyone = np.uint64((1 << program.lnc) - 1)
+    mask = np.where(barriers.cores == 0, everyone, barriers.cores)
+    line = program.instructions.engine[row].astype(np.int64)
+    function = program.functions.name[program.instruction_function[row]].astype(np.int64)
+    kind = np.unique(np.stack([line, function, mask.astype(np.int64)]), axis=1, return_inverse=True)[1].ravel()
+    ordinal = _ordinals(kind * program.lnc + program.instruction_core[row])
+    plain = ~fence_mask(program)
+    keys, group, size = np.unique(
+        np.stack([plain.astype(np.int64), ordinal, kind]), axis=1, return_inverse=True, return_counts=True
+    )
+    return _Groups(group.ravel().astype(np.int32), size.astype(np.int32), int((keys[0] == 0).sum()))
+
+
+def _ordinals(key: Ints) -> Ints:
+    """How many rows before each have the same key."""
+    order = np.argsort(key, kind="stable")
+    _, start, count = np.unique(key[order], return_index=True, return_counts=True)
+    found = np.empty(len(key), np.int64)
+    found[order] = np.arange(len(key)) - np.repeat(start, count)
+    return found
+
+
+def _partners(program: Program) -> tuple[Ids, Ids]:
+    """Of each `sendrecv`, the instruction that receives what it sends, and the one that sends what it receives."""
+    rows = len(program.instructions)
+    to, source = np.full(rows, NONE, np.int32), np.full(rows, NONE, np.int32)
+    meetings = program.meetings
+    waiting: dict[tuple[int, int, int, int], int] = {}
+    seen: dict[tuple[int, int, int, bool], int] = {}
+    for row, receiver, sender, tag in zip(
+        meetings.instruction.tolist(),
+        meetings.to.tolist(),
+        meetings.source.tolist(),
+        meetings.tag.tolist(),
+        strict=True,
+    ):
+        core = int(program.instruction_core[row])
+        for one, two, sends in ((core, receiver, True), (sender, core, False)):
+            if one == NONE or two == NONE:
+                continue
+            at = seen.get((one, two, tag, sends), 0)
+            seen[one, two, tag, sends] = at + 1
+            other = waiting.pop((one, two, tag, at), None)
+            if other is None:
+                waiting[one, two, tag, at] = row
+            elif sends:
+                to[row], source[other] = other, row
+            else:
+                source[row], to[other] = other, row
+    return to, source
+
+
+def _decides(program: Program) -> Bools:
+    """Whether an instruction writes the condition of its own block."""
+    accesses = program.accesses
+    cond = program.blocks.cond[program.instructions.block[accesses.instruction]]
+    mask = np.zeros(len(program.instructions), bool)
+    mask[accesses.instruction[accesses.write & (accesses.location == cond)]] = True
+    return mask
+
+
+def _loops(program: Program, regions: Regions) -> tuple[list[int], F64]:
+    """Of each region the number of its loop, equal on all cores (NONE: an arm), and the trip of each loop."""
+    seen = [0] * program.lnc
+    number: list[int] = []
+    trips: dict[int, float] = {}
+    for region in regions.regions:
+        core = int(program.block_core[region.first])
+        number.append(seen[core] if region.is_loop else NONE)
+        if region.is_loop:
+            trips[seen[core]] = float(ASSUMED_TRIP if region.trip < 0 else region.trip)
+            seen[core] += 1
+    return number, np.array([trips[at] for at in sorted(trips)], np.float64)

@@ -1,0 +1,222 @@
+"""Lifetimes in programs with loops and branches, as ranges of list positions.
+
+Layout order is an order in time of what runs once: fork, then arm, else arm and join follow each other, and of two
+arms only one runs. So the hull of the positions of accesses is a lifetime, if two things are added.
+
+Epochs. Outside regions they are cut by the fences outside regions, since a loop may run zero times, and an arm may
+not be taken. Inside a region, what lies between two fences of one block is an epoch of that block. (The fence that
+closes an epoch belongs to it: a core may have nothing else there.) An access by another core in the first or last
+stretch of a block in a region has no such bounds. It occupies the outermost region around it, and the epoch outside
+that this region lies in. So does one in an arm of a divergent fork: where its core is tells nothing of where the
+owner is. (So nothing need be asked about the value of a location that two cores touch in such an arm: it is held.)
+
+Values. A location that is touched inside a loop and outside it is live in the whole loop. So is one whose value is
+carried from iteration to iteration: one that is live into the header (`liveness.py`). Writes count when they write
+the whole before it is read, in pieces that do not meet and make up the whole if need be. An arm has no such
+boundary: what is live into it, or out of it, is live in the stretch of the list between.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from haulout.analysis.liveness import carried_values
+from haulout.analysis.overlap import _scan_meets, extents
+from haulout.analysis.regions import Regions
+from haulout.analysis.straightline import fence_rows
+from haulout.ir.enums import NONE, Kind
+from haulout.ir.patterns import Pattern
+from haulout.ir.program import Program
+from haulout.ir.schema import Ints
+from haulout.support.jit import interpreted
+
+MOST_PIECES = 64
+
+
+def region_ranges(program: Program, found: Regions, access: Ints) -> tuple[Ints, Ints]:
+    """Rows that each access occupies on its owner's list."""
+    starts = program.starts("instructions", "blocks").tolist()
+    blocks = len(program.blocks) // program.lnc
+    block_of, core_of = program.instructions.block, program.instruction_core
+    in_block: dict[int, list[int]] = defaultdict(list)
+    outer: list[list[int]] = [[] for _ in range(program.lnc)]
+    for row in fence_rows(program).tolist():
+        block = int(block_of[row])
+        in_block[block].append(row)
+        if found.of_block[block] == NONE:
+            outer[int(core_of[row])].append(row)
+    core_begin = np.searchsorted(core_of, np.arange(program.lnc + 1)).tolist()
+    bounds = [[core_begin[core] - 1, *outer[core], core_begin[core + 1]] for core in range(program.lnc)]
+    """Of each core: what ends its epochs outside regions, and the place before its first row."""
+    divergent = {block for block in range(len(program.blocks)) if found.atom(block) != NONE}
+    rows = program.accesses.instruction[access]
+    owners = program.location_core[program.owner[program.accesses.location[access]]].tolist()
+    first, last = rows.astype(np.int64), rows.astype(np.int64) + 1
+    for at, (row, core, block, owner) in enumerate(
+        zip(rows.tolist(), core_of[rows].tolist(), block_of[rows].tolist(), owners, strict=True)
+    ):
+        if core == owner:
+            continue
+        # Blocks are the same on all cores: the owner's block of the same number.
+        theirs = block + (owner - core) * blocks
+        if found.of_block[block] == NONE:
+            index = min(bisect_left(outer[core], row), len(bounds[owner]) - 2)
+            first[at], last[at] = bounds[owner][index] + 1, bounds[owner][index + 1] + 1
+            continue
+        mine, others = bisect_left(in_block[block], row), in_block[theirs]
+        if block not in divergent and 0 < mine < len(others):
+            first[at], last[at] = others[mine - 1] + 1, others[mine] + 1
+        else:
+            region = found.regions[found.outermost(theirs)]
+            begin, end = starts[region.first], starts[region.last + 1]
+            before, behind = bisect_left(outer[owner], begin), bisect_left(outer[owner], end)
+            first[at], last[at] = bounds[owner][before] + 1, bounds[owner][behind + 1] + 1
+    return first, last
+
+
+def cover_loops(program: Program, found: Regions, access: Ints, begin: Ints, end: Ints) -> None:
+    """Widen lifetimes, in place: to where conditions are read, over loops that values live around or reach into."""
+    starts = program.starts("instructions", "blocks").tolist()
+    fences = set(fence_rows(program).tolist())
+    for block in np.flatnonzero(program.blocks.cond != NONE).tolist():
+        # The branch reads its condition when the block ends: behind a fence that ends the block, in the next epoch.
+        cond, last = int(program.owner[program.blocks.cond[block]]), starts[block + 1] - 1
+        begin[cond] = min(begin[cond], last)
+        end[cond] = max(end[cond], last + 1 + (last in fences))
+    spans = {each.header: (starts[each.header], starts[each.last + 1]) for each in found.regions if each.is_loop}
+    for location, header in _carried(program, found, access):
+        low, high = spans[header]
+        begin[location], end[location] = min(begin[location], low), max(end[location], high)
+    # Inner loops first: what reaches out of one covers it, and may then reach into the next.
+    for header, (low, high) in reversed(spans.items()):
+        mine = program.location_core == program.block_core[header]
+        reaches = mine & (begin < high) & (low < end) & ((begin < low) | (high < end))
+        begin[reaches] = np.minimum(begin[reaches], low)
+        end[reaches] = np.maximum(end[reaches], high)
+
+
+@dataclass(slots=True)
+class _Touched:
+    """How one location is touched, by block number, in source order."""
+
+    accesses: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+    conditions: list[int] = field(default_factory=list)
+    """Blocks that branch on it."""
+
+
+def _carried(program: Program, found: Regions, access: Ints) -> list[tuple[int, int]]:
+    """(location, header of the outermost loop, on its owner's core, that its value lives around)."""
+    blocks = len(program.blocks) // program.lnc
+    regions, judge = found.regions, _WrittenFirst(program, found)
+    candidates: list[tuple[int, list[int]]] = []
+    exposed, killed = [0] * blocks, [0] * blocks
+    for location, touched in _touches(program, access, blocks).items():
+        chain = _common_regions(found, [*touched.blocks, *touched.conditions])
+        headers = [regions[region].header for region in chain if regions[region].is_loop]
+        if not headers or (not touched.conditions and judge.in_region(touched, chain[-1])):
+            continue
+        bit = 1 << len(candidates)
+        candidates.append((location, headers))
+        for block in sorted({*touched.blocks, *touched.conditions}):
+            reads, kills = judge.in_block(touched, block)
+            exposed[block] |= bit if reads else 0
+            killed[block] |= bit if kills else 0
+    live = carried_values(program, found, exposed, killed) if candidates else {}
+    shift = (program.location_core * blocks).tolist()
+    return [
+        (location, around[0] + shift[location])
+        for number, (location, headers) in enumerate(candidates)
+        if (around := [header for header in headers if live[header] >> number & 1])
+    ]
+
+
+def _touches(program: Program, access: Ints, blocks: int) -> dict[int, _Touched]:
+    """Internal owner locations and how they are touched; in the order in which they are declared."""
+    accesses = program.accesses
+    internal = program.locations.kind == Kind.INTERNAL
+    owner = program.owner[accesses.location[access]]
+    access, owner = access[internal[owner]], owner[internal[owner]]
+    row = accesses.instruction[access]
+    block = program.instructions.block[row] % blocks
+    order = np.lexsort((accesses.write[access], row, program.instructions.seq[row], block, owner))
+    found: dict[int, _Touched] = defaultdict(_Touched)
+    for location, at, place in zip(owner[order].tolist(), access[order].tolist(), block[order].tolist(), strict=True):
+        touched = found[location]
+        touched.accesses.append(at)
+        touched.blocks.append(place)
+    for place in np.flatnonzero(program.blocks.cond != NONE).tolist():
+        cond = int(program.owner[program.blocks.cond[place]])
+        if internal[cond]:
+            found[cond].conditions.append(place % blocks)
+    return dict(sorted(found.items()))
+
+
+def _common_regions(found: Regions, blocks: list[int]) -> list[int]:
+    """Regions that contain all blocks, the outermost first."""
+    common = found.around(blocks[0])
+    for block in blocks[1:]:
+        common = [one for one, other in zip(common, found.around(block), strict=False) if one == other]
+    return common
+
+
+def _touches_once(pattern: Pattern) -> bool:
+    """Whether it is known that no byte is touched twice: every stride is beyond all that the smaller ones reach."""
+    if pattern.is_unknown:
+        return False
+    reach = pattern.run
+    for stride, count in sorted((abs(stride), count) for stride, count in pattern.dims if count > 1):
+        if stride < reach:
+            return False
+        reach += stride * (count - 1)
+    return True
+
+
+class _WrittenFirst:
+    """Whether a location is written in whole before it is read."""
+
+    def __init__(self, program: Program, found: Regions) -> None:
+        self.program, self.found, self.x = program, found, extents(program)
+        self.moving = set(program.steps.access.tolist())
+
+    def in_block(self, touched: _Touched, block: int) -> tuple[bool, bool]:
+        """(some read is exposed, it is written in whole) in one block; the branch reads at its end."""
+        inside = [at for at, place in zip(touched.accesses, touched.blocks, strict=True) if place == block]
+        reads, kills = self._judge(inside, inside)
+        return reads or (block in touched.conditions and not kills), kills
+
+    def in_region(self, touched: _Touched, region: int) -> bool:
+        """Whether every run of a region that contains all accesses writes all of it first."""
+        direct = [
+            at
+            for at, place in zip(touched.accesses, touched.blocks, strict=True)
+            if self.found.of_block[place] == region
+        ]
+        reads, kills = self._judge(touched.accesses, direct)
+        return kills and not reads
+
+    def _judge(self, accesses: list[int], counting: list[int]) -> tuple[bool, bool]:
+        """(a read comes before the whole is written, the whole is written); of writes those that surely happen."""
+        program, surely = self.program, set(counting)
+        pieces: list[int] = []
+        covered, reads = 0, False
+        with interpreted():
+            for access in accesses:
+                if not program.accesses.write[access]:
+                    reads = True
+                    continue
+                size = int(program.locations.size[program.accesses.location[access]])
+                pattern = program.pattern(int(program.accesses.pattern[access])) or Pattern(0, size)
+                if access not in surely or access in self.moving or not _touches_once(pattern):
+                    continue
+                if len(pieces) == MOST_PIECES or any(_scan_meets(self.x, access, piece) for piece in pieces):
+                    continue
+                pieces.append(access)
+                covered += pattern.nbytes
+                if covered >= size:
+                    return reads, True
+        return reads, False

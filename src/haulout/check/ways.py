@@ -1,0 +1,269 @@
+"""Which ways through loops and branches are looked at, so that every conflict shows in one of them.
+
+A fence that all cores meet whatever is chosen cuts a run into *segments*: what stands before it is ordered before
+what stands behind it, always. So order asks for every way through each segment, and ways through different segments
+are taken in one run. What crosses a fence is values: for each location (with those that share its storage) every way
+through the choices that touch it is asked for. What is asked for is packed into as few runs as first fit finds.
+
+A segment with too many ways is taken by pairs: for two accesses least is ordered when nothing else runs. Each two
+regions that conflict, they alone, show all there is, provided that every loop may stand still and every fork has an
+empty arm. Other forks take neither of their arms then (`SKIP`): if nothing is found all is proved. Otherwise a
+covering set remains, every pair of choices at least once, and what it leaves out is said (`unproved-paths`). So it is
+for a location that too many choices touch: reads are tried with as few writes as can be.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+
+from haulout.check.choices import (
+    Node,
+    Place,
+    all_ways,
+    avoiding,
+    count_ways,
+    filled,
+    find_nodes,
+    find_places,
+    first_way,
+)
+from haulout.check.footprints import Footprints
+from haulout.check.loops import Nest
+from haulout.check.runs import SKIP, Choice, Execution, Run, walk
+from haulout.check.steps import Copies
+from haulout.ir.enums import NONE
+
+MOST_RUNS = 128
+"""Runs for one segment or one location; with more ways, fewer are combined."""
+MOST_WORK = 1 << 22
+"""Instructions of all these runs together; of a program so long that this leaves less than 8 runs, 8 may be taken."""
+_MOST_PLACES = 512
+"""Regions of a segment that are combined in pairs."""
+
+_Ways = list[dict[Choice, int]]
+
+
+@dataclass(slots=True)
+class Plan:
+    """The ways that are looked at."""
+
+    ways: _Ways
+    doubtful: _Ways = field(default_factory=list)
+    """Ways that no program takes; where nothing is found in them, the ways through `unsure` are complete."""
+    unsure: set[int] = field(default_factory=set)
+    """Headers and forks of segments of which not every way is looked at."""
+    distant: set[int] = field(default_factory=set)
+    """Headers whose iterations are too few, unless nothing is found without waits that may be left out."""
+    missing: set[int] = field(default_factory=set)
+    """Headers and forks of which some ways are missing for certain."""
+    segments: list[Execution] = field(default_factory=list)
+    total: int = 1
+    """Ways that there are, with as many iterations as are looked at."""
+
+
+def find_plan(nest: Nest, copies: Sequence[Copies], footprints: Footprints, cores: int, size: int) -> Plan:
+    """The ways to look at; `size` are the instructions of the longest run."""
+    return _Planner(nest, copies, footprints, cores, min(MOST_RUNS, max(8, MOST_WORK // max(size, 1)))).plan()
+
+
+def find_runs(
+    nest: Nest, copies: Sequence[Copies], cores: int, plan: Plan, ways: _Ways, forgets: bool = False
+) -> Iterator[Run]:
+    """The runs of ways, each when it is asked for, equal ones once."""
+    seen = set()
+    for way in ways:
+        run = walk(nest, copies, cores, way, segments=plan.segments, forgets=forgets)
+        key = run.executions, run.cores
+        if key not in seen:
+            seen.add(key)
+            yield run
+
+
+class _Planner:
+    def __init__(self, nest: Nest, copies: Sequence[Copies], footprints: Footprints, cores: int, most: int) -> None:
+        self.nest, self.copies, self.footprints = nest, copies, footprints
+        self.cores, self.mask, self.most = cores, (1 << cores) - 1, most
+        self.nodes = find_nodes(nest, copies)
+        self.made = Plan([first_way(self.nodes, self.mask)], total=count_ways(self.nodes, self.mask))
+
+    def plan(self) -> Plan:
+        """The ways for every segment, then for every location."""
+        self.made.distant = {
+            loop.header for loop, each in zip(self.nest.loops, self.copies, strict=True) if each.distant
+        }
+        if not self.nodes:
+            return self.made
+        segments = self.segments()
+        exact: set[int] = set()
+        for number, nodes in segments.items():
+            ways = all_ways(nodes, self.mask, self.most, lambda node: range(len(node.options)))
+            if ways is None:
+                self.by_pairs(nodes)
+            else:
+                exact.add(number)
+                self.pack(self.made.ways, ways)
+        of = {node: number for number, nodes in segments.items() for node in nodes}
+        for group in sorted(set().union(*self.footprints.writes)):
+            self.values(group, of, exact)
+        return self.made
+
+    def segments(self) -> dict[int, list[Node]]:
+        """The nodes by segment; where the segments begin is noted."""
+        base = walk(self.nest, self.copies, self.cores, {}, everything=True)
+        footprints = self.footprints
+        conditional = [
+            any(arm != NONE or self.nest.loops[number].trip == NONE for number, arm in around)
+            for around in self.nest.around
+        ]
+        cuts: list[int] = []
+        # Where what is chosen changes how often a semaphore is signalled, the counts behind a fence depend on it.
+        apart = any(some and maybe for some, maybe in zip(footprints.has_semaphores, conditional, strict=True))
+        before = [0] * self.cores
+        for place, (block, _) in enumerate(base.executions):
+            fences = footprints.fences[block]
+            aligned = all(fences) and len(set(before)) == 1
+            if aligned and not conditional[block] and not apart:
+                cuts.append(place)
+            for core in range(self.cores):
+                before[core] += fences[core] if base.cores[place] >> core & 1 else 0
+        self.made.segments = [base.executions[place] for place in cuts]
+        place_of = {execution: place for place, execution in enumerate(base.executions)}
+        found: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            first = (*node.around, 0) if node.is_loop else node.around
+            found.setdefault(bisect_right(cuts, place_of[node.block, first]), []).append(node)
+        return found
+
+    # -- order ------------------------------------------------------------------------------------------------------
+
+    def by_pairs(self, nodes: list[Node]) -> None:
+        """The ways through a segment in which two regions run alone."""
+        places = find_places(self.nest, nodes, self.mask)
+        blocks = {node.block for node in nodes}
+        blocks |= {choice[0] for place in places for choice in place.way}
+        if len(places) > _MOST_PLACES:
+            self.made.missing |= blocks
+            self.pack(self.made.ways, [place.way for place in places], self.most)
+            return
+        pairs = list(combinations_with_replacement(places, 2))
+        if self.footprints.counts_choices:
+            self.made.missing |= blocks
+            self.pack(
+                self.made.ways,
+                [{**one.way, **other.way} for one, other in pairs if _agree(one.way, other.way)],
+                self.most,
+            )
+            return
+        alone = [filled(nodes, self.mask, {})]
+        for one, other in pairs:
+            if self.conflict(one, other) and _agree(one.way, other.way):
+                alone.append(filled(nodes, self.mask, {**one.way, **other.way}))
+        alone = list({tuple(sorted(way.items())): way for way in alone}.values())
+        real = [way for way in alone if SKIP not in way.values()]
+        doubtful = [way for way in alone if SKIP in way.values()]
+        many = len(alone) > 2 * self.most
+        if not self.pack(self.made.ways, real, 2 * self.most):
+            self.made.missing |= blocks
+        if not doubtful and not many:
+            return
+        self.made.unsure |= blocks
+        self.pack(
+            self.made.ways,
+            [{**one.way, **other.way} for one, other in pairs if _agree(one.way, other.way)],
+            self.most,
+        )
+        if many:
+            self.made.missing |= blocks
+        else:
+            self.pack(self.made.doubtful, doubtful)
+
+    def conflict(self, one: Place, other: Place) -> bool:
+        """Whether two regions touch a common group, and one of them writes it."""
+        sides = []
+        for place in (one, other):
+            reads = set().union(*(self.footprints.reads[block] for block in place.blocks))
+            writes = set().union(*(self.footprints.writes[block] for block in place.blocks))
+            sides.append((reads | writes, writes))
+        return bool(sides[0][0] & sides[1][1] or sides[0][1] & sides[1][0])
+
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def values(self, group: int, of: Mapping[Node, int], exact: set[int]) -> None:
+        """The ways through what touches a group."""
+        footprints = self.footprints
+        matters = not footprints.rises or group in footprints.valued or group in footprints.shared
+        nodes = [node for node in self.nodes if footprints.touch(node.inside, group)]
+        if not matters or not any(footprints.write(node.inside, group) for node in nodes):
+            return
+        where = {of[node] for node in nodes}
+        if len(where) == 1 and where <= exact:
+            return
+        ways = all_ways(
+            nodes,
+            self.mask,
+            self.most,
+            lambda node: range(len(node.options)) if footprints.touch(node.inside, group) else (),
+        )
+        if ways is None:
+            ways = self.few_writes(nodes, group)
+        if ways is None or not self.pack(self.made.ways, ways, 2 * self.most):
+            self.made.missing |= {node.block for node in nodes}
+
+    def few_writes(self, nodes: list[Node], group: int) -> _Ways | None:
+        """For each region that touches a group, the way there with as few writes of it as can be; for each two, where
+        it is not values alone that matter.
+        """
+        footprints = self.footprints
+        places = [Place({}, ()), *find_places(self.nest, nodes, self.mask)]
+        if len(places) > _MOST_PLACES:
+            return None
+        touching = [place for place in places if not place.blocks or footprints.touch(place.blocks, group)]
+        alone = footprints.rises and group not in footprints.shared
+        found: _Ways = []
+        for one, other in combinations_with_replacement(touching, 2):
+            if (alone and one is not other) or not _agree(one.way, other.way):
+                continue
+            ways = avoiding(
+                nodes,
+                self.mask,
+                {**one.way, **other.way},
+                lambda blocks: footprints.write(blocks, group),
+                self.blocks_of,
+                self.most,
+            )
+            if ways is None or len(found) + len(ways) > self.most:
+                return None
+            found += ways
+        return found
+
+    def blocks_of(self, node: Node, value: int) -> range:
+        """The blocks that run when a value is chosen."""
+        if node.is_loop:
+            return node.inside if value else range(0)
+        return self.nest.forks[self.nest.forking[node.block]].arms[value]
+
+    # -- runs -------------------------------------------------------------------------------------------------------
+
+    def pack(self, rows: _Ways, ways: _Ways, most: int | None = None) -> bool:
+        """Put each way into the first run that agrees with it, or a new one; whether all found room in `most`."""
+        fits = True
+        for way in ways:
+            for row in rows:
+                if _agree(row, way):
+                    row.update(way)
+                    break
+            else:
+                if most is None or len(rows) < most:
+                    rows.append(dict(way))
+                else:
+                    fits = False
+        return fits
+
+
+def _agree(one: Mapping[Choice, int], other: Mapping[Choice, int]) -> bool:
+    if len(other) > len(one):
+        one, other = other, one
+    return all(one.get(choice, value) == value for choice, value in other.items())

@@ -1,0 +1,63 @@
+"""The steps of a flat computation that its result depends on.
+
+Instructions of HLO have no side effects that a program of this library could show, so nothing else matters. From the
+result backwards: whoever needs an array needs the operands of its producer; whoever needs the state of a loop needs
+its initial value, its new one, and the condition; whoever needs what a branch results in needs the values of both
+arms, and the selector.
+"""
+
+from __future__ import annotations
+
+from haulout.frontends.hlo.flatten import Flat
+from haulout.frontends.hlo.values import Array, Branch, BranchMark, Loop, Mark, Operation, Phase, Stage, Step, leaves
+
+
+def live(flat: Flat) -> list[Step]:
+    """The steps that the result depends on, in order.
+
+    Loops carry no more than that, and branches result in no more: they are narrowed in place.
+    """
+    needed = _needed(flat)
+    kept: list[Step] = []
+    for step in flat.steps:
+        if isinstance(step, Operation):
+            if any(result in needed for result in step.results):
+                kept.append(step)
+        elif isinstance(step, BranchMark):
+            step.branch.merged = tuple(each for each in step.branch.merged if each.result in needed)
+            if step.branch.merged:
+                kept.append(step)
+        else:
+            step.loop.carried = tuple(each for each in step.loop.carried if each.state in needed)
+            if step.loop.carried:
+                kept.append(step)
+    return kept
+
+
+def live_operations(flat: Flat) -> list[Operation]:
+    """The same for a computation without loops and branches."""
+    return [step for step in live(flat) if isinstance(step, Operation)]
+
+
+def _needed(flat: Flat) -> set[Array]:
+    """The arrays that the result depends on."""
+    loops = [step.loop for step in flat.steps if isinstance(step, Mark) and step.phase is Phase.ENTER]
+    branches = [step.branch for step in flat.steps if isinstance(step, BranchMark) and step.stage is Stage.FORK]
+    carried = {each.state: each for loop in loops for each in loop.carried}
+    merged = {each.result: each for branch in branches for each in branch.merged}
+    needed: set[Array] = set()
+    waiting = [view.array for _, view in leaves(flat.result)]
+    while waiting:
+        array = waiting.pop()
+        if array in needed:
+            continue
+        needed.add(array)
+        if isinstance(array.producer, Loop):
+            state = carried[array]
+            waiting += [state.init.array, state.new.array, array.producer.condition.array]
+        elif isinstance(array.producer, Branch):
+            result = merged[array]
+            waiting += [result.then.array, result.other.array, array.producer.selector.array]
+        elif array.producer is not None:
+            waiting += [operand.array for operand in array.producer.operands]
+    return needed

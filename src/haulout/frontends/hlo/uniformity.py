@@ -1,0 +1,263 @@
+"""Which branches may go different ways on different cores.
+
+A value *varies* when it may differ between cores. The sources are parameters that are not marked as replicated,
+`partition-id`, and collectives that give each core its own part (a reduce-scatter, an all-to-all, a permutation that
+leaves cores out, groups of unequal size); from there it spreads through every operation, loop and branch. It ends
+where all cores get the same: an all-reduce or an all-gather over one group of all. Loops add nothing of their own:
+all cores run equally many iterations.
+
+Where a scalar is computed from constants and the core's number alone, it is computed here, for every core; so it is
+known whether it differs.
+
+HLO demands that all cores take the same branch of a conditional with a collective inside. That is relied on, unless
+the selector is known to differ: then it is an error. Whatever stands in an arm that only some cores take may only be
+taken by some.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from haulout.frontends.hlo.flatten import Flat
+from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.opcodes import COLLECTIVES
+from haulout.frontends.hlo.replica_groups import core_groups, core_pairs
+from haulout.frontends.hlo.values import (
+    Array,
+    Branch,
+    BranchMark,
+    Mark,
+    Operation,
+    Phase,
+    Stage,
+    Step,
+    View,
+    leaves,
+)
+from haulout.ir.dtypes import NUMPY
+
+_Values = npt.NDArray[Any]
+"""A scalar, one element a core."""
+
+_COMPUTED: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "and": np.bitwise_and,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "convert": lambda x: x,
+    "copy": lambda x: x,
+    "divide": np.floor_divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "not": np.invert,
+    "or": np.bitwise_or,
+    "remainder": np.remainder,
+    "select": np.where,
+    "subtract": np.subtract,
+    "xor": np.bitwise_xor,
+}
+_COMPARED: dict[str, Callable[..., Any]] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+
+
+def divergent_branches(module: HloModule, flat: Flat, steps: Sequence[Step]) -> set[Branch]:
+    """The branches of `steps` at which cores may part.
+
+    Raises `HauloutError` (`bad-input`) where they do although one of the arms holds a collective.
+    """
+    inside = dict(_collectives_inside(steps))
+    if not inside:
+        return set()
+    known = _known_values(module, steps)
+    varying = _varying(module, flat, steps, known, inside)
+    parting: set[Branch] = set()
+    around: list[Branch] = []
+    for step in steps:
+        if not isinstance(step, BranchMark):
+            continue
+        branch = step.branch
+        if step.stage is Stage.JOIN:
+            around.pop()
+        elif step.stage is Stage.FORK:
+            sides = _sides(branch, known)
+            if sides is not None and len(set(sides)) > 1 and inside[branch]:
+                _fail(branch, inside[branch][0], sides)
+            differs = branch.selector.array in varying if sides is None else len(set(sides)) > 1
+            if not inside[branch] and (differs or (around and around[-1] in parting)):
+                parting.add(branch)
+            around.append(branch)
+    return parting
+
+
+def _collectives_inside(steps: Sequence[Step]) -> Iterator[tuple[Branch, list[Operation]]]:
+    """Every branch with the first collective in its arms, if there is one."""
+    open_: list[tuple[Branch, list[Operation]]] = []
+    for step in steps:
+        if isinstance(step, Operation) and step.opcode in COLLECTIVES and open_ and not open_[-1][1]:
+            open_[-1][1].append(step)
+        elif isinstance(step, BranchMark) and step.stage is Stage.FORK:
+            open_.append((step.branch, []))
+        elif isinstance(step, BranchMark) and step.stage is Stage.JOIN:
+            branch, found = open_.pop()
+            if open_ and not open_[-1][1]:
+                open_[-1][1].extend(found)
+            yield branch, found
+
+
+# -- values that may differ -----------------------------------------------------------------------------------
+
+
+def _varying(
+    module: HloModule,
+    flat: Flat,
+    steps: Sequence[Step],
+    known: dict[Array, _Values],
+    inside: dict[Branch, list[Operation]],
+) -> set[Array]:
+    """All arrays that may differ between cores."""
+    if module.num_partitions == 1:
+        return set()
+    readers: defaultdict[Array, list[Array]] = defaultdict(list)
+    sources = list(_varying_parameters(flat))
+
+    def flows(view: View, target: Array) -> None:
+        readers[view.array].append(target)
+        if view.array.source.opcode == "partition-id" and view.array.producer is None:
+            sources.append(view.array)
+
+    for step in steps:
+        if isinstance(step, Operation):
+            given, kept = _spread(module, step)
+            if not kept:
+                sources += step.results
+            for operand in step.operands if given else ():
+                for result in step.results:
+                    flows(operand, result)
+        elif isinstance(step, Mark):
+            for each in step.loop.carried if step.phase is Phase.LEAVE else ():
+                flows(each.init, each.state)
+                flows(each.new, each.state)
+        elif step.stage is Stage.JOIN:
+            for merged in step.branch.merged:
+                flows(merged.then, merged.result)
+                flows(merged.other, merged.result)
+                if not inside[step.branch]:
+                    flows(step.branch.selector, merged.result)
+    found: set[Array] = set()
+    while sources:
+        array = sources.pop()
+        if array not in found and not _is_same(known.get(array)):
+            found.add(array)
+            sources += readers[array]
+    return found
+
+
+def _varying_parameters(flat: Flat) -> Iterator[Array]:
+    """Parameters are the same on all cores where the text says so: `sharding={replicated}`."""
+    for parameter in flat.parameters:
+        for _, view in leaves(parameter):
+            sharding = view.array.source.attributes.get("sharding")
+            if sharding is None or sharding.text.strip() != "{replicated}":
+                yield view.array
+
+
+def _spread(module: HloModule, operation: Operation) -> tuple[bool, bool]:
+    """Whether results vary when operands do; and whether they are the same when operands are."""
+    instruction = operation.instruction
+    match operation.opcode:
+        case "all-reduce" | "all-gather":
+            sizes = {len(group) for group in core_groups(instruction, module)}
+            return sizes != {module.num_partitions}, len(sizes) == 1
+        case "reduce-scatter" | "all-to-all":
+            return True, all(len(group) == 1 for group in core_groups(instruction, module))
+        case "collective-permute":
+            targets = {target for _, target in core_pairs(instruction, module)}
+            return True, len(targets) in (0, module.num_partitions)
+    return True, True
+
+
+# -- values that are known ------------------------------------------------------------------------------------
+
+
+def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, _Values]:
+    """Scalars that are computed from constants and the core's number, on every core."""
+    known: dict[Array, _Values] = {}
+    for step in steps:
+        if isinstance(step, Operation) and len(step.results) == 1:
+            operands = [_given(module, operand, known) for operand in step.operands]
+            given = [values for values in operands if values is not None]
+            if given and len(given) == len(operands) and step.result.shape.count == 1:
+                values = _computed(step, given)
+                if values is not None:
+                    known[step.results[0]] = values.astype(NUMPY[step.result.shape.dtype])
+    for step in steps:
+        if isinstance(step, BranchMark) and step.stage is Stage.FORK:
+            values = _given(module, step.branch.selector, known)
+            if values is not None:
+                known[step.branch.selector.array] = values
+    return known
+
+
+def _given(module: HloModule, view: View, known: dict[Array, _Values]) -> _Values | None:
+    array, cores = view.array, module.num_partitions
+    if array.shape.count != 1 or array.shape.dtype != view.shape.dtype:
+        return None
+    if array.producer is not None:
+        return known.get(array)
+    if array.source.opcode == "partition-id":
+        return np.arange(cores, dtype=np.uint32)
+    literal = array.source.literal
+    return np.repeat(literal.reshape(-1), cores) if literal is not None and literal.dtype.kind in "biu" else None
+
+
+def _computed(operation: Operation, operands: list[_Values]) -> _Values | None:
+    """None where it is not computed here."""
+    opcode = operation.opcode
+    if any(values.dtype.kind not in "biu" for values in operands) or operation.result.shape.dtype[0] not in "psu":
+        return None
+    if opcode == "compare":
+        written = operation.instruction.attributes.get("direction")
+        function = _COMPARED.get(written.text) if written is not None else None
+    else:
+        function = _COMPUTED.get(opcode)
+    if opcode in ("divide", "remainder") and not (np.all(operands[0] >= 0) and np.all(operands[-1] > 0)):
+        return None
+    if function is None:
+        return None
+    with np.errstate(over="ignore"):
+        found: _Values = function(*operands)
+    return found
+
+
+def _is_same(values: _Values | None) -> bool:
+    return values is not None and bool(np.all(values == values[0]))
+
+
+def _sides(branch: Branch, known: dict[Array, _Values]) -> list[bool] | None:
+    """On each core whether the first arm is taken; None when it is not known."""
+    values = known.get(branch.selector.array)
+    if values is None:
+        return None
+    if branch.below is None:
+        return [bool(value) for value in values.tolist()]
+    return [0 <= value < branch.below for value in values.tolist()]
+
+
+def _fail(branch: Branch, collective: Operation, sides: list[bool]) -> None:
+    other = sides.index(not sides[0])
+    branch.instruction.fail(
+        f"conditional: %{collective.instruction.name} in one of its branches is a collective, "
+        f"and not all cores take the same branch",
+        f"core 0 takes another branch than core {other}",
+    )

@@ -1,0 +1,195 @@
+"""What to say when the DRAM does not suffice: the fewest buffers that cannot fit together, and where.
+
+Cores keep their partitions to themselves for the whole program, so bytes of different cores add up: of each core the
+buffers count that are live at the moment when it holds most, the largest come first, whoever owns them, until they
+exceed the capacity. With equal partitions the largest core alone decides, within its part; in a joint space the cores
+add up epoch by epoch, so the moments are those of the worst epoch.
+
+When what is live fits and the placement found does not, a part of one core's buffers may provably fit into no
+placement of the bytes that the other cores leave (`allocator/conflict_set.py`); else nothing is proved, and the
+message says that.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from haulout.analysis.lifetimes import Lifetimes
+from haulout.analysis.straightline import epochs
+from haulout.ir.attributes import format_name
+from haulout.ir.enums import NONE, Kind, Space
+from haulout.ir.program import Program
+from haulout.ir.schema import Ints
+from haulout.ir.verify import instruction_label, location_label
+from haulout.passes.allocator import LIMIT, Problem, Status, solve
+from haulout.passes.allocator.conflict_set import conflict_set
+from haulout.support.diagnostics import Label
+
+SHOWN = 10
+_MOST_PROVED = 400
+"""Buffers of one core up to which a proof is tried where no moment shows it."""
+
+
+class Conflict(NamedTuple):
+    """Buffers that cannot fit together, as labels and notes; `certain`: that is proved."""
+
+    labels: list[Label]
+    notes: list[str]
+    certain: bool
+
+
+class _Buffers(NamedTuple):
+    """Locations of one core with a lifetime."""
+
+    core: int
+    rows: Ints
+    problem: Problem
+    live: Ints
+    """Bytes live from each moment of `moments` on."""
+    moments: Ints
+
+
+def conflict(program: Program, life: Lifetimes, capacity: int, kind: str) -> Conflict:
+    """Why the program cannot do with `capacity` bytes in partitions of a kind."""
+    cores = [_buffers(program, life, core) for core in range(program.lnc)]
+    room = capacity
+    if kind == "joint":
+        moments = _worst_epoch(program, cores)
+    else:
+        moments = [int(np.argmax(each.live)) if len(each.live) else NONE for each in cores]
+    if kind == "equal":
+        worst = max(cores, key=lambda each: (int(each.live.max(initial=0)), -each.core))
+        moments = [at if core == worst.core else NONE for core, at in enumerate(moments)]
+        room = capacity // program.lnc
+    owner, bytes_of, places = [], [], []
+    for each, at in zip(cores, moments, strict=True):
+        if at == NONE:
+            continue
+        moment = int(each.moments[at])
+        there = (each.problem.lower <= moment) & (moment < each.problem.upper)
+        owner += each.rows[there].tolist()
+        bytes_of += each.problem.size[there].tolist()
+        places.append(_place(program, each.core, moment, int(there.sum()), int(each.problem.size[there].sum())))
+    order = sorted(range(len(owner)), key=lambda at: (-bytes_of[at], owner[at]))
+    total = np.cumsum([bytes_of[at] for at in order], dtype=object)
+    beyond = np.flatnonzero(total > room)
+    part = f"the {room} bytes of one core" if kind == "equal" else f"{room} bytes"
+    if len(beyond):
+        chosen = [owner[at] for at in order[: int(beyond[0]) + 1]]
+        fewest = f"these {len(chosen)} buffers of {total[beyond[0]]} bytes cannot fit into {part} together; no fewer"
+        if len(chosen) == 1:
+            fewest = f"this buffer of {total[0]} bytes does not fit into {part} by itself"
+        return Conflict(_listed(program, life, chosen), [*places, fewest], True)
+    if kind == "proportional" and (found := _proved(program, life, cores, capacity)) is not None:
+        return found
+    return Conflict([], [*places, "no placement was found; that there is none is not proved"], False)
+
+
+def _buffers(program: Program, life: Lifetimes, core: int) -> _Buffers:
+    locations = program.locations
+    rows = np.flatnonzero(
+        (locations.space <= Space.DRAM_SHARED)
+        & (locations.remote_name == NONE)
+        & (program.location_core == core)
+        & (life.end > life.begin)
+        & (locations.size > 0)
+    )
+    begin, end, size = life.begin[rows], life.end[rows], locations.size[rows]
+    problem = Problem.of(begin, end, size, locations.align[rows])
+    moments, at = np.unique(begin, return_inverse=True)
+    change = np.zeros(len(moments) + 1, np.int64)
+    np.add.at(change, at, size)
+    np.subtract.at(change, np.searchsorted(moments, end), size)
+    return _Buffers(core, rows, problem, np.cumsum(change)[: len(moments)], moments)
+
+
+def _worst_epoch(program: Program, cores: list[_Buffers]) -> list[int]:
+    """Of each core the moment at which it holds most, in the epoch in which all together do."""
+    epoch = np.append(epochs(program), 0).astype(np.int64)
+    count = int(epoch.max(initial=0)) + 1
+    most = np.zeros((len(cores), count), np.int64)
+    for each in cores:
+        rows = np.flatnonzero(program.instruction_core == each.core)
+        if not len(each.moments) or not len(rows):
+            continue
+        # What is live when an epoch begins counts in it, as what begins there does.
+        begins = rows[np.unique(epoch[rows], return_index=True)[1]]
+        for moment in (each.moments, begins):
+            at = np.searchsorted(each.moments, moment, side="right") - 1
+            held = np.where(at >= 0, each.live[at], 0)
+            np.maximum.at(most[each.core], epoch[np.minimum(moment, rows[-1])], held)
+    worst = int(np.argmax(most.sum(axis=0)))
+    chosen = []
+    for each in cores:
+        rows = np.flatnonzero((program.instruction_core == each.core) & (epoch[:-1] == worst))
+        if not len(rows) or not len(each.moments):
+            chosen.append(NONE)
+            continue
+        first = max(int(np.searchsorted(each.moments, rows[0], side="right")) - 1, 0)
+        last = int(np.searchsorted(each.moments, rows[-1], side="right"))
+        chosen.append(first + int(np.argmax(each.live[first:last])) if first < last else NONE)
+    return chosen
+
+
+def _proved(program: Program, life: Lifetimes, cores: list[_Buffers], capacity: int) -> Conflict | None:
+    """Buffers of one core that fit into no placement of what the others leave at least."""
+    bounds = [int(each.live.max(initial=0)) for each in cores]
+    for each in cores:
+        room = capacity - sum(bounds) + bounds[each.core]
+        if not 0 < len(each.rows) <= _MOST_PROVED or not 0 <= room <= LIMIT:
+            continue
+        if solve(each.problem, capacity=room).status is not Status.INFEASIBLE:
+            continue
+        found = conflict_set(each.problem, room, proved=True)
+        if found is None:
+            continue
+        chosen = each.rows[list(found.buffers)].tolist()
+        total = sum(program.locations.size[chosen].tolist())
+        least = "without any one of them that is not proved" if found.minimal else "there may be a smaller set"
+        notes = [
+            f"the other cores leave core {each.core} at most {room} bytes",
+            f"these {len(chosen)} buffers of {total} bytes, not all live at one time, fit into no placement of so "
+            f"many bytes; {least}",
+        ]
+        return Conflict(_listed(program, life, chosen), notes, True)
+    return None
+
+
+def _place(program: Program, core: int, moment: int, buffers: int, size: int) -> str:
+    """Where a core holds most."""
+    what = f"{buffers} buffers of {size} bytes are live"
+    if moment >= len(program.instructions) or program.instruction_core[moment] != core:
+        return f"core {core}, behind its last instruction: {what}"
+    name = format_name(program.instruction_name(moment))
+    return f"core {core}, at %{name} (epoch {int(epochs(program)[moment])}): {what}"
+
+
+def _listed(program: Program, life: Lifetimes, rows: list[int]) -> list[Label]:
+    """The first buffers with size and range, and how many bytes the others have."""
+    locations = program.locations
+    labels = []
+    for row in rows[:SHOWN]:
+        label = location_label(program, row)
+        span = f"live {_range(program, life, row)}"
+        labels.append(Label(f"{label.message}: {locations.size[row]} bytes, {span}", label.span))
+    if len(rows) > SHOWN:
+        rest = sum(locations.size[rows[SHOWN:]].tolist())
+        labels.append(Label(f"and {len(rows) - SHOWN} more of {rest} bytes together"))
+    return labels
+
+
+def _range(program: Program, life: Lifetimes, row: int) -> str:
+    """A lifetime in words."""
+    if program.locations.kind[row] != Kind.INTERNAL:
+        return "in the whole function"
+    core = int(program.location_core[row])
+    first, last = int(life.begin[row]), int(life.end[row]) - 1
+
+    def name(at: int) -> str:
+        if at >= len(program.instructions) or program.instruction_core[at] != core:
+            return "the end"
+        return instruction_label(program, at).message.partition(" on core ")[0]
+
+    return f"from {name(first)} to {name(last)}"

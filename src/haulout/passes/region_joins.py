@@ -1,0 +1,278 @@
+"""Joins and gathers: the `nop`s of engine `sync` that stand for what loops and branches do, and what they wait for.
+
+    a loop's join      first in its header: the turn before is complete, on every engine
+    an arm's gather    last in the arm: the arm is complete
+    a branch's join    first in the block where the arms meet: the arms are complete, and what came before the fork on
+                       the engines that they use; on these engines everything is complete, whichever arm was taken
+
+They all stand on one engine, so that each is also behind all that stand before it. Therefore
+
+- a gather names the last instruction of each engine in the arm, but for what a nested join covers;
+- a branch's join names the last instruction of each engine before the fork, as far as no other join covers it;
+- a loop's join names, carried, the last instruction of each engine in the loop's own blocks, the joins of the loops
+  directly inside, and the last instructions of their headers, which run once more than their joins cover; and, for
+  engines that a turn need not use (`RegionEngines.uncertain`), the last instruction before the loop.
+
+Their edges are made anew each time, since passes put instructions in and take them out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from haulout.analysis.region_engines import RegionEngines, engines_in, region_engines
+from haulout.analysis.regions import Regions
+from haulout.analysis.unrolled import Joins
+from haulout.ir.edit import NewInstructions, add_dependences, insert
+from haulout.ir.enums import NONE, Engine
+from haulout.ir.program import Program
+from haulout.ir.schema import Dependences, Ids, Instructions, Ints
+
+JOIN = "join=true"
+"""Attribute of the `nop` in a loop's header, and where arms meet."""
+GATHER = "gather=true"
+"""Attribute of the `nop` at an arm's end."""
+
+
+def join_rows(program: Program, found: Regions) -> Joins:
+    """The join of each loop and branch: the `nop` so marked in its block; NONE where there is none yet."""
+    by_block = _marked(program, JOIN)
+    loops = {
+        index: by_block.get(region.header, NONE) for index, region in enumerate(found.regions) if region.is_loop
+    }
+    return Joins(loops, [by_block.get(branch.join, NONE) for branch in found.branches])
+
+
+def gather_rows(program: Program, found: Regions) -> dict[int, int]:
+    """The gather of each arm by the arm's index; NONE where there is none yet."""
+    by_block = _marked(program, GATHER)
+    return {
+        index: by_block.get(region.last, NONE) for index, region in enumerate(found.regions) if not region.is_loop
+    }
+
+
+def with_joins(program: Program, found: Regions) -> Program:
+    """Every loop and branch has its joins and gathers, which wait for all that they stand for as it is now."""
+    program = _insert(program, found)
+    edges = _Edges(program, found)
+    made = np.zeros(len(program.instructions), bool)
+    made[[*edges.joins.loops.values(), *edges.joins.branches, *edges.gathers.values()]] = True
+    have = program.dependences
+    program = program.replace(dependences=have.take(~made[have.instruction]))
+    return add_dependences(program, edges.dependences())
+
+
+def _marked(program: Program, attrs: str) -> dict[int, int]:
+    """Block -> the row in it that has these attributes."""
+    mark = program.strings.find(attrs)
+    if mark == NONE:
+        return {}
+    rows = np.flatnonzero(program.instructions.attrs == mark)
+    return dict(zip(program.instructions.block[rows].tolist(), rows.tolist(), strict=True))
+
+
+# -- edges -----------------------------------------------------------------------------------------------------------
+
+_Last = dict[int, int]
+"""Engine -> its last instruction, as far as no join covers it."""
+
+
+@dataclass(slots=True)
+class _Edges:
+    """Goes through the regions once, with the last instruction of each engine in hand."""
+
+    program: Program
+    found: Regions
+    joins: Joins = field(init=False)
+    gathers: dict[int, int] = field(init=False)
+    used: RegionEngines = field(init=False)
+    in_block: list[_Last] = field(init=False)
+    inner: dict[int, list[int]] = field(init=False)
+    """Of each region the loops directly inside."""
+    rows: list[tuple[int, int, bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.joins = join_rows(self.program, self.found)
+        self.gathers = gather_rows(self.program, self.found)
+        self.used = region_engines(self.program, self.found)
+        self.in_block = _last_in_blocks(self.program)
+        self.inner = defaultdict(list)
+        for index, region in enumerate(self.found.regions):
+            if region.is_loop:
+                self.inner[region.parent].append(index)
+
+    def dependences(self) -> Dependences:
+        """Edges of all joins and gathers."""
+        starts = self.program.starts("blocks", "functions").tolist()
+        for function in range(len(starts) - 1):
+            self._sequence(starts[function], starts[function + 1], {}, {})
+        return Dependences.make(
+            len(self.rows),
+            instruction=[row for row, _, _ in self.rows],
+            producer=[producer for _, producer, _ in self.rows],
+            carried=[carried for _, _, carried in self.rows],
+        )
+
+    def _sequence(self, first: int, end: int, before: _Last, inside: _Last) -> None:
+        """Blocks `first:end` of one region; keeps up what ran before here, and what of that inside of this region."""
+        headers, forks = self.found.headers, self.found.forks
+        row = first
+        while row < end:
+            if row in headers:
+                index = headers[row]
+                self._loop(index, before)
+                for last in (before, inside):
+                    _forget(last, self.used.body[index])
+                    last.update(self.in_block[row])
+                row = self.found.regions[index].last + 1
+                continue
+            before.update(self.in_block[row])
+            inside.update(self.in_block[row])
+            if row in forks:
+                branch = forks[row]
+                self._branch(branch, before)
+                for last in (before, inside):
+                    _forget(last, self.used.branch[branch])
+                row = self.found.branches[branch].join
+            else:
+                row += 1
+
+    def _loop(self, index: int, before: _Last) -> None:
+        loop, join = self.found.regions[index], self.joins.loops[index]
+        last: _Last = {}
+        for block in range(loop.header, loop.last + 1):
+            if self.found.of_block[block] == index:
+                last.update(self.in_block[block])
+        wanted = set(last.values())
+        for inner in self.inner[index]:
+            header = self.found.regions[inner].header
+            wanted |= {self.joins.loops[inner], *self.in_block[header].values()}
+        self._wait(join, wanted - {join}, carried=True)
+        self._wait(join, _chosen(before, self.used.uncertain[index]))
+        self._sequence(loop.header + 1, loop.last + 1, dict(self.in_block[loop.header]), {})
+
+    def _branch(self, index: int, before: _Last) -> None:
+        branch = self.found.branches[index]
+        for arm in branch.arms:
+            inside: _Last = {}
+            region = self.found.regions[arm]
+            self._sequence(region.first, region.last + 1, dict(before), inside)
+            self._wait(self.gathers[arm], _chosen(inside, -1))
+        self._wait(self.joins.branches[index], _chosen(before, self.used.branch[index]))
+
+    def _wait(self, row: int, producers: set[int], *, carried: bool = False) -> None:
+        self.rows += [(row, producer, carried) for producer in sorted(producers)]
+
+
+def _chosen(last: _Last, engines: int) -> set[int]:
+    """The instructions of some engines; none of `sync` and of barriers, which are in the way of a join anyway."""
+    return {row for engine, row in last.items() if engines >> engine & 1 and engine not in (Engine.SYNC, Engine.ALL)}
+
+
+def _forget(last: _Last, engines: int) -> None:
+    for engine in engines_in(engines):
+        last.pop(engine, None)
+
+
+def _last_in_blocks(program: Program) -> list[_Last]:
+    """The last instruction of each engine in each block."""
+    rows = program.instructions
+    key = rows.block.astype(np.int64) * len(Engine) + rows.engine
+    # The last of equal keys: the first one from behind.
+    keys, at = np.unique(key[::-1], return_index=True)
+    found: list[_Last] = [{} for _ in program.blocks.name]
+    for each, row in zip(keys.tolist(), (len(key) - 1 - at).tolist(), strict=True):
+        found[each // len(Engine)][each % len(Engine)] = row
+    return found
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _insert(program: Program, found: Regions) -> Program:
+    """Put in the joins and gathers that are missing."""
+    joins, gathers = join_rows(program, found), gather_rows(program, found)
+    starts = program.starts("instructions", "blocks")
+    first = [found.regions[index].header for index, row in joins.loops.items() if row == NONE]
+    first += [branch.join for branch, row in zip(found.branches, joins.branches, strict=True) if row == NONE]
+    last = [found.regions[index].last for index, row in gathers.items() if row == NONE]
+    if not first and not last:
+        return program
+    begin, end = _times(program)
+    places = [(block, "join", JOIN, starts[block], begin[block]) for block in first]
+    places += [(block, "gather", GATHER, starts[block + 1], end[block]) for block in last]
+    # By block; two that go in front of one row stand in the order of their blocks.
+    places.sort(key=lambda place: (place[0], place[1] == "gather"))
+    names = _Names(program)
+    new = NewInstructions(
+        np.array([row for _, _, _, row, _ in places], np.int32),
+        Instructions.make(
+            len(places),
+            name=[names.free(block, what) for block, what, _, _, _ in places],
+            block=[block for block, _, _, _, _ in places],
+            opcode=program.strings.intern("nop"),
+            engine=int(Engine.SYNC),
+            seq=[seq for _, _, _, _, seq in places],
+            attrs=[program.strings.intern(attrs) for _, _, attrs, _, _ in places],
+        ),
+    )
+    return insert(program, new)[0]
+
+
+def _times(program: Program) -> tuple[Ints, Ints]:
+    """The `seq` at which each block begins and ends, on whichever core; blocks that hold nothing take the time of what
+    stands behind them, or else before them. NONE without a common `seq`.
+    """
+    rows, blocks = program.instructions, program.blocks
+    nothing = np.full(len(blocks), NONE, np.int64)
+    if not len(rows) or bool(np.any(rows.seq == NONE)):
+        return nothing, nothing
+    # Blocks of one place in their function are one block.
+    function = program.starts("blocks", "functions")[blocks.function]
+    place = np.arange(len(blocks)) - function
+    name = program.functions.name[blocks.function].astype(np.int64)
+    _, same = np.unique(name * (len(blocks) + 1) + place, return_inverse=True)
+    most = int(rows.seq.max()) + 1
+    low, high = np.full(len(blocks), most), np.full(len(blocks), NONE)
+    np.minimum.at(low, same[rows.block], rows.seq)
+    np.maximum.at(high, same[rows.block], rows.seq)
+    # `same` ascends with the place inside each function name.
+    begin, end = low[same], high[same]
+    for first, stop in _stretches(program):
+        end[first:stop] = np.maximum.accumulate(end[first:stop])
+        begin[first:stop] = np.minimum.accumulate(begin[first:stop][::-1])[::-1]
+        begin[first:stop] = np.where(begin[first:stop] == most, end[first:stop], begin[first:stop])
+        end[first:stop] = np.maximum(begin[first:stop], end[first:stop])
+    return begin, end
+
+
+def _stretches(program: Program) -> list[tuple[int, int]]:
+    """The blocks of each function."""
+    starts = program.starts("blocks", "functions").tolist()
+    return list(zip(starts[:-1], starts[1:], strict=True))
+
+
+class _Names:
+    """Names that no instruction of the function has."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.taken: dict[int, set[int]] = defaultdict(set)
+        function: Ids = program.instruction_function
+        for each, name in zip(function.tolist(), program.instructions.name.tolist(), strict=True):
+            self.taken[each].add(name)
+
+    def free(self, block: int, what: str) -> int:
+        """`WHAT.BLOCK`, or that with a number behind it."""
+        program = self.program
+        stem = f"{what}.{program.strings[int(program.blocks.name[block])]}"
+        taken = self.taken[int(program.blocks.function[block])]
+        name, count = program.strings.intern(stem), 1
+        while name in taken:
+            count += 1
+            name = program.strings.intern(f"{stem}.{count}")
+        taken.add(name)
+        return name

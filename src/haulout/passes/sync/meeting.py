@@ -1,0 +1,271 @@
+"""What `lower_barriers` writes for a barrier, and the counts that it waits for.
+
+    %meet = core_barrier @all name="m"  ->  %meet.here.E = nop @E     signal=[[barrier.here,1]]         each engine E
+                                            %meet.tell   = nop @sync  wait here, remote_signal of met
+                                            %meet        = nop @sync  wait met, signal=[[barrier.go,1]]
+                                            %meet.go.E   = nop @E     wait go                           each engine E
+
+The barrier's own row becomes the one that is complete when the barrier is, so what names it in `deps` or waits for
+its signals stays right. What the barrier itself waited for moves to the first instruction of its line.
+
+Three counters serve all barriers of all engines and cores: `here`, `met`, `go`. Barriers of one engine have a `met`
+of their own, and so has every smaller set of participants: `barrier.met.act`, `barrier.met.0.2`. Each wait is for all
+that was issued to its counter before it in the list of its core: `here` by the engines, `go` by the keeper, `met` as
+many as the core has sent to others, since they have done the same.
+
+An engine that does nothing between two barriers of a block neither waits for the first nor tells the second; nor does
+it tell the first of a function before its work, or wait for the last behind it (`sync/idle.py`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from haulout.ir.attributes import AttrValue, format_attrs, parse_attrs
+from haulout.ir.edit import NewInstructions, insert
+from haulout.ir.enums import NONE, Engine
+from haulout.ir.program import Program
+from haulout.ir.schema import Barriers, Instructions, Ints, Semaphores
+from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, semaphore_use
+from haulout.passes.sync.idle import find_idle
+from haulout.passes.sync.nest import Between, Nest
+from haulout.passes.sync.semaphores import malformed
+
+BARRIER = "barrier"
+"""Attribute that holds the name of the barrier that an instruction was made for; and the names of the counters."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """One instruction of a lowered barrier."""
+
+    barrier: int
+    """The row of the `core_barrier`."""
+    before: int
+    """The old row in front of which it goes; NONE: it takes the place of the barrier."""
+    name: int
+    engine: Engine
+    signal: str | None = None
+    remote: list[int] = field(default_factory=list)
+    """Cores whose counter `met` gets 1."""
+    met: str = ""
+    wait: str | None = None
+    row: int = NONE
+    """Where it stands in the end."""
+
+
+def lower_meetings(program: Program, nest: Nest) -> tuple[Program, int, int]:
+    """(the program without barriers, how many waits that took, how many of them are `wait_back`)."""
+    parts = _Plan(program, nest).parts()
+    program = _without_operands(program)
+    added = [part for part in parts if part.before != NONE]
+    source = [part.barrier for part in added]
+    rows = program.instructions
+    new = NewInstructions(
+        np.array([part.before for part in added], np.int32),
+        Instructions.make(
+            len(added),
+            name=[part.name for part in added],
+            block=rows.block[source],
+            opcode=program.strings.intern("nop"),
+            engine=[int(part.engine) for part in added],
+            seq=rows.seq[source],
+            loc=rows.loc[source],
+            text_line=rows.text_line[source],
+        ),
+    )
+    old = len(rows)
+    program, position = insert(program, new)
+    for at, part in enumerate(added):
+        part.row = int(position[old + at])
+    for part in parts:
+        if part.before == NONE:
+            part.row = int(position[part.barrier])
+    moved: dict[int, int] = {}
+    for part in parts:
+        # Of the keeper's line, or of the barrier's engine: the first comes first in `parts`.
+        if part.signal != _HERE and part.wait != _GO:
+            moved.setdefault(int(position[part.barrier]), part.row)
+    return _write(program, replace(nest, starts=program.starts("instructions", "blocks")), parts, moved)
+
+
+_HERE, _GO, _MET = "here", "go", "met"
+
+
+class _Plan:
+    """The instructions of every barrier."""
+
+    def __init__(self, program: Program, nest: Nest) -> None:
+        self.program, self.idle = program, find_idle(program, nest)
+        rows = program.instructions
+        self.taken: dict[int, set[int]] = {}
+        self.workers: dict[int, list[Engine]] = {}
+        """Function -> its engines beside the keeper's line."""
+        bounds = np.searchsorted(program.instruction_function, np.arange(len(program.functions) + 1)).tolist()
+        for function in range(len(program.functions)):
+            mine = slice(bounds[function], bounds[function + 1])
+            self.taken[function] = set(rows.name[mine].tolist())
+            used = np.unique(rows.engine[mine]).tolist()
+            self.workers[function] = [Engine(each) for each in used if each not in (Engine.ALL, Engine.SYNC)]
+
+    def parts(self) -> list[_Part]:
+        """In the order of their list."""
+        program, found = self.program, []
+        for at, row in enumerate(program.barriers.instruction.tolist()):
+            mask = int(program.barriers.cores[at])
+            members = [core for core in range(program.lnc) if not mask or mask >> core & 1]
+            others = [core for core in members if core != program.instruction_core[row]]
+            engine = Engine(int(program.instructions.engine[row]))
+            met = ".".join([_MET, *([] if engine == Engine.ALL else [engine.text])])
+            if len(members) < program.lnc:
+                met = ".".join([met, *map(str, members)])
+            found += self.barrier(at, row, engine, others, met)
+        return found
+
+    def barrier(self, at: int, row: int, engine: Engine, others: list[int], met: str) -> list[_Part]:
+        """The instructions of one."""
+        program = self.program
+        function = int(program.instruction_function[row])
+        workers = self.workers[function] if engine == Engine.ALL else []
+        line = Engine.SYNC if engine == Engine.ALL else engine
+        own = int(program.instructions.name[row])
+        text = program.strings[own if own != NONE else int(program.barriers.name[at])]
+
+        def fresh(suffix: str) -> int:
+            name, count = program.strings.intern(f"{text}.{suffix}"), 1
+            while name in self.taken[function]:
+                count += 1
+                name = program.strings.intern(f"{text}.{suffix}.{count}")
+            self.taken[function].add(name)
+            return name
+
+        telling = [each for each in workers if (row, each) not in self.idle.before]
+        waiting = [each for each in workers if (row, each) not in self.idle.behind]
+        parts = [_Part(row, row, fresh(f"{_HERE}.{each.text}"), each, signal=_HERE) for each in telling]
+        arrived = _HERE if telling else None
+        if others:
+            parts.append(_Part(row, row, fresh("tell"), line, remote=others, met=met, wait=arrived))
+            arrived = met
+        parts.append(_Part(row, NONE, own, line, signal=_GO if waiting else None, wait=arrived))
+        return parts + [_Part(row, row + 1, fresh(f"{_GO}.{each.text}"), each, wait=_GO) for each in waiting]
+
+
+def _without_operands(program: Program) -> Program:
+    """A barrier's operands are handles; those of other instructions are accesses."""
+    barrier = np.zeros(len(program.instructions), bool)
+    barrier[program.barriers.instruction] = True
+    keep = ~barrier[program.accesses.instruction]
+    if keep.all():
+        return program
+    steps = program.steps.take(keep[program.steps.access])
+    remap = np.where(keep, np.cumsum(keep) - 1, NONE).astype(np.int32)
+    return program.replace(accesses=program.accesses.take(keep), steps=steps.remap({"accesses": remap}))
+
+
+def _write(program: Program, nest: Nest, parts: list[_Part], moved: dict[int, int]) -> tuple[Program, int, int]:
+    """The program with the signals and waits of all parts. `moved`: barrier -> who waits in its place."""
+    strings, rows = program.strings, program.instructions
+    prefix = _prefix(program)
+    title = dict(zip(program.barriers.instruction.tolist(), program.barriers.name.tolist(), strict=True))
+    own = {part.barrier: part.row for part in parts if part.before == NONE}
+    attrs: dict[int, dict[str, AttrValue]] = {
+        part.row: {BARRIER: strings[title[own[part.barrier]]]} for part in parts if part.row != own[part.barrier]
+    }
+    for row in title:
+        text = strings.get(int(rows.attrs[row])) or ""
+        attrs[row] = {**parse_attrs(text), BARRIER: strings[title[row]]}
+    for row, first in moved.items():
+        if first != row and WAIT_BACK in attrs[row]:
+            attrs[first][WAIT_BACK] = attrs[row].pop(WAIT_BACK)
+    table: list[tuple[int, str, int, bool]] = []
+    for part in parts:
+        if part.signal is not None:
+            table.append((part.row, f"{prefix}.{part.signal}", 1, False))
+        if part.remote:
+            attrs[part.row][REMOTE_SIGNAL] = [[core, f"{prefix}.{part.met}", 1] for core in part.remote]
+    counts = _Counts(program, nest, parts)
+    waits = relative = 0
+    for part in parts:
+        if part.wait is None:
+            continue
+        count, waits = counts.before(part.row, part.wait), waits + 1
+        if count is None:
+            back = attrs[part.row].setdefault(WAIT_BACK, [])
+            assert isinstance(back, list)
+            back.append([f"{prefix}.{part.wait}", 0])
+            relative += 1
+        else:
+            table.append((part.row, f"{prefix}.{part.wait}", count, True))
+    engine, opcode, texts = rows.engine.copy(), rows.opcode.copy(), rows.attrs.copy()
+    for part in parts:
+        engine[part.row] = int(part.engine)
+    opcode[list(title)] = strings.intern("nop")
+    for row, values in attrs.items():
+        texts[row] = strings.intern(format_attrs(values))
+    goes = np.arange(len(rows), dtype=np.int32)
+    goes[list(moved)] = list(moved.values())
+    edges = program.dependences.replace(instruction=goes[program.dependences.instruction])
+    have = program.semaphores
+    have = have.replace(instruction=np.where(have.wait, goes[have.instruction], have.instruction))
+    made = Semaphores.make(
+        len(table),
+        instruction=[row for row, *_ in table],
+        name=[strings.intern(name) for _, name, *_ in table],
+        value=[value for _, _, value, _ in table],
+        wait=[wait for *_, wait in table],
+    )
+    have = have.append(made)
+    program = program.replace(
+        instructions=rows.replace(engine=engine, opcode=opcode, attrs=texts),
+        barriers=Barriers.empty(),
+        dependences=edges.take(np.argsort(edges.instruction, kind="stable")),
+        semaphores=have.take(np.lexsort((have.name, have.wait, have.instruction))),
+    )
+    return program, waits, relative
+
+
+def _prefix(program: Program) -> str:
+    """What the names of the counters begin with: `barrier`, unless a semaphore of the program begins so."""
+    names = semaphore_use(program, malformed(program)).names
+    prefix, count = BARRIER, 1
+    while any(name.startswith(f"{prefix}.") for name in names):
+        count += 1
+        prefix = f"{BARRIER}{count}"
+    return prefix
+
+
+class _Counts:
+    """How often a core has issued to a counter before a place of its list."""
+
+    def __init__(self, program: Program, nest: Nest, parts: list[_Part]) -> None:
+        self.program, self.nest = program, nest
+        self.function, self.block = program.instruction_function, program.instructions.block
+        self.bounds = np.searchsorted(self.function, np.arange(len(program.functions) + 1)).tolist()
+        self.branching = {int(program.blocks.function[region.first]) for region in nest.found.regions}
+        self.issued: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+        for part in parts:
+            function = int(self.function[part.row])
+            if part.signal is not None:
+                self.issued[function, part.signal].append((part.row, 1))
+            if part.remote:
+                self.issued[function, part.met].append((part.row, len(part.remote)))
+        self.sums: dict[tuple[int, str], tuple[Ints, Between]] = {}
+
+    def before(self, row: int, counter: str) -> int | None:
+        """The number; None when it is not the same in every run."""
+        function = int(self.function[row])
+        begin, end = self.bounds[function : function + 2]
+        key = (function, counter)
+        if key not in self.sums:
+            amount = np.zeros(end - begin + 1, np.int64)
+            for issuer, value in self.issued[key]:
+                amount[issuer - begin + 1] = value
+            at = np.cumsum(amount)
+            self.sums[key] = at, Between(self.nest, begin, at)
+        at, between = self.sums[key]
+        if function not in self.branching:
+            return int(at[row - begin])
+        return between.before(row, int(self.block[row]))

@@ -1,0 +1,6 @@
+"""The machine that programs are estimated for: rates, overheads, the price of meeting. See `model.py`."""
+
+from haulout.target.load import DEFAULT, PRESETS, load_target
+from haulout.target.model import EngineRate, Target
+
+__all__ = ["DEFAULT", "PRESETS", "EngineRate", "Target", "load_target"]
