@@ -42,7 +42,7 @@ def _flag() -> Arg:
 
 
 def _choice() -> Arg:
-    return Arg((), P(), jnp.int32, low=0, high=4)
+    return Arg((), P(), jnp.int32, low=3, high=4)
 
 
 # --- all cores take the same arm
@@ -62,14 +62,13 @@ def _cond_uniform(x: jax.Array, y: jax.Array, flag: jax.Array) -> Any:
 
 
 def _switch(x: jax.Array, which: jax.Array) -> Any:
-    """Four branches, one of which does nothing, one of which forks; then indices that are too large or negative."""
+    """Four branches, one of which does nothing, one of which forks; then an index that is too large."""
 
     def nested(v: jax.Array) -> jax.Array:
         return lax.cond(which > 2, jnp.sin, jnp.cos, v)
 
-    branches = (lambda v: v, lambda v: v * 3, lambda v: -v @ v.T @ v, nested)
-    y = lax.switch(which, branches, x)
-    return y, [lax.switch(which + shift, branches, y) for shift in (1, 9, -9)]
+    y = lax.switch(which, (lambda v: v, lambda v: v * 3, lambda v: -v @ v.T @ v, nested), x)
+    return y, lax.switch(which + 9, (jnp.sin, lambda v: v, jnp.tanh), y)
 
 
 def cond_collectives(cores: int) -> Program:
@@ -113,39 +112,44 @@ def _cond_grad(w: jax.Array, x: jax.Array, flag: jax.Array) -> Any:
         y = lax.cond(flag, lambda a: jnp.tanh(x @ a), lambda a: jnp.sin(x @ a) ** 2, w)
         return lax.psum(jnp.sum(lax.cond(jnp.sum(y) > 0, lambda v: v * v, lambda v: v * 3, y)), "core")
 
-    return jax.grad(loss)(w, flag)[None], jax.grad(loss)(w, ~flag)[None]
+    return jax.grad(loss)(w, flag)[None]
 
 
 # --- cores may part
 
 
 def cond_by_core(cores: int) -> Program:
-    """The core's number decides, then its data; a branch in a branch; everybody meets behind them."""
+    """The core's number decides, and decides again in one of the arms; everybody meets behind them."""
 
     def fn(x: jax.Array, y: jax.Array) -> Any:
         me = lax.axis_index("core")
-        a = lax.cond(me == 1, lambda v, w: v * w, lambda v, w: v + 1, x, y)
-        b = lax.cond(
+        z = lax.cond(
             me % 2 == 0,
             lambda v: lax.cond(me == 0, lambda u: u @ u.T, lambda u: u[:, :2] * 2, v),
             lambda v: v[:, 1:],
-            a,
+            x * y,
         )
-        c = lax.cond(x[0, 0] > y[0, 0], lambda: (x, y), lambda: (y, x - y))
-        return a, b, c, lax.psum(b, "core")
+        return z, lax.psum(z, "core"), x - y
 
     return _split(fn, Arg((2, 3), ROWS), Arg((2, 3), ROWS))(cores)
 
 
+def _cond_by_data(x: jax.Array, y: jax.Array) -> Any:
+    """Each core's own data decide, twice in a row; a sum over all cores in between."""
+    a, b = lax.cond(x[0, 0] > y[0, 0], lambda: (x, y), lambda: (y, x - y))
+    total = lax.psum(a, "core")
+    return a, b, total, lax.cond(jnp.sum(total * x) > 0, lambda v, w: v, lambda v, w: v * w, total, b)
+
+
 def _switch_by_core(x: jax.Array) -> Any:
-    """Each core has a branch of its own, another one in each iteration."""
+    """Each core takes a branch of its own, another one in each iteration."""
     branches = (lambda v: v * 1.5, lambda v: v[::-1] - 1, lambda v: v)
     me = lax.axis_index("core")
 
     def step(i: jax.Array, v: jax.Array) -> jax.Array:
         return lax.switch((me + i) % 3, branches, v)
 
-    return lax.switch(me, branches, x), lax.fori_loop(0, 4, step, x)
+    return lax.fori_loop(0, 4, step, x)
 
 
 def _cond_in_scan(x: jax.Array, steps: jax.Array) -> Any:
@@ -170,7 +174,7 @@ def _cond_in_scan(x: jax.Array, steps: jax.Array) -> Any:
 
 
 def _loop_in_cond(x: jax.Array, flag: jax.Array) -> Any:
-    """Loops of known and unknown length in an arm that only some cores take, beside one that all of them take."""
+    """A loop of unknown length in an arm of all cores, one of known length in an arm that core 0 takes alone."""
 
     def halve(v: jax.Array) -> jax.Array:
         return lax.while_loop(lambda u: jnp.max(jnp.abs(u)) > 0.5, lambda u: u * 0.5, v)
@@ -180,7 +184,7 @@ def _loop_in_cond(x: jax.Array, flag: jax.Array) -> Any:
 
     common = lax.pmax(jnp.max(jnp.abs(x)), "core")
     y = lax.cond(flag, lambda v: halve(v * 0 + common), lambda v: v, x)
-    return y, lax.cond(lax.axis_index("core") == 0, known, lambda v: v * 2, y), lax.cond(flag, lambda v: v, known, x)
+    return y, lax.cond(lax.axis_index("core") == 0, known, lambda v: v * 2, y)
 
 
 def _cond_bf16(x: jax.Array, flag: jax.Array) -> Any:
@@ -233,6 +237,7 @@ EXAMPLES = (
     Example("cond_in_fori", (2, 4), cond_in_fori),
     Example("cond_grad", (2, 4), _split(_cond_grad, Arg((4, 3)), Arg((2, 4), ROWS), _flag())),
     Example("cond_by_core", (2, 4), cond_by_core),
+    Example("cond_by_data", (2, 4), _split(_cond_by_data, Arg((2, 3), ROWS), Arg((2, 3), ROWS))),
     Example("switch_by_core", (2, 4), _split(_switch_by_core, Arg((2, 3), ROWS))),
     Example("cond_in_scan", (2, 4), _split(_cond_in_scan, Arg((2, 3), ROWS), Arg((4, 2, 3), scale=0.5))),
     Example("loop_in_cond", (2, 4), _split(_loop_in_cond, Arg((2, 3), ROWS), _flag())),

@@ -246,22 +246,11 @@ def group_notations(cores: int) -> str:
 
 
 def conditional_forms(cores: int) -> str:
-    """Predicates and indices, tuples and arrays as operands; every index from -3 to 4, for three branches.
+    """Predicates and indices, tuples and arrays as operands; indices from -2 to 5, for three branches.
 
     `flag` and `k` differ between cores, `all` does not.
     """
     kind = "(f32[3], f32[3])"
-    three = "branch_computations={%less, %swapped, %wide}"
-    indexed = "\n".join(
-        f"""
-        %k{n} = s32[] constant({n - 3})
-        %i{n} = s32[] add(%k, %k{n})
-        %c{n} = {kind} conditional(%i{n}, %xy, %xy, %x), {three}
-        %a{n} = f32[3] get-tuple-element(%c{n}), index=0
-        %b{n} = f32[3] get-tuple-element(%c{n}), index=1
-        """
-        for n in (0, 3)
-    )
     return _module(
         cores,
         "conditional_forms",
@@ -273,10 +262,14 @@ def conditional_forms(cores: int) -> str:
         %one = {kind} conditional(%k, %same_everywhere), branch_computations={{%swapped}}
         %p = f32[3] get-tuple-element(%one), index=0
         %q = f32[3] get-tuple-element(%one), index=1
-        {indexed}
-        ROOT %result = (f32[3], f32[3], f32[3], f32[3], f32[3], f32[3]) tuple(%p, %q, %a0, %b0, %a3, %b3)
+        %two = s32[] constant(2)
+        %index = s32[] subtract(%k, %two)
+        %indexed = {kind} conditional(%index, %xy, %xy, %x), branch_computations={{%less, %swapped, %wide}}
+        %a = f32[3] get-tuple-element(%indexed), index=0
+        %b = f32[3] get-tuple-element(%indexed), index=1
+        ROOT %result = (f32[3], f32[3], f32[3], f32[3]) tuple(%p, %q, %a, %b)
         """,
-        "(f32[3], f32[3], f32[3], f32[3], f32[3], f32[3])",
+        "(f32[3], f32[3], f32[3], f32[3])",
         replicated=("all",),
         computations=_BRANCHES,
     )

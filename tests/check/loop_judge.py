@@ -45,15 +45,27 @@ class LoopVerdict:
     order: set[tuple[str, str]] = field(default_factory=set)
     """Codes of unordered pairs, with severities."""
     unfaithful: bool = False
-    must: set[str] = field(default_factory=set)
-    """Findings on values that must be told ..."""
+    missing: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Findings on values, by location ..."""
+    troubled: set[int] = field(default_factory=set)
+    """... and locations whose accesses are not ordered in some run: of those nothing need be told."""
     may: set[str] = field(default_factory=set)
-    """... and that may."""
+    """Findings on values that may be told."""
     storage: bool = False
     aliased: bool = False
     deadlock: bool = False
     mismatch: bool = False
     runs: int = 0
+
+    @property
+    def must(self) -> set[str]:
+        """Findings on values that must be told."""
+        return {
+            code
+            for owner, codes in self.missing.items()
+            for code in codes
+            if code == "output-not-written" or owner not in self.troubled
+        }
 
 
 Trace = list[tuple[int, dict[int, int]]]
@@ -362,6 +374,8 @@ class _Run:
                 self.verdict.order.add(("cross-core-race", "ERROR"))
             self.troubled |= {a[1], b[1]}
 
+        self.verdict.troubled |= self.troubled
+
     def against(self, first: Done, second: Done) -> bool:
         """Whether the source has the second one first."""
         if first.core == second.core:
@@ -388,12 +402,11 @@ class _Run:
                 if read[3] <= certain:
                     continue
                 self.verdict.may.add("uninitialized-read")
-                if owner not in self.troubled:
-                    self.verdict.must.add("uninitialized-read")
+                self.verdict.missing[owner].add("uninitialized-read")
             if rows.kind[owner] == Kind.OUTPUT:
                 written = {key for w in mine if w[2] and not w[4] for key in w[3]}
                 if len(written) < rows.size[owner]:
-                    self.verdict.must.add("output-not-written")
+                    self.verdict.missing[owner].add("output-not-written")
                     self.verdict.may.add("output-not-written")
 
     def storage(self) -> None:

@@ -140,7 +140,8 @@ NOT_NESTED = {
         "^a: its arms do not meet in a block of what is around it",
     ),
     "crossed": (
-        "block ^one -> ^two, ^end cond=go:\nblock ^two -> ^a, ^b cond=go:\nblock ^a -> ^one:\nblock ^b -> ^two:\nblock ^end:",
+        "block ^one -> ^two, ^end cond=go:\nblock ^two -> ^a, ^b cond=go:\nblock ^a -> ^one:\nblock ^b -> ^two:\n"
+        "block ^end:",
         "^one: its arms do not meet",
     ),
     "divergent trips": (

@@ -57,7 +57,9 @@ def test_every_placement_looked_at_is_correct_and_estimated_as_built(rng: Random
         count = len(fence_rows(each)) // program.lnc - len(fence_rows(program)) // program.lnc
         assert count == int(found.needed.sum())
         assert makespan(each, TARGET).makespan == pytest.approx(estimate)
-    assert makespan(choice.program, TARGET).makespan == pytest.approx(min(choice.makespans.values()))
+    taken = choice.makespans[choice.rule]
+    assert makespan(choice.program, TARGET).makespan == pytest.approx(taken)
+    assert taken <= min(choice.makespans.values()) + 1e-3  # a nanosecond is no difference
 
 
 def best_of_all(program: Program, fences: int) -> float:
@@ -107,8 +109,8 @@ def best_of_all(program: Program, fences: int) -> float:
 def test_the_choice_is_near_the_best_of_all_placements() -> None:
     taken = best = source = 0.0
     hits = 0
-    for seed in range(60):
-        program = ordered(random_program(Random(seed), cores=2, steps=10))
+    for seed in range(30):
+        program = ordered(random_program(Random(seed), cores=2, steps=9))
         fences = longest_chain(program)
         choice = chosen(program)
         optimum = best_of_all(program, fences)
@@ -116,9 +118,9 @@ def test_the_choice_is_near_the_best_of_all_placements() -> None:
         assert mine >= optimum - 1e-6
         hits += mine <= optimum + 1e-6
         taken, best, source = taken + mine, best + optimum, source + choice.makespans["source"]
-    print(hits, taken / best, source / best)
+    assert hits >= 28
     assert taken <= 1.01 * best
-    assert taken < source
+    assert source > 1.03 * best
 
 
 UNEVEN = """bir 1
@@ -152,18 +154,30 @@ def test_what_a_core_would_wait_it_works() -> None:
     assert result.ok
     report = result.report
     assert report.barriers == 1
-    assert report.placement == "latest"
-    source, taken = report.makespans_us["source"], report.makespans_us["latest"]
+    assert report.placement == "earliest"
+    source, taken = report.makespans_us["source"], report.makespans_us["earliest"]
     busy = durations(result.program, TARGET).max()
     assert source == pytest.approx(2 * busy, rel=0.3)
     assert taken == pytest.approx(busy, rel=0.3)
     assert report.estimated_makespan_us == taken
-    assert report.makespans_us["lowered"] > 0
+    assert "lowered" not in report.makespans_us  # it had no barriers
 
 
-def test_equal_estimates_keep_source_time() -> None:
-    even = UNEVEN.replace("seq=9", "seq=1").replace("(%big) -> (%big) seq=1", "(%big) -> (%big) seq=1")
-    assert haulout.compile(parse_bir(even)).report.placement in ("source", "latest")
-    slow = haulout.compile(parse_bir(UNEVEN), target="trainium").report
-    assert slow.target == "trainium"
-    assert slow.estimated_makespan_us != haulout.compile(parse_bir(UNEVEN)).report.estimated_makespan_us
+def test_without_a_difference_fences_stand_at_source_time() -> None:
+    # Only the queue matters: the other engines are done long before, wherever the fence stands among their work.
+    lines = UNEVEN.replace("seq=9", "seq=1").replace("size=400000", "size=4").replace("shape=[100000]", "shape=[]")
+    slow = lines.replace("copy @vector (%x)", "dma_copy @dma0 (%x)").replace("negate @vector", "negate @act")
+    report = haulout.compile(parse_bir(slow)).report
+    assert len(report.makespans_us) > 1
+    assert report.placement == "source"
+    assert report.makespans_us["source"] == min(report.makespans_us.values())
+
+
+def test_the_target_decides_what_is_fast() -> None:
+    generic, other = (haulout.compile(parse_bir(UNEVEN), target=name).report for name in ("generic", "trainium"))
+    assert (generic.target, other.target) == ("generic", "trainium")
+    assert generic.estimated_makespan_us != other.estimated_makespan_us
+    assert (
+        generic.to_json().partition("timings")[0]
+        == haulout.compile(parse_bir(UNEVEN)).report.to_json().partition("timings")[0]
+    )

@@ -137,3 +137,43 @@ def test_where_another_core_is_in_a_divergent_branch_tells_nothing_of_the_owner(
     life = lifetimes(parse_bir(ATOM))
     assert life.begin[1] < life.end[2]
     assert life.begin[2] < life.end[1]
+
+
+def test_without_seq_the_order_on_two_cores_is_not_known() -> None:
+    """Core 1 reads what core 0 wrote an iteration ago, before core 0 writes it anew; the text has it last."""
+    program = parse_bir(NO_SEQ)
+    life = lifetimes(program)
+    assert (life.begin[1], life.end[1]) == (0, 5)
+
+
+NO_SEQ = """bir 1
+program "no common time" lnc=2
+module @nc0 core=0 {
+  func @main {
+    mloc %c dram.local size=1 kind=input
+    mloc %s dram.shared size=8
+    block ^header -> ^body, ^end cond=c:
+    block ^body -> ^header:
+      %b0 = core_barrier @all () -> () name="zero"
+      %b1 = core_barrier @all () -> () name="one"
+      %w = memset @act () -> (%s)
+      %b2 = core_barrier @all () -> () name="two"
+      %n = nop @sync () -> ()
+    block ^end:
+  }
+}
+module @nc1 core=1 {
+  func @main {
+    mloc %c dram.local size=1 kind=input
+    mloc %s dram.shared size=8 remote=[s,0]
+    mloc %y dram.local size=8 kind=output
+    block ^header -> ^body, ^end cond=c:
+    block ^body -> ^header:
+      %b0 = core_barrier @all () -> () name="zero"
+      %r = dma_copy @act (%s) -> (%y)
+      %b1 = core_barrier @all () -> () name="one"
+      %b2 = core_barrier @all () -> () name="two"
+    block ^end:
+  }
+}
+"""

@@ -170,6 +170,9 @@ class Named:
         path = self.regions[:-1] if self.in_header else self.regions
         return self.order < other.order and other.regions[: len(path)] == path
 
+    def runs_in_all_iterations_around(self, other: "Named") -> bool:
+        return common(self.loops, other.loops) > 0 and all(arm < 0 for _, arm in self.regions)
+
 
 def common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many loops are around both."""
@@ -177,9 +180,12 @@ def common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 
 class Text:
-    """Blocks and statements of each core; names of copies by their identity in the plan."""
+    """Blocks and statements of each core; names of copies by their identity in the plan.
 
-    def __init__(self, cores: int, plan: tuple[Step, ...]) -> None:
+    `strict`: nothing is carried but from what every iteration of a common loop runs, as passes have it.
+    """
+
+    def __init__(self, cores: int, plan: tuple[Step, ...], strict: bool = False) -> None:
         self.lines: list[list[str]] = [[] for _ in range(cores)]
         self.copies: dict[int, Named] = {}
         self.steps: list[tuple[Named, Copy]] = []
@@ -187,7 +193,7 @@ class Text:
         self.tables: list[list[str]] = [[] for _ in range(cores)]
         self.count = 0
         self._collect(plan, (), False)
-        self._choose()
+        self._choose(strict)
         self._each("block ^entry -> {next}:")
         self._emit(plan, ())
         self._each("block ^end:")
@@ -228,12 +234,14 @@ class Text:
                     for part in arm:
                         self._collect(part, (*regions, (step.number, number)), False)
 
-    def _choose(self) -> None:
+    def _choose(self, strict: bool) -> None:
         others = [*self.copies.values(), *self.conditions.values()]
         for me, step in self.steps:
             mine = [each for each in others if each.core == me.core]
             before = [each for each in mine if each.dominates(me)][-4:]
             around = sorted(mine, key=lambda each: -common(me.loops, each.loops))[:4]
+            if strict:
+                around = [each for each in around if each.runs_in_all_iterations_around(me)]
             me.deps = [each for bit, each in enumerate(before) if step.deps >> bit & 1]
             me.carried = [each for bit, each in enumerate(around) if step.carried >> bit & 1]
 

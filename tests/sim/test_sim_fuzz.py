@@ -26,9 +26,10 @@ def core(me: int) -> str:
         mloc %p sbuf size=32 dtype=f32 shape=[2,4] address=0 partition=3 parts=2
         mloc %table dram.local size=4 kind=const dtype=u8 shape=[4] data="AQEAAA==" address={own + 384}
         mloc %c dram.local size=1 dtype=u8 shape=[] address={own + 448}
+        mloc %f dram.local size=1 kind=const dtype=u8 shape=[] data="{('AA==', 'AQ==')[me]}" address={own + 512}
         block ^entry -> ^next:
-        %put = dma_copy @dma0 (%x) -> (%s{me}) seq=0
-        %load = dma_copy @dma1 (%x) -> (%p) seq=0
+        %put = dma_copy @dma0 (%x) -> (%s{me}) seq=0 signal=[[put,1]] remote_signal=[[{other},full,2]]
+        %load = dma_copy @dma1 (%x) -> (%p) seq=0 wait=[[put,1],[full,1]]
         %meet = core_barrier @all () -> () name=meet cores=[0,1] seq=1
         %turn = dma_copy @dma0 (%v[0;4x4,16x2;4]) -> (%t) seq=2
         block ^next -> ^loop:
@@ -39,9 +40,14 @@ def core(me: int) -> str:
         %test = dma_copy @pool (%table[0:1]) -> (%c) seq=6 step=[[0,loop,1,0]]
         block ^body -> ^loop:
         %tile = dma_copy @dma1 (%x[0:8]) -> (%p[0:8]) seq=7 deps=[sum] carried=[tile] step=[[1,loop,8,2]]
-        %late = core_barrier @vector () -> () name=late seq=8
-        block ^end:
+        %late = core_barrier @vector () -> () name=late seq=8 wait_back=[[put,0]]
+        block ^end -> ^then, ^else cond=f divergent=true:
         %last = nop @sync () -> () deps=[test] seq=9
+        block ^then -> ^join:
+        %one = core_barrier @all () -> () name=one seq=10
+        block ^else -> ^join:
+        %two = core_barrier @all () -> () name=two seq=11
+        block ^join:
     """
 
 
@@ -58,6 +64,11 @@ WORDS = [
     "vector",
     "loop",
     "body",
+    "else",
+    "join",
+    "put",
+    "wait",
+    "signal",
     "c",
     "nop",
     "add",
@@ -98,7 +109,7 @@ def _replaced(line: str, match: re.Match[str], text: str) -> str:
 def test_the_program_to_be_mutated_runs() -> None:
     result = simulate(parse_bir(BASE, "fuzz.bir"))
     assert not result.diagnostics
-    assert result.statistics.barriers == 3
+    assert result.statistics.barriers == 4
 
 
 @settings(max_examples=1500)

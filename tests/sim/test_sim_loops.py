@@ -133,18 +133,21 @@ def test_a_wrong_trip_is_refusal() -> None:
     ("blocks", "says"),
     [
         ("block ^a -> ^b, ^c:\nblock ^b:\nblock ^c:", "^a: it has two successors and no cond"),
-        ("block ^a -> ^b, ^d cond=x:\nblock ^b -> ^c:\nblock ^c -> ^d:\nblock ^d:", "^c: the last block of a loop"),
-        ("block ^a -> ^b:\nblock ^b -> ^b, ^c cond=x trip=3:\nblock ^c:", "^b: its successors are not"),
-        ("block ^a -> ^c, ^b cond=x:\nblock ^b:\nblock ^c -> ^a:", "^a: its successors are not"),
-        ("block ^a -> ^b:\nblock ^b -> ^a:", "^b: the last block leads to another one"),
-        ("block ^a -> ^b, ^c cond=x divergent=true:\nblock ^b -> ^a:\nblock ^c:", "^a: cores may take different"),
-        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^c, ^a cond=x:\nblock ^c:", "^b: its successors are not"),
-        ("block ^a -> ^b, ^d cond=x:\nblock ^b -> ^a:\nblock ^c -> ^d:\nblock ^d:", "^b: it does not lead"),
+        ("block ^a -> ^b:\nblock ^b -> ^b, ^c cond=x trip=3:\nblock ^c:", "^b: trip belongs to the header"),
+        ("block ^a -> ^c, ^b cond=x:\nblock ^b:\nblock ^c -> ^a:", "^a: its first successor must be the next block"),
+        ("block ^a -> ^b:\nblock ^b -> ^a:", "^b: the last block of a function leads to another one"),
+        ("block ^a -> ^b, ^c cond=x divergent=true:\nblock ^b -> ^a:\nblock ^c:", "^a: the trips of a loop may not"),
+        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^c, ^a cond=x:\nblock ^c:", "^a: its arms do not meet"),
+        ("block ^a -> ^b, ^d cond=x:\nblock ^b -> ^a:\nblock ^c -> ^d:\nblock ^d:", "^b: it does not lead to ^c, the next"),
         ("block ^z -> ^a trip=2:\nblock ^a -> ^b, ^c cond=x:\nblock ^b -> ^a:\nblock ^c:", "^z: cond and trip"),
+        ("block ^z -> ^a divergent=true:\nblock ^a -> ^b, ^c cond=x:\nblock ^b -> ^a:\nblock ^c:", "^z: divergent belongs"),
+        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^d:\nblock ^c -> ^e:\nblock ^d -> ^e:\nblock ^e:", "^c: it does not lead to ^d, the join"),
+        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^a:\nblock ^c -> ^d, ^e cond=x:\nblock ^d -> ^e:\nblock ^e -> ^c:", "^e: the last block"),
+        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^c:\nblock ^c -> ^d, ^e cond=x:\nblock ^d -> ^c:\nblock ^e:", "^c: it is the join of a branch and"),
     ],
 )  # fmt: skip
 def test_other_control_flow_is_not_supported(blocks: str, says: str) -> None:
-    with pytest.raises(HauloutError, match="not supported yet") as caught:
+    with pytest.raises(HauloutError, match="is not supported: block") as caught:
         simulate(program(f"mloc %x dram.local size=1 kind=input\n{blocks}"))
     (diagnostic,) = caught.value.diagnostics
     assert says in diagnostic.message

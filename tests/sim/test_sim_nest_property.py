@@ -15,7 +15,7 @@ from tests.sim.nest_plans import SIZE, Around, Barrier, Branch, Copy, Loop, Name
 from tests.sim.sim_programs import program
 from tests.sim.test_sim_shadow_property import Oracle
 
-from haulout.sim import compare_schedules, simulate
+from haulout.sim import compare_schedules
 from haulout.sim.plan import plan_visits, prepare
 from haulout.sim.run import run, run_reference
 from haulout.sim.schedules import ListOrder, RandomOrder, adversarial_schedules
@@ -135,7 +135,7 @@ def test_schedules_agree_exactly_when_every_conflict_is_ordered(data: st.DataObj
     if oracle.is_clean:
         schedules = [*adversarial_schedules(planned.trace), *(RandomOrder(seed) for seed in range(2))]
         for schedule in schedules:
-            outputs = simulate(tested, values, schedule=schedule).outputs
+            outputs = run(prepared, planned, values, schedule=schedule).outputs
             assert bytes(outputs["nc0/shared"]) == oracle.memory["shared"], str(schedule)
             for core in range(cores):
                 assert bytes(outputs[f"nc{core}/local"]) == oracle.memory[f"local{core}"], str(schedule)

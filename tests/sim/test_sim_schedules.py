@@ -299,9 +299,3 @@ def test_unknown_schedules_are_refused(text: str) -> None:
 def test_schedules_name_cores_that_there_are() -> None:
     with pytest.raises(HauloutError, match="no core 2"):
         simulate(ring(2), schedule="slowest:2:dma0")
-
-
-def test_semaphores_are_not_supported_yet() -> None:
-    text = program("mloc %y dram.local size=4\n%i = memset @dma0 () -> (%y) value=0 signal=[[s,1]]")
-    with pytest.raises(HauloutError, match="semaphores is not supported yet"):
-        simulate(text)

@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -101,12 +102,16 @@ def cover_loops(program: Program, found: Regions, access: Ints, begin: Ints, end
 
 @dataclass(slots=True)
 class _Touched:
-    """How one location is touched, by block number, in source order."""
+    """How one location is touched."""
 
-    accesses: list[int] = field(default_factory=list)
-    blocks: list[int] = field(default_factory=list)
-    conditions: list[int] = field(default_factory=list)
+    accesses: dict[int, list[int]] = field(default_factory=dict)
+    """Block number -> accesses there, in source order; blocks ascend."""
+    conditions: set[int] = field(default_factory=set)
     """Blocks that branch on it."""
+
+    def blocks(self) -> list[int]:
+        """Where it is touched."""
+        return sorted({*self.accesses, *self.conditions})
 
 
 def _carried(program: Program, found: Regions, access: Ints) -> list[tuple[int, int]]:
@@ -116,22 +121,22 @@ def _carried(program: Program, found: Regions, access: Ints) -> list[tuple[int, 
     candidates: list[tuple[int, list[int]]] = []
     exposed, killed = [0] * blocks, [0] * blocks
     for location, touched in _touches(program, access, blocks).items():
-        chain = _common_regions(found, [*touched.blocks, *touched.conditions])
-        headers = [regions[region].header for region in chain if regions[region].is_loop]
-        if not headers or (not touched.conditions and judge.in_region(touched, chain[-1])):
+        around = _common_regions(found, touched.blocks())
+        headers = [regions[region].header for region in around if regions[region].is_loop]
+        if not headers or (not touched.conditions and judge.in_region(touched, around[-1])):
             continue
         bit = 1 << len(candidates)
         candidates.append((location, headers))
-        for block in sorted({*touched.blocks, *touched.conditions}):
+        for block in touched.blocks():
             reads, kills = judge.in_block(touched, block)
             exposed[block] |= bit if reads else 0
             killed[block] |= bit if kills else 0
     live = carried_values(program, found, exposed, killed) if candidates else {}
     shift = (program.location_core * blocks).tolist()
     return [
-        (location, around[0] + shift[location])
+        (location, carriers[0] + shift[location])
         for number, (location, headers) in enumerate(candidates)
-        if (around := [header for header in headers if live[header] >> number & 1])
+        if (carriers := [header for header in headers if live[header] >> number & 1])
     ]
 
 
@@ -142,17 +147,19 @@ def _touches(program: Program, access: Ints, blocks: int) -> dict[int, _Touched]
     owner = program.owner[accesses.location[access]]
     access, owner = access[internal[owner]], owner[internal[owner]]
     row = accesses.instruction[access]
-    block = program.instructions.block[row] % blocks
-    order = np.lexsort((accesses.write[access], row, program.instructions.seq[row], block, owner))
+    block, core = program.instructions.block[row] % blocks, program.instruction_core[row]
+    cores = np.zeros((len(program.locations), program.lnc), bool)
+    cores[owner, core] = True
+    # Equal times on several cores say nothing of the order: reads first. On one core the list does.
+    listed = np.where(cores.sum(axis=1)[owner] == 1, row, NONE)
+    order = np.lexsort((accesses.write[access], listed, program.instructions.seq[row], block, owner))
     found: dict[int, _Touched] = defaultdict(_Touched)
     for location, at, place in zip(owner[order].tolist(), access[order].tolist(), block[order].tolist(), strict=True):
-        touched = found[location]
-        touched.accesses.append(at)
-        touched.blocks.append(place)
+        found[location].accesses.setdefault(place, []).append(at)
     for place in np.flatnonzero(program.blocks.cond != NONE).tolist():
         cond = int(program.owner[program.blocks.cond[place]])
         if internal[cond]:
-            found[cond].conditions.append(place % blocks)
+            found[cond].conditions.add(place % blocks)
     return dict(sorted(found.items()))
 
 
@@ -185,7 +192,7 @@ class _WrittenFirst:
 
     def in_block(self, touched: _Touched, block: int) -> tuple[bool, bool]:
         """(some read is exposed, it is written in whole) in one block; the branch reads at its end."""
-        inside = [at for at, place in zip(touched.accesses, touched.blocks, strict=True) if place == block]
+        inside = touched.accesses.get(block, [])
         reads, kills = self._judge(inside, inside)
         return reads or (block in touched.conditions and not kills), kills
 
@@ -193,10 +200,11 @@ class _WrittenFirst:
         """Whether every run of a region that contains all accesses writes all of it first."""
         direct = [
             at
-            for at, place in zip(touched.accesses, touched.blocks, strict=True)
-            if self.found.of_block[place] == region
+            for block, accesses in touched.accesses.items()
+            if self.found.of_block[block] == region
+            for at in accesses
         ]
-        reads, kills = self._judge(touched.accesses, direct)
+        reads, kills = self._judge(list(chain.from_iterable(touched.accesses.values())), direct)
         return kills and not reads
 
     def _judge(self, accesses: list[int], counting: list[int]) -> tuple[bool, bool]:

@@ -29,17 +29,6 @@ def fence_rows(program: Program, *, permanent: bool = False) -> Ids:
     return program.barriers.instruction[fence_mask(program, permanent=permanent)]
 
 
-def last_fence(program: Program, fences: Ids) -> Ids:
-    """For each instruction the last of `fences` before it in its function; NONE when there is none."""
-    rows = len(program.instructions)
-    marks = np.full(rows + 1, NONE, np.int32)
-    marks[fences + 1] = fences
-    result: Ids = np.maximum.accumulate(marks[:rows]) if rows else marks[:0]
-    function = program.instruction_function
-    foreign = (result == NONE) | (function[result] != function)
-    return np.where(foreign, NONE, result).astype(np.int32)
-
-
 def epochs(program: Program) -> Ids:
     """Epoch of each instruction, counted from 0 on every core; a fence belongs to the epoch that it ends."""
     rows = len(program.instructions)

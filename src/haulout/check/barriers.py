@@ -228,7 +228,7 @@ def _show_mismatch(
     notes = _side_by_side(cores, [[cell(seq, p) for p in _window(at, sequences)] for seq in sequences], at, sequences)
     if at + 1 < min(map(len, sequences)) and _inverted(barriers, sequences, at):
         notes.append("the order is inverted: each core has the other's next barrier there")
-    if proviso := model.meeting_proviso():
+    if proviso := model.meeting_proviso(*cores):
         notes.append(proviso)
     help_text = "give both cores the same barriers in the same order, with equal names and participants"
     return Diagnostic("barrier-mismatch", Severity.ERROR, message, tuple(labels), tuple(notes), (help_text,))

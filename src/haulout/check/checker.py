@@ -108,7 +108,7 @@ def _check_ways(
             if seen.fresh([each for each in findings if each.code in _ORDER]):
                 missing |= unsure
                 break
-    return found, unproved_paths(function, missing, looked, plan.total)
+    return seen.settled(found), unproved_paths(function, missing, looked, plan.total)
 
 
 _ORDER = frozenset(
@@ -147,8 +147,11 @@ def check_model(model: Model, source: Program | None, seen: Seen) -> list[Diagno
     schedule = events(model, graph)
     regions = find_regions(model, physical_map(model))
     conflicts = _confirmed(model, wanted, find_conflicts(model, order, regions, schedule))
-    reporter = Reporter(model, order, regions, Lines(model, barriers, order))
-    ordered = [finding for each in seen.unknown(model, conflicts) for finding in reporter.tell(each)]
+    reporter = Reporter(model, graph, order, regions, Lines(model, barriers, order))
+    unknown = seen.unknown(model, conflicts)
+    model.supposed.clear()
+    ordered = [finding for each in unknown for finding in reporter.tell(each)]
+    seen.remember(model, ordered)
     ordered += check_times(model, source)
     if model.unrolled is None:
         storage = check_lifetimes(model, order, regions, schedule)

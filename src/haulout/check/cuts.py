@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from haulout.check.conflicts import Conflicts
 from haulout.check.model import Model
 from haulout.check.order import Order
@@ -98,14 +96,16 @@ def _stands_before(model: Model, instructions: Ids, behind: int, before: int) ->
     core, time = model.core[instructions], model.time
     found: Bools = (core == model.core[behind]) & (instructions <= behind)
     found |= (core == model.core[before]) & (instructions < before)
-    return found | (_elsewhere(model, core, behind, before) & (time[instructions] <= time[behind]))
+    found |= _elsewhere(model, core, behind, before) & (time[instructions] <= time[behind])
+    return found
 
 
 def _stands_behind(model: Model, instructions: Ids, behind: int, before: int) -> Bools:
     core, time = model.core[instructions], model.time
     found: Bools = (core == model.core[behind]) & (instructions > behind)
     found |= (core == model.core[before]) & (instructions >= before)
-    return found | (_elsewhere(model, core, behind, before) & (time[instructions] >= time[before]))
+    found |= _elsewhere(model, core, behind, before) & (time[instructions] >= time[before])
+    return found
 
 
 def _elsewhere(model: Model, core: Ids, behind: int, before: int) -> Bools:

@@ -31,6 +31,9 @@ from haulout.ir.schema import Bools, Bytes, Ids, Ints
 from haulout.ir.verify import instruction_label, place
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
+HAPPENS, AND = "this happens when ", " and "
+"""How a note on what a run supposes begins, and what stands between its parts."""
+
 
 @dataclass(slots=True)
 class Model:
@@ -71,6 +74,8 @@ class Model:
     `seq`."""
     unrolled: Unrolled | None
     """The run that this is, when the function has loops or branches."""
+    supposed: list[tuple[int, int, str]] = field(default_factory=list)
+    """Pairs of instructions for which `proviso` was asked, and what it said."""
 
     @property
     def cores(self) -> int:
@@ -143,18 +148,20 @@ class Model:
         footprints = self.unrolled.footprints
         group = NONE if location == NONE else int(footprints.group[location])
         begin, end = (NONE if each == NONE else int(self.rows[each]) for each in (first, second))
-        if group == NONE:
-            return _happens(
-                self.unrolled.provisos(begin, end, lambda blocks: any(map(footprints.has_work.__getitem__, blocks)))
-            )
-        return _happens(self.unrolled.provisos(begin, end, lambda blocks: footprints.write(blocks, group)))
+        if group != NONE:
+            return _happens(self.unrolled.provisos(begin, end, lambda blocks: footprints.write(blocks, group)))
+        found = self.unrolled.provisos(begin, end, lambda blocks: any(map(footprints.has_work.__getitem__, blocks)))
+        if note := _happens(found):
+            self.supposed.append((first, second, note))
+        return note
 
-    def meeting_proviso(self) -> str | None:
-        """What the run supposes of loops and arms with barriers and the like."""
+    def meeting_proviso(self, *cores: int) -> str | None:
+        """What the run supposes of loops and arms with barriers and the like, for some cores or for all."""
         if self.unrolled is None or not len(self.rows):
             return None
         meets, last = self.unrolled.footprints.has_rendezvous, int(self.rows[self.last])
-        return _happens(self.unrolled.provisos(NONE, last, lambda blocks: any(map(meets.__getitem__, blocks))))
+        found = self.unrolled.provisos(NONE, last, lambda blocks: any(map(meets.__getitem__, blocks)), cores)
+        return _happens(found)
 
     @property
     def last(self) -> int:
@@ -172,7 +179,7 @@ class Model:
 
 
 def _happens(supposed: list[str]) -> str | None:
-    return f"this happens when {' and '.join(supposed)}" if supposed else None
+    return HAPPENS + AND.join(supposed) if supposed else None
 
 
 # -- which functions are understood -------------------------------------------------------------------------------
@@ -245,7 +252,7 @@ def _function(program: Program, name: str, rows: list[int]) -> Function | list[D
     if found := check_moves(program, nest, moves, rows):
         return found
     footprints = find_footprints(program, rows, nest)
-    wanted = counted_copies(program, rows, nest, copies(program, nest, moves))
+    wanted = counted_copies(program, rows, nest, copies(program, nest, moves, rows))
     if isinstance(wanted, Diagnostic):
         return [wanted]
     return Function(program, name, rows, nest, moves, wanted, footprints)

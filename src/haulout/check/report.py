@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.check import bytesets, sweep
-from haulout.check.causes import Cause, Lines, find_cause
+from haulout.check.causes import Cause, Fix, Lines, find_cause
 from haulout.check.conflicts import Conflicts
+from haulout.check.cuts import Edge, count_cut
+from haulout.check.evidence import Evidence
+from haulout.check.graph import Graph
 from haulout.check.model import Model
 from haulout.check.order import Order
 from haulout.check.regions import Regions
@@ -27,6 +30,7 @@ _TRIED = 24
 _MANY_RUNS = 1 << 20
 """Sets of more runs are not listed to count their common bytes."""
 
+_UNORDERED = (sweep.RACE, sweep.POSSIBLE_RACE, sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE)
 _CODES = {
     sweep.RACE: ("cross-core-race", Severity.ERROR),
     sweep.POSSIBLE_RACE: ("possible-race", Severity.WARNING),
@@ -50,13 +54,14 @@ class _Group:
 class Reporter:
     """Tells about the conflicts of one function."""
 
-    def __init__(self, model: Model, order: Order, regions: Regions, lines: Lines) -> None:
+    def __init__(self, model: Model, graph: Graph, order: Order, regions: Regions, lines: Lines) -> None:
         self.model, self.order, self.regions, self.lines = model, order, regions, lines
+        self.evidence = Evidence(model, graph, order, regions)
 
     def tell(self, conflicts: Conflicts) -> list[Diagnostic]:
         """The findings for the bad pairs of one kind."""
         groups = list(self._groups(conflicts))
-        found = [self._finding(conflicts.kind, group) for group in groups[:_MOST]]
+        found = [self._finding(conflicts, group) for group in groups[:_MOST]]
         missed = conflicts.total - sum(group.pairs for group in groups[:_MOST])
         if missed > 0 and found:
             last = found[-1]
@@ -114,20 +119,20 @@ class Reporter:
 
     # -- findings -----------------------------------------------------------------------------------------------
 
-    def _finding(self, kind: int, group: _Group) -> Diagnostic:
+    def _finding(self, conflicts: Conflicts, group: _Group) -> Diagnostic:
+        kind, first, second = conflicts.kind, group.first, group.second
         code, severity = _CODES[kind]
-        first, second = group.first, group.second
         labels = (self._side(second), self._side(first))
         notes = [self._bytes(first, second), self._hazard(first, second, group.pairs)]
         notes += self._bands(first, second)
         helps: tuple[str, ...] = ()
         if group.cause:
             notes.append(f"cause: {group.cause.text}")
-            helps = group.cause.fixes
+            helps = tuple(self._fix(conflicts, fix) for fix in group.cause.fixes)
         if kind in (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE):
             producer, consumer = self._name(first), self._name(second)
             helps = (
-                self._wait(first, second),
+                self._fix(conflicts, self._wait(first, second)),
                 f"or put both on one engine: {consumer} runs on @{self._engine(second)}, "
                 f"{producer} on @{self._engine(first)}",
             )
@@ -140,6 +145,8 @@ class Reporter:
             notes.append(
                 f"both have seq={self._time(first)}: the source gives them no order, so no fence can be derived"
             )
+        if kind in _UNORDERED:
+            notes += self.evidence.tell(first, second)
         if proviso := self.model.proviso(i, j):
             notes.append(proviso)
         return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), helps)
@@ -225,20 +232,28 @@ class Reporter:
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         return self.model.later(i, j)
 
-    def _wait(self, first: int, second: int) -> str:
+    def _fix(self, conflicts: Conflicts, fix: Fix) -> str:
+        """A fix, and how many other pairs it orders."""
+        if fix.cut is None or self.model.unrolled is not None:
+            return fix.text
+        others = count_cut(self.model, self.order, conflicts, fix.cut) - 1
+        return fix.text if others < 1 else f"{fix.text}; it orders {others} more of the pairs found"
+
+    def _wait(self, first: int, second: int) -> Fix:
         """What makes the second access wait for the first, on the same core."""
         producer, consumer = self._name(first), self._name(second)
         i, j = (int(self.order.instruction[access]) for access in (first, second))
-        match self.model.wait(i, j):
-            case "deps":
-                return f"add {producer[1:]} to the deps of {consumer} (or of anything before it on its engine)"
-            case "carried":
-                return f"add {producer[1:]} to the carried of {consumer} (or of anything before it on its engine)"
-            case header:
-                return (
-                    f"put a nop with carried=[{producer[1:]}] at the start of {header}, and its name into the deps "
-                    f"of {consumer}"
-                )
+        where = self.model.wait(i, j)
+        if where in ("deps", "carried"):
+            text = f"add {producer[1:]} to the {where} of {consumer} (or of anything before it on its engine)"
+            return Fix(text, Edge(i, j))
+        if where.startswith("join "):
+            return Fix(
+                f"put a nop @sync with deps=[{producer[1:]}] at the end of its arm, a nop @sync at the start of "
+                f"{where.removeprefix('join ')}, and the name of the latter into the deps of {consumer}"
+            )
+        text = f"put a nop with carried=[{producer[1:]}] at the start of {where}, and its name into the deps of "
+        return Fix(text + consumer)
 
     def _who(self, access: int) -> str:
         return f"{self._name(access)} on core {self.model.core[self.order.instruction[access]]}"

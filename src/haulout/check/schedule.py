@@ -1,6 +1,7 @@
 """How far a fused graph with semaphores comes: Kahn's algorithm, with counts.
 
-Counts never fall, so what can run stays able to until it does: doing whatever can be done comes as far as any schedule.
+Counts never fall, so what can run stays able to until it does: doing whatever can be done comes as far as any
+schedule.
 """
 
 from __future__ import annotations

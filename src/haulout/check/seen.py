@@ -7,12 +7,13 @@ names. The run in which all loops run and all forks take their first arm comes f
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from haulout.check.conflicts import Conflicts
-from haulout.check.model import Model
+from haulout.check.model import AND, HAPPENS, Model
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids, Ints
 from haulout.support.diagnostics import Diagnostic
@@ -25,11 +26,17 @@ class Seen:
     _pairs: dict[int, Ints] = field(default_factory=dict)
     """Kind -> packed pairs of operands."""
     _findings: set[object] = field(default_factory=set)
+    _supposed: dict[int, list[str]] = field(default_factory=dict)
+    """Packed pair of instructions -> what all runs suppose in which it was found."""
+    _told: list[tuple[Diagnostic, int, str]] = field(default_factory=list)
+    """Findings that say what their run supposes, their pair, and that note."""
 
     def unknown(self, model: Model, conflicts: list[Conflicts]) -> list[Conflicts]:
         """The conflicts that are new, one for each pair of operands; of a straight line all of them."""
         if model.unrolled is None:
             return conflicts
+        for each in conflicts:
+            self._compare(model, each)
         return [kept for each in conflicts if (kept := self._unknown(model, each)).total]
 
     def _unknown(self, model: Model, conflicts: Conflicts) -> Conflicts:
@@ -47,6 +54,42 @@ class Seen:
         fresh.sort()
         return replace(conflicts, first=conflicts.first[fresh], second=conflicts.second[fresh], total=len(fresh))
 
+    # -- what a finding rests on -------------------------------------------------------------------------------------
+
+    def remember(self, model: Model, findings: list[Diagnostic]) -> None:
+        """Note what findings on order say of their run (`Model.proviso`), to take back what others contradict."""
+        asked = iter(model.supposed)
+        for finding in findings:
+            if note := next((each for each in finding.notes if each.startswith(HAPPENS)), None):
+                first, second = next((i, j) for i, j, said in asked if said == note)
+                pair = int(_pairs(model, np.array([first]), np.array([second]))[0])
+                self._supposed.setdefault(pair, note.removeprefix(HAPPENS).split(AND))
+                self._told.append((finding, pair, note))
+
+    def _compare(self, model: Model, conflicts: Conflicts) -> None:
+        """Take back what this run does not suppose, of pairs that it shows, too."""
+        if not self._supposed:
+            return
+        first, second = (model.instruction[side] for side in (conflicts.first, conflicts.second))
+        keys, rows = np.unique(_pairs(model, first, second), return_index=True)
+        for at in np.flatnonzero(np.isin(keys, list(self._supposed))).tolist():
+            note = model.proviso(int(first[rows[at]]), int(second[rows[at]])) or ""
+            now, pair = note.removeprefix(HAPPENS).split(AND), int(keys[at])
+            self._supposed[pair] = [each for each in self._supposed[pair] if each in now]
+
+    def settled(self, findings: list[Diagnostic]) -> list[Diagnostic]:
+        """The findings, saying of their runs what all runs have in common that show them."""
+        kept = {id(finding): (pair, note) for finding, pair, note in self._told}
+        found = []
+        for finding in findings:
+            if id(finding) in kept:
+                pair, note = kept[id(finding)]
+                common = [HAPPENS + AND.join(self._supposed[pair])] if self._supposed[pair] else []
+                at = finding.notes.index(note)
+                finding = replace(finding, notes=(*finding.notes[:at], *common, *finding.notes[at + 1 :]))
+            found.append(finding)
+        return found
+
     def fresh(self, findings: list[Diagnostic]) -> list[Diagnostic]:
         """The findings that no run before had, and that do not repeat one of this run."""
         kept = []
@@ -59,8 +102,22 @@ class Seen:
 
 
 def finding_key(finding: Diagnostic) -> object:
-    """What makes two findings of different runs the same."""
+    """What makes two findings of different runs the same; of barriers it does not matter which cores miss them."""
+    if finding.code == "barrier-mismatch":
+        return re.sub(r"\bcore \d+", "core", finding.message)
     return finding.code, finding.labels or finding.message
+
+
+def _pairs(model: Model, first: Ids, second: Ids) -> Ints:
+    """Pairs of instructions as they are written, whichever comes first; the branch of a block behind them all."""
+    unrolled = model.unrolled
+    assert unrolled is not None
+    sides = []
+    for instruction in (first, second):
+        row = model.rows[instruction]
+        origin = unrolled.origin[row].astype(np.int64)
+        sides.append(np.where(origin == NONE, len(unrolled.source.instructions) + unrolled.block[row], origin))
+    return np.minimum(*sides) << 32 | np.maximum(*sides)
 
 
 def _operands(model: Model, accesses: Ids) -> Ints:

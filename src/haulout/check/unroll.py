@@ -107,9 +107,12 @@ class Unrolled:
         number, arm = left_region(self.nest, here[0], there[0])
         return self.nest.loops[number].name if arm == NONE else f"join {self.nest.forks[number].names[3]}"
 
-    def provisos(self, first: int, second: int, matters: Callable[[range], bool]) -> list[str]:
+    def provisos(
+        self, first: int, second: int, matters: Callable[[range], bool], cores: Sequence[int] = ()
+    ) -> list[str]:
         """What this run supposes between two instructions, one of them NONE for the start: of loops that might have
-        run more often, and of forks around neither of the two, when blocks that do not run for it matter.
+        run more often, and of forks around neither of the two, when blocks that do not run for it matter. Of forks
+        that diverge only some cores may be told.
         """
         ends = [0 if row == NONE else int(self.execution[row]) for row in (first, second)]
         blocks = [self.run.executions[place][0] for place in ends]
@@ -123,15 +126,16 @@ class Unrolled:
             inside = any(fork.block < block < fork.join for block in blocks)
             if not min(ends) <= place <= max(ends) or (inside and not fork.divergent):
                 continue
-            if any(matters(each) for arm, each in enumerate(fork.arms) if {*arms} - {NONE, arm}):
-                found[f"the branch at {fork.names[0]} takes {told_arms(fork, arms)}"] = None
+            chosen = {arm for core, arm in enumerate(arms) if arm != NONE and (not cores or core in cores)}
+            if any(matters(each) for arm, each in enumerate(fork.arms) if chosen - {arm}):
+                found[f"the branch at {fork.names[0]} takes {told_arms(fork, arms, cores)}"] = None
         return list(found)
 
 
-def told_arms(fork: Fork, arms: Sequence[int]) -> str:
-    """Which arms were taken, in words."""
+def told_arms(fork: Fork, arms: Sequence[int], cores: Sequence[int] = ()) -> str:
+    """Which arms were taken, in words; by some cores only, when they are given."""
     names = [fork.names[1], fork.names[2], "no arm"]
-    there = {core: arm for core, arm in enumerate(arms) if arm != NONE}
+    there = {core: arm for core, arm in enumerate(arms) if arm != NONE and (not cores or core in cores)}
     if len(set(there.values())) == 1:
         return names[next(iter(there.values()))]
     return ", ".join(f"{names[arm]} on core {core}" for core, arm in there.items())

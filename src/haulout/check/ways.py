@@ -6,10 +6,11 @@ are taken in one run. What crosses a fence is values: for each location (with th
 through the choices that touch it is asked for. What is asked for is packed into as few runs as first fit finds.
 
 A segment with too many ways is taken by pairs: for two accesses least is ordered when nothing else runs. Each two
-regions that conflict, they alone, show all there is, provided that every loop may stand still and every fork has an
-empty arm. Other forks take neither of their arms then (`SKIP`): if nothing is found all is proved. Otherwise a
-covering set remains, every pair of choices at least once, and what it leaves out is said (`unproved-paths`). So it is
-for a location that too many choices touch: reads are tried with as few writes as can be.
+regions that conflict, they alone, show all there is (and each alone, whether its barriers agree), provided that every
+loop may stand still and every fork has an empty arm. Other forks take neither of their arms then (`SKIP`): if nothing
+is found all is proved. Otherwise a covering set remains, every pair of choices at least once, and what it leaves out
+is said (`unproved-paths`). So it is for a location that too many choices touch: reads are tried with as few writes as
+can be.
 """
 
 from __future__ import annotations
@@ -140,54 +141,48 @@ class _Planner:
     # -- order ------------------------------------------------------------------------------------------------------
 
     def by_pairs(self, nodes: list[Node]) -> None:
-        """The ways through a segment in which two regions run alone."""
+        """The ways through a segment in which two regions run alone, and where that is no proof, a covering set."""
         places = find_places(self.nest, nodes, self.mask)
-        blocks = {node.block for node in nodes}
-        blocks |= {choice[0] for place in places for choice in place.way}
+        blocks = {node.block for node in nodes} | {choice[0] for place in places for choice in place.way}
         if len(places) > _MOST_PLACES:
             self.made.missing |= blocks
             self.pack(self.made.ways, [place.way for place in places], self.most)
             return
-        pairs = list(combinations_with_replacement(places, 2))
-        if self.footprints.counts_choices:
-            self.made.missing |= blocks
-            self.pack(
-                self.made.ways,
-                [{**one.way, **other.way} for one, other in pairs if _agree(one.way, other.way)],
-                self.most,
-            )
-            return
-        alone = [filled(nodes, self.mask, {})]
-        for one, other in pairs:
-            if self.conflict(one, other) and _agree(one.way, other.way):
-                alone.append(filled(nodes, self.mask, {**one.way, **other.way}))
-        alone = list({tuple(sorted(way.items())): way for way in alone}.values())
+        covering = [
+            {**one.way, **other.way}
+            for one, other in combinations_with_replacement(places, 2)
+            if _agree(one.way, other.way)
+        ]
+        alone = [] if self.footprints.counts_choices else self.alone(nodes, places)
         real = [way for way in alone if SKIP not in way.values()]
         doubtful = [way for way in alone if SKIP in way.values()]
-        many = len(alone) > 2 * self.most
-        if not self.pack(self.made.ways, real, 2 * self.most):
+        if not alone or len(alone) > 2 * self.most or not self.pack(self.made.ways, real, 2 * self.most):
             self.made.missing |= blocks
-        if not doubtful and not many:
-            return
-        self.made.unsure |= blocks
-        self.pack(
-            self.made.ways,
-            [{**one.way, **other.way} for one, other in pairs if _agree(one.way, other.way)],
-            self.most,
-        )
-        if many:
-            self.made.missing |= blocks
-        else:
+            self.pack(self.made.ways, covering, self.most)
+        elif doubtful:
+            self.made.unsure |= blocks
+            self.pack(self.made.ways, covering, self.most)
             self.pack(self.made.doubtful, doubtful)
 
-    def conflict(self, one: Place, other: Place) -> bool:
-        """Whether two regions touch a common group, and one of them writes it."""
-        sides = []
-        for place in (one, other):
-            reads = set().union(*(self.footprints.reads[block] for block in place.blocks))
-            writes = set().union(*(self.footprints.writes[block] for block in place.blocks))
-            sides.append((reads | writes, writes))
-        return bool(sides[0][0] & sides[1][1] or sides[0][1] & sides[1][0])
+    def alone(self, nodes: list[Node], places: list[Place]) -> _Ways:
+        """The ways in which no more runs than two regions that conflict, or one that meets other cores."""
+        inside = {block for node in self.nodes for block in node.inside}
+        always = Place({}, tuple(block for block in range(len(self.nest.paths)) if block not in inside))
+        some = [always, *places]
+        reads, writes = (
+            [frozenset().union(*(side[block] for block in place.blocks)) for place in some]
+            for side in (self.footprints.reads, self.footprints.writes)
+        )
+        meets = [any(self.footprints.has_rendezvous[block] for block in place.blocks) for place in some]
+        found: dict[tuple[tuple[Choice, int], ...], dict[Choice, int]] = {}
+        for (i, one), (j, other) in combinations_with_replacement(enumerate(some), 2):
+            conflict = writes[i] & (reads[j] | writes[j]) or writes[j] & reads[i]
+            if (conflict or i == j == 0 or (i == j and meets[i])) and _agree(one.way, other.way):
+                way = filled(nodes, self.mask, {**one.way, **other.way})
+                found[tuple(sorted(way.items()))] = way
+                if len(found) > 2 * self.most:
+                    break
+        return list(found.values())
 
     # -- values -----------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from haulout.ir.verify import instruction_label, location_label
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.fences.between import fences_between, outside_atoms
 from haulout.passes.fences.bracket import bracket_slots
-from haulout.passes.fences.capacity import capacity_notes, free_storage
+from haulout.passes.fences.capacity import capacity_notes, free_storage, live_bytes
 from haulout.passes.fences.choose import choose_slots
 from haulout.passes.fences.nests import block_weight, nest_slots, plan_nests
 from haulout.passes.fences.slots import insert_fences, phase_slots
@@ -74,12 +74,10 @@ class ExtendSharedLifetimes(Pass):
             program = self._bracket(program, context)
         else:
             program = self._minimal(program, context)
-            if self.capacity is not None and has_seq(program):
-                program = self._free_storage(program, self.capacity, context)
-        program = renumber(program)
         if log.isEnabledFor(logging.DEBUG):
             for name in made_fences(program, self.name):
                 log.debug("Inserted new CB %s", name)
+        program = renumber(program)
         if len(program.blocks) != blocks:
             fail("internal-error", f"fences changed the number of blocks from {blocks} to {len(program.blocks)}")
         return program
@@ -108,15 +106,21 @@ class ExtendSharedLifetimes(Pass):
             context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
             return program
         target = load_target(self.target)
-        self._count_makespans(context, lowered=makespan(program, target).makespan)
+        if made_fences(program, LOWERING):
+            self._count_makespans(context, lowered=makespan(program, target).makespan)
         bare = drop_barriers(program, {self.name, LOWERING})
         regions = find_regions(bare)
         found = outside_atoms(bare, regions, phases(bare, fence_rows(bare)))
         program = self._place(bare, found, regions, target, context)
         if regions:
-            return self._cheapest(bare, program, regions, target, context)
-        fences = len(fence_rows(program)) // program.lnc
-        context.count(self.name, fences=fences, longest_chain=int(found.needed.sum()))
+            program = self._cheapest(bare, program, regions, target, context)
+        else:
+            context.count(self.name, longest_chain=int(found.needed.sum()))
+        least = len(fence_rows(program)) // program.lnc
+        if self.capacity is not None:
+            program = self._free_storage(bare, program, regions, self.capacity, target, context)
+            context.count(self.name, capacity_fences=len(fence_rows(program)) // program.lnc - least)
+        context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
         return program
 
     def _cheapest(
@@ -139,7 +143,7 @@ class ExtendSharedLifetimes(Pass):
             if covered_cost < cost or faster:
                 program, cost = covered, covered_cost
                 context.counters[f"{self.name}.placement"] = {"nests": 1}
-        context.count(self.name, fences=len(fence_rows(program)) // program.lnc, fence_runs=round(cost))
+        context.count(self.name, fence_runs=round(cost))
         return program
 
     def _place(self, bare: Program, found: Phases, regions: Regions, target: Target, context: PassContext) -> Program:
@@ -158,12 +162,13 @@ class ExtendSharedLifetimes(Pass):
             cost=lambda program: fence_runs(program, regions),
         )
         self._count_makespans(context, **chosen.makespans)
-        context.count(f"{self.name}.placement", **{chosen.rule: 1})
+        context.counters[f"{self.name}.placement"] = {chosen.rule: 1}
         return chosen.program
 
     def _count_makespans(self, context: PassContext, **makespans: float) -> None:
-        """Estimates in microseconds, counted in whole nanoseconds."""
-        context.count(f"{self.name}.makespan_ns", **{rule: round(time * 1e3) for rule, time in makespans.items()})
+        """Estimates in microseconds, noted in whole nanoseconds; of two for one rule the later one."""
+        noted = context.counters.setdefault(f"{self.name}.makespan_ns", {})
+        noted.update({rule: round(time * 1e3) for rule, time in makespans.items()})
 
     def _insert(self, program: Program, found: Phases, context: PassContext) -> Program:
         stem = self._stem(program)
@@ -171,11 +176,27 @@ class ExtendSharedLifetimes(Pass):
         program = insert_fences(program, phase_slots(program, found, names), self.name)
         return insert_fences(program, fences_between(program, find_regions(program), f"{stem}_block"), self.name)
 
-    def _free_storage(self, program: Program, capacity: int, context: PassContext) -> Program:
-        program, added = free_storage(program, capacity, f"{self._stem(program)}_free", self.name)
+    def _free_storage(
+        self, bare: Program, program: Program, regions: Regions, capacity: int, target: Target, context: PassContext
+    ) -> Program:
+        """The program, or one with more fences, none of which holds more at one time than the capacity."""
+        if live_bytes(program)[0] <= capacity:
+            return program
+        stem = f"{self._stem(program)}_free"
+        if regions:
+            program, added = free_storage(program, capacity, stem, self.name)
+        else:
+            # Cuts where storage must be free; then the fewest fences between them, as before.
+            cut, added = free_storage(bare, capacity, stem, self.name, finish=self._by_source)
+            program = self._place(cut, phases(cut, fence_rows(cut)), regions, target, context)
         context.diagnostics.extend(capacity_notes(program, added))
-        context.count(self.name, capacity_fences=len(added), fences=len(added))
         return program
+
+    def _by_source(self, program: Program) -> Program:
+        """A program without loops and branches, with the fewest fences at source time."""
+        found = phases(program, fence_rows(program))
+        names = [f"{self._stem(program)}_fence{k}" for k in range(int(found.needed.sum()))]
+        return insert_fences(program, phase_slots(program, found, names), self.name)
 
     def _stem(self, program: Program) -> str:
         return f"cb_sg{max(int(program.modules.subgraph[0]), 0)}"

@@ -88,6 +88,8 @@ class _Edges:
     found: Regions
     joins: Joins = field(init=False)
     gathers: dict[int, int] = field(init=False)
+    headers: dict[int, int] = field(init=False)
+    forks: dict[int, int] = field(init=False)
     used: RegionEngines = field(init=False)
     in_block: list[_Last] = field(init=False)
     inner: dict[int, list[int]] = field(init=False)
@@ -97,6 +99,7 @@ class _Edges:
     def __post_init__(self) -> None:
         self.joins = join_rows(self.program, self.found)
         self.gathers = gather_rows(self.program, self.found)
+        self.headers, self.forks = self.found.headers, self.found.forks
         self.used = region_engines(self.program, self.found)
         self.in_block = _last_in_blocks(self.program)
         self.inner = defaultdict(list)
@@ -118,11 +121,10 @@ class _Edges:
 
     def _sequence(self, first: int, end: int, before: _Last, inside: _Last) -> None:
         """Blocks `first:end` of one region; keeps up what ran before here, and what of that inside of this region."""
-        headers, forks = self.found.headers, self.found.forks
         row = first
         while row < end:
-            if row in headers:
-                index = headers[row]
+            if row in self.headers:
+                index = self.headers[row]
                 self._loop(index, before)
                 for last in (before, inside):
                     _forget(last, self.used.body[index])
@@ -131,8 +133,8 @@ class _Edges:
                 continue
             before.update(self.in_block[row])
             inside.update(self.in_block[row])
-            if row in forks:
-                branch = forks[row]
+            if row in self.forks:
+                branch = self.forks[row]
                 self._branch(branch, before)
                 for last in (before, inside):
                     _forget(last, self.used.branch[branch])

@@ -106,6 +106,12 @@ CATALOG: dict[str, Entry] = {
         "the front end for kernels what it can prove equal on all cores; other unordered writes are races.",
         "Nothing, or let one of them write.",
     ),
+    "unproved-paths": Entry(
+        "There are more ways through branches and loops than the checker looks at.",
+        "What is found is true, but a way that was not looked at may hold another fault: nothing is proved for it.",
+        "Put a `core_barrier` on engine `all` of all cores between the branches, outside of them: what stands on its "
+        "two sides is proved apart. Or say how often loops run (`trip`), or split the function.",
+    ),
     "unexpected-output": Entry(
         "An output of a simulated run is not what was expected.",
         "The program computes something else than the reference.",

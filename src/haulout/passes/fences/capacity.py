@@ -1,21 +1,23 @@
 """Fences that free storage earlier: what `minimal` adds where, and only where, the capacity demands it.
 
 A staging buffer is held until the epoch of its last remote reader ends, and from the start of the epoch of its first
-remote writer. With the fewest fences that may be long after the read and long before the write. So a candidate fence
-stands
+remote writer. With the fewest fences that may be long after the read and long before the write; what is more, they
+let writers run ahead of all readers, so that many buffers are filled before the first is read. So a candidate stands,
+in source time,
 
     right behind the last access of a shared location by a core that does not own it    (frees it from there on)
-    right before the first one                                                        (holds it back until there)
+    right before the first one                                                          (holds it back until there)
 
-of the locations that are live where some core holds more than its share of the capacity. In each turn the one that
-takes most off what is live above the shares is added, until the program fits or none helps. Then every fence that
-the others make unnecessary is taken away again, and for each of the rest it is told what it frees: the bytes by which
-the peaks of all cores would rise without it.
+of the locations that are live where some core holds more than its share of the capacity. It cuts the program: the
+fewest fences of what lies before it and behind it are placed anew (`finish`), and no write runs ahead over it. In
+each turn the candidate that takes most off what is live above the shares is kept, until the program fits or none
+helps. Then every cut that the others make unnecessary is taken away again, and for each of the rest it is told what
+it frees: the bytes by which the peaks of all cores would rise without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +36,8 @@ from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 MOST_CANDIDATES = 200
 """Places that are tried in each turn, those of the largest locations when there are more."""
+FEW_INSTRUCTIONS = 5000
+"""In a longer program fewer are tried, so that a turn does not take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +79,30 @@ def _profiles(program: Program, life: Lifetimes) -> Iterator[tuple[Ints, Ints, I
         yield rows, size[rows], np.cumsum(change)
 
 
-def free_storage(program: Program, capacity: int, stem: str, made_by: str) -> tuple[Program, list[FreeingFence]]:
-    """The program with fences added until its live bytes fit the capacity, or no fence helps any more."""
-    program, added = _grow(program, capacity, stem, made_by)
-    peaks, _ = live_bytes(program)
+def free_storage(
+    program: Program,
+    capacity: int,
+    stem: str,
+    made_by: str,
+    finish: Callable[[Program], Program] = lambda program: program,
+) -> tuple[Program, list[FreeingFence]]:
+    """The program with fences added until its live bytes fit the capacity, or no fence helps any more.
+
+    `finish` places the other fences; it is applied to judge, not to what is returned.
+    """
+    program, added = _grow(program, capacity, stem, made_by, finish)
+
+    def peaks_without(name: str) -> int:
+        return live_bytes(finish(_without(program, name)))[0]
+
     kept = list(added)
-    for fence in added:
-        without = _without(program, fence.name)
-        if peaks <= capacity and (left := live_bytes(without)[0]) <= capacity:
-            program, peaks = without, left
-            kept.remove(fence)
-    return program, [replace(each, freed=live_bytes(_without(program, each.name))[0] - peaks) for each in kept]
+    if live_bytes(finish(program))[0] <= capacity:
+        for fence in added:
+            if peaks_without(fence.name) <= capacity:
+                program = _without(program, fence.name)
+                kept.remove(fence)
+    peaks = live_bytes(finish(program))[0]
+    return program, [replace(each, freed=peaks_without(each.name) - peaks) for each in kept]
 
 
 def capacity_notes(program: Program, added: list[FreeingFence]) -> list[Diagnostic]:
@@ -104,6 +121,9 @@ def capacity_notes(program: Program, added: list[FreeingFence]) -> list[Diagnost
 def _label(program: Program, row: int) -> Label:
     """Where a fence stands: before an instruction, or at the end of a core's list."""
     core, behind = program.instruction_core, row + 1
+    barrier = program.strings.find("core_barrier")
+    while behind < len(core) and core[behind] == core[row] and program.instructions.opcode[behind] == barrier:
+        behind += 1
     if behind < len(core) and core[behind] == core[row]:
         at = instruction_label(program, behind)
         return Label(f"before {at.message}", at.span)
@@ -117,24 +137,28 @@ def _without(program: Program, name: str) -> Program:
     return compact(program, keep)[0]
 
 
-def _grow(program: Program, capacity: int, stem: str, made_by: str) -> tuple[Program, list[FreeingFence]]:
+def _grow(
+    program: Program, capacity: int, stem: str, made_by: str, finish: Callable[[Program], Program]
+) -> tuple[Program, list[FreeingFence]]:
     added: list[FreeingFence] = []
     allowed = capacity // program.lnc
     # Several peaks may be equally high: a fence helps when it lowers one of them, if not yet the highest.
-    peaks, excess = live_bytes(program, allowed)
+    whole = finish(program)
+    peaks, excess = live_bytes(whole, allowed)
     while peaks > capacity:
         name = f"{stem}{len(added)}"
-        best: tuple[tuple[int, int], Place, Program] | None = None
-        for place in _candidates(program, allowed):
+        best: tuple[tuple[int, int], Place, Program, Program] | None = None
+        for place in _candidates(whole, allowed):
             slots = nest_slots(program, NestPlan([place], 0.0), name)
             tried = insert_fences(program, slots._replace(name=[name] * len(slots.name)), made_by)
-            left = live_bytes(tried, allowed)
+            finished = finish(tried)
+            left = live_bytes(finished, allowed)
             if left[::-1] < ((excess, peaks) if best is None else best[0][::-1]):
-                best = left, place, tried
+                best = left, place, tried, finished
         if best is None:
             break
         added.append(FreeingFence(name, best[1]))
-        (peaks, excess), _, program = best
+        (peaks, excess), _, program, whole = best
     return program, added
 
 
@@ -167,7 +191,8 @@ def _candidates(program: Program, allowed: int) -> list[Place]:
                 later = times[where][np.searchsorted(times[where], time, side="right") :]
                 time = int(later[0]) if len(later) else END
             size[where, time] = max(size.get((where, time), 0), int(program.locations.size[location]))
-    largest = sorted(size, key=lambda place: (-size[place], place))[:MOST_CANDIDATES]
+    most = min(MOST_CANDIDATES, max(MOST_CANDIDATES * FEW_INSTRUCTIONS // max(len(seq), 1), 10))
+    largest = sorted(size, key=lambda place: (-size[place], place))[:most]
     return sorted(largest)
 
 

@@ -9,19 +9,22 @@ for a fence on each way from the one access to the other:
     u, and v in a later iteration of a loop around both  a slot of that loop behind u, or one of it not behind v
 
 A slot that every such way passes counts by itself; whoever leaves a loop runs its header once more. One inside a loop
-that may run zero times does not count for what stands outside that loop. One inside an arm that neither end is in counts only together with one in the other arm: the
-branch as a whole is *cut* (`covering.py`). Two accesses in different arms never both run, but in two iterations. A
-divergent branch is an atom without slots inside; what its own arms have among each other no fence can order, and is
-left to the checker.
+that may run zero times does not count for what stands outside that loop. One inside an arm that neither end is in
+counts only together with one in the other arm: the branch as a whole is *cut* (`covering.py`). Two accesses in
+different arms never both run, but in two iterations. A divergent branch is an atom without slots inside; what its own
+arms have among each other no fence can order, and is left to the checker.
 
-Only slots before some conflicting access, or at the end of a block, can matter.
+Of conflicts between the same two blocks the one that starts later and stops earlier asks for more, so few rows are
+left of many pairs. Only slots before some conflicting access, or at the end of a block, can matter.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 
 import numpy as np
 
@@ -125,20 +128,22 @@ class _Problem:
         self.seq = program.instructions.seq[self.row].tolist()
         self.write = program.accesses.write[access].tolist()
         self.owner = program.owner[program.accesses.location[access]].tolist()
-        self.slots: list[Place] = sorted(
-            slot
-            for slot in set(zip(self.block, self.seq, strict=True)) | {(block, END) for block in range(self.blocks)}
-            if self.atom[slot[0]] == NONE
-        )
+        self.times: list[list[int]] = [[] for _ in range(self.blocks)]
+        """Of each block the times of its slots, ascending."""
+        for block, time in sorted(set(zip(self.block, self.seq, strict=True))):
+            self.times[block].append(time)
+        self.times = [[*each, END] if self.atom[at] == NONE else [] for at, each in enumerate(self.times)]
+        self.slots: list[Place] = [(block, time) for block, times in enumerate(self.times) for time in times]
+        self.first_slot = [0, *accumulate(len(times) for times in self.times)]
         fences = fence_rows(program)
         each = [fences[program.instruction_core[fences] == core].tolist() for core in range(program.lnc)]
-        same = len({len(rows) for rows in each}) == 1
-        self.fences = [
-            (rows, block)
-            for rows in (zip(*each, strict=True) if same else ())
-            if self.atom[block := int(program.instructions.block[rows[0]])] == NONE
-        ]
-        """Fences that are there: their row on every core, and their block."""
+        if len({len(rows) for rows in each}) != 1:
+            each = [[] for _ in range(program.lnc)]
+        met = [at for at, row in enumerate(each[0]) if self.atom[int(program.instructions.block[row])] == NONE]
+        self.fences = [[rows[at] for at in met] for rows in each]
+        """Fences that are there, outside of atoms: their rows, by core."""
+        self.fence_block = program.instructions.block[self.fences[0]].tolist()
+        self.shared_parts: dict[tuple[int, int, int | None], frozenset[Term]] = {}
 
     def rows(self) -> set[frozenset[Term]] | None:
         """For every conflict what orders it; None when there are too many pairs to look at."""
@@ -148,7 +153,8 @@ class _Problem:
         if sum(len(group) ** 2 for group in groups.values()) > 2 * MOST_PAIRS:
             return None
         x = extents(self.program)
-        asked: set[tuple[int, int, int | None]] = set()
+        asked: dict[tuple[int, int, int | None, int, int], set[tuple[int, int]]] = defaultdict(set)
+        """(blocks, carrying loop, fences before each on its core) -> times of the two."""
         with plain_if_small(_scan_meets, sum(len(group) ** 2 for group in groups.values()), 20_000):
             for group in groups.values():
                 for a, b in combinations(group, 2):
@@ -157,8 +163,28 @@ class _Problem:
                     if self._never_runs(self.block[a]) or self._never_runs(self.block[b]):
                         continue
                     if _scan_meets(x, self.access[a], self.access[b]):
-                        asked |= self._demands(a, b)
-        return {self._eligible(*demand) for demand in sorted(asked, key=str)}
+                        for first, second, loop in self._demands(a, b):
+                            key = (
+                                self.block[first],
+                                self.block[second],
+                                loop,
+                                self._passed(first),
+                                self._passed(second),
+                            )
+                            asked[key].add((self.seq[first], self.seq[second]))
+        rows: set[frozenset[Term]] = set()
+        for key, times in sorted(asked.items(), key=str):
+            latest = END
+            for start, stop in sorted(times, key=lambda pair: (-pair[0], pair[1])):
+                # What starts later and stops earlier asks for more.
+                if stop < latest:
+                    latest = stop
+                    rows.add(self._eligible(key, start, stop))
+        return rows
+
+    def _passed(self, at: int) -> int:
+        """Fences before an access on its core."""
+        return bisect_left(self.fences[self.core[at]], self.row[at])
 
     def covering(self, rows: set[frozenset[Term]]) -> Covering:
         """The problem of choosing slots, with what cuts each branch."""
@@ -167,18 +193,19 @@ class _Problem:
             if branch.fork < self.blocks and len(branch.arms) == 2 and not branch.divergent:
                 arms[number] = [self._inside(arm) for arm in branch.arms]
         weights = [block_weight(self.found, block) for block, _ in self.slots]
-        return Covering(weights, len(self.fences), arms, rows)
+        return Covering(weights, len(self.fence_block), arms, rows)
 
     def _inside(self, arm: int) -> set[Term]:
         """What cuts an arm from its start to its end."""
-        depth = self.around[self.found.regions[arm].first].index(arm) + 1
-        terms = {self._term(slot, block, (), None, depth) for slot, block in self._all() if arm in self.around[block]}
-        return {term for term in terms if term is not None}
-
-    def _all(self) -> list[tuple[int, int]]:
-        """(number, block) of all slots, those behind them the fences that are there."""
-        blocks = [block for block, _ in self.slots] + [block for _, block in self.fences]
-        return list(enumerate(blocks))
+        region = self.found.regions[arm]
+        depth = self.around[region.first].index(arm) + 1
+        terms: set[Term] = set()
+        for block in range(region.first, region.last + 1):
+            terms |= self._counted(range(*self.first_slot[block : block + 2]), block, (), None, depth)
+        for fence, block in enumerate(self.fence_block):
+            if region.first <= block <= region.last:
+                terms |= self._counted([len(self.slots) + fence], block, (), None, depth)
+        return terms
 
     def _demands(self, a: int, b: int) -> set[tuple[int, int, int | None]]:
         """(earlier, later, loop that carries it) for each way in which two accesses may meet and a fence may help."""
@@ -209,47 +236,79 @@ class _Problem:
         loops = [self.found.regions[region] for region in self.around[block]]
         return any(loop.is_loop and loop.trip == 0 and loop.header != block for loop in loops)
 
-    def _eligible(self, first: int, second: int, loop: int | None) -> frozenset[Term]:
-        """What orders `second` behind `first`; the loop carries the conflict, if there is one."""
-        start, stop = (self.block[first], self.seq[first]), (self.block[second], self.seq[second])
-        terms: set[Term | None] = set()
-        # Whoever leaves a loop runs its header once more.
-        left = [region for region in self.around[start[0]] if region not in self.around[stop[0]]]
-        if loop is not None:
-            left = self.around[start[0]][self.around[start[0]].index(loop) + 1 :]
-        headers = {self.found.regions[region].header for region in left if self.found.regions[region].is_loop}
-        for number, block in self._all():
-            if number < len(self.slots):
-                behind, ahead = self.slots[number] > start, self.slots[number] <= stop
-            else:
-                rows = self.fences[number - len(self.slots)][0]
-                behind, ahead = rows[self.core[first]] > self.row[first], rows[self.core[second]] < self.row[second]
-            behind |= block in headers and block != start[0]
-            if loop is None:
-                if behind and ahead:
-                    terms.add(self._term(number, block, (start[0], stop[0]), None, 0))
-            elif loop in self.around[block]:
-                terms |= {self._term(number, block, (start[0],), loop, 0)} if behind else set()
-                terms |= {self._term(number, block, (stop[0],), loop, 0)} if ahead else set()
-        return frozenset(term for term in terms if term is not None)
+    def _eligible(self, key: tuple[int, int, int | None, int, int], start: int, stop: int) -> frozenset[Term]:
+        """What orders the second access, at time `stop` of its block, behind the first, at time `start`."""
+        first, second, loop, behind, ahead = key
+        if (first, second, loop) not in self.shared_parts:
+            others = [block for block in range(self.blocks) if block not in (first, second)]
+            parts = [self._in_block(block, first, second, loop, start, stop) for block in others]
+            self.shared_parts[first, second, loop] = frozenset().union(*parts)
+        terms = set(self.shared_parts[first, second, loop])
+        for block in {first, second}:
+            terms |= self._in_block(block, first, second, loop, start, stop)
+        headers = self._left_headers(first, second, loop)
+        for fence, block in enumerate(self.fence_block):
+            sides = (fence >= behind or block in headers, fence < ahead)
+            terms |= self._between([len(self.slots) + fence], block, (first, second), loop, sides)
+        return frozenset(terms)
 
-    def _term(self, slot: int, block: int, ends: tuple[int, ...], carrier: int | None, depth: int) -> Term | None:
-        """What a slot in a block counts as between the ends, seen from inside the first `depth` regions around it.
+    def _in_block(self, block: int, first: int, second: int, loop: int | None, start: int, stop: int) -> set[Term]:
+        """What the slots of a block count as between two accesses."""
+        times, number = self.times[block], self.first_slot[block]
+        after = 0 if block > first or block in self._left_headers(first, second, loop) else len(times)
+        after = bisect_right(times, start) if block == first else after
+        before = len(times) if block < second else bisect_right(times, stop) if block == second else 0
+        ends, terms = (first, second), set[Term]()
+        if loop is None:
+            return self._between(range(number + after, number + before), block, ends, None, (True, True))
+        terms |= self._between(range(number + after, number + len(times)), block, ends, loop, (True, False))
+        terms |= self._between(range(number, number + before), block, ends, loop, (False, True))
+        return terms
+
+    def _between(
+        self, slots: Sequence[int], block: int, ends: tuple[int, int], loop: int | None, sides: tuple[bool, bool]
+    ) -> set[Term]:
+        """What slots of a block count as; `sides`: whether they are behind the first end, and ahead of the second."""
+        if loop is None:
+            return self._counted(slots, block, ends, None, 0) if all(sides) else set()
+        if loop not in self.around[block]:
+            return set()
+        terms: set[Term] = set()
+        for end, side in zip(ends, sides, strict=True):
+            terms |= self._counted(slots, block, (end,), loop, 0) if side else set()
+        return terms
+
+    def _left_headers(self, first: int, second: int, loop: int | None) -> set[int]:
+        """Headers of the loops that are left on the way, but for the block that the first access is in."""
+        around = self.around[first]
+        left = around[around.index(loop) + 1 :] if loop is not None else around
+        return {
+            region.header
+            for at in left
+            if (region := self.found.regions[at]).is_loop
+            and region.header != first
+            and (loop is not None or at not in self.around[second])
+        }
+
+    def _counted(
+        self, slots: Sequence[int], block: int, ends: tuple[int, ...], carrier: int | None, depth: int
+    ) -> set[Term]:
+        """What slots in a block count as between the ends, seen from inside the first `depth` regions around it.
 
         A loop around it must be around an end too, or be known to run. An end in a loop's header says nothing of the
         body, which the header's last run is not followed by, unless that loop goes on to carry the conflict. An arm
         around it must be around an end; else its branch counts, if no end is in it.
         """
-        for at in self.around[block][depth:]:
+        for at in self.around[block][depth:] if slots else ():
             region = self.found.regions[at]
             inside = [end for end in ends if at in self.around[end]]
             if region.is_loop:
                 followed = any(end != region.header or block == region.header or at == carrier for end in inside)
                 if not followed and (inside or region.trip <= 0):
-                    return None
+                    return set()
             elif not inside:
                 arms = self.found.branches[region.branch].arms
                 if any(arm in self.around[end] for arm in arms for end in ends):
-                    return None
-                return ("branch", region.branch)
-        return ("slot", slot)
+                    return set()
+                return {("branch", region.branch)}
+        return {("slot", slot) for slot in slots}

@@ -78,6 +78,28 @@ PROGRAMS: dict[str, Example] = {
         "error[overlapping-storage]: %t and %u of core 0 share bytes 0x20:0x40 while both are live",
         "mloc %t dram.local size=64 kind=inout address=0\nmloc %u dram.local size=64 kind=inout align=32 address=32",
     ),
+    "unproved-paths": checked(
+        "warning[unproved-paths]: 31 of 677 ways through ^i, ^j, ^k, ^fork were looked at",
+        """
+        mloc %t dram.local size=64
+        mloc %c dram.local size=1 kind=input
+        block ^entry -> ^i:
+        %w = iota @pool () -> (%t)
+        block ^i -> ^j, ^end cond=c:
+        block ^j -> ^k, ^next_i cond=c:
+        block ^k -> ^fork, ^next_j cond=c:
+        block ^fork -> ^then, ^else cond=c:
+        block ^then -> ^next_k:
+        %a = nop @vector () -> () deps=[w]
+        block ^else -> ^next_k:
+        %b = nop @vector () -> () deps=[w]
+        block ^next_k -> ^k:
+        %r = copy @vector (%t) -> ()
+        block ^next_j -> ^j:
+        block ^next_i -> ^i:
+        block ^end:
+        """,
+    ),
     "unresolved-remote": checked(
         "error[unresolved-remote]: its target %u of core 0 does not exist",
         "mloc %t dram.shared size=64",
