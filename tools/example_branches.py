@@ -64,7 +64,7 @@ def _cond_uniform(x: jax.Array, y: jax.Array, flag: jax.Array) -> Any:
 def _switch(x: jax.Array, which: jax.Array) -> Any:
     """Four branches, one of which does nothing, one of which forks; then an index that is too large."""
 
-    def nested(v: jax.Array) -> jax.Array:
+    def nested(v: jax.Array) -> Any:
         return lax.cond(which > 2, jnp.sin, jnp.cos, v)
 
     y = lax.switch(which, (lambda v: v, lambda v: v * 3, lambda v: -v @ v.T @ v, nested), x)
@@ -88,10 +88,10 @@ def cond_in_fori(cores: int) -> Program:
     """Even iterations add up, odd ones send on; the first arm of a third branch holds a loop with a collective."""
     ring = [(core, (core + 1) % cores) for core in range(cores)]
 
-    def inner(_: jax.Array, v: jax.Array) -> jax.Array:
+    def inner(_: jax.Array, v: jax.Array) -> Any:
         return lax.ppermute(v, "core", ring) * 0.5
 
-    def step(i: jax.Array, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def step(i: jax.Array, state: tuple[jax.Array, jax.Array]) -> Any:
         x, y = state
         x = lax.cond(
             i % 2 == 0, lambda a, b: a + lax.psum(b, "core"), lambda a, b: lax.ppermute(a, "core", ring) - b, x, y
@@ -108,7 +108,7 @@ def cond_in_fori(cores: int) -> Program:
 def _cond_grad(w: jax.Array, x: jax.Array, flag: jax.Array) -> Any:
     """The derivative of a branch is a branch on the same predicate, whose arms get what the first one kept."""
 
-    def loss(w: jax.Array, flag: jax.Array) -> jax.Array:
+    def loss(w: jax.Array, flag: jax.Array) -> Any:
         y = lax.cond(flag, lambda a: jnp.tanh(x @ a), lambda a: jnp.sin(x @ a) ** 2, w)
         return lax.psum(jnp.sum(lax.cond(jnp.sum(y) > 0, lambda v: v * v, lambda v: v * 3, y)), "core")
 
@@ -146,7 +146,7 @@ def _switch_by_core(x: jax.Array) -> Any:
     branches = (lambda v: v * 1.5, lambda v: v[::-1] - 1, lambda v: v)
     me = lax.axis_index("core")
 
-    def step(i: jax.Array, v: jax.Array) -> jax.Array:
+    def step(i: jax.Array, v: jax.Array) -> Any:
         return lax.switch((me + i) % 3, branches, v)
 
     return lax.fori_loop(0, 4, step, x)
@@ -176,18 +176,19 @@ def _cond_in_scan(x: jax.Array, steps: jax.Array) -> Any:
 def _loop_in_cond(x: jax.Array, flag: jax.Array) -> Any:
     """A loop of unknown length in an arm of all cores, one of known length in an arm that core 0 takes alone."""
 
-    def halve(v: jax.Array) -> jax.Array:
+    def halve(v: jax.Array) -> Any:
         return lax.while_loop(lambda u: jnp.max(jnp.abs(u)) > 0.5, lambda u: u * 0.5, v)
 
-    def known(v: jax.Array) -> jax.Array:
+    def known(v: jax.Array) -> Any:
         return lax.fori_loop(0, 3, lambda i, u: lax.cond(i == 1, lambda t: -t, lambda t: t + 1, u), v)
 
     common = lax.pmax(jnp.max(jnp.abs(x)), "core")
-    y = lax.cond(flag, lambda v: halve(v * 0 + common), lambda v: v, x)
+    y = lax.cond(flag, lambda v: v, lambda v: halve(v * 0 + common), x)
     return y, lax.cond(lax.axis_index("core") == 0, known, lambda v: v * 2, y)
 
 
 def _cond_bf16(x: jax.Array, flag: jax.Array) -> Any:
+    """A branch of all cores, and one on the core's number with results of different sizes."""
     me = lax.axis_index("core")
     y = lax.cond(flag, lambda v: v * 3 + 1, lambda v: v - v * v, x)
     z = lax.cond(me == 0, lambda v: (v, v[:1] * 2), lambda v: (jnp.tanh(v), v[1:]), y)
@@ -204,10 +205,10 @@ def clipped_steps(cores: int) -> Program:
     """
     width, steps = 8, 6
 
-    def loss(w: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    def loss(w: Any, x: jax.Array, y: jax.Array) -> Any:
         return jnp.mean((jnp.tanh(x @ w["in"]) @ w["out"] - y) ** 2)
 
-    def rate(step: jax.Array) -> jax.Array:
+    def rate(step: jax.Array) -> Any:
         phase = jnp.minimum(step // 2, 2)  # warm up, hold, decay
         return lax.switch(
             phase, (lambda s: 0.05 * (s + 1), lambda s: s * 0 + 0.1, lambda s: 0.4 / s), step.astype(jnp.float32)

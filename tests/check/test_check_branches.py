@@ -275,7 +275,7 @@ def test_a_divergent_branch_may_meet_by_index() -> None:
     )  # the latter when no core takes the arm
     assert "this happens when the branch at ^fork takes ^fork_then on core 0, ^fork_join on core 1" in lonely.notes
     assert set(codes(*texts(one, f"{other}\n{FENCE.format('third')}"))) == {"barrier-mismatch"}
-    assert set(codes(*texts(one, other.replace("@all", "@pool")))) == {"barrier-mismatch"}
+    assert "barrier-mismatch" in codes(*texts(one, other.replace("@all", "@pool")))
 
 
 def test_names_must_agree_within_one_arm() -> None:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 import haulout
-from haulout.ir.text import parse_bir
+from haulout.ir.text import parse_bir, print_bir
 from haulout.passes.fences.capacity import live_bytes
 from haulout.testing.programs import random_program
 
@@ -215,14 +215,16 @@ def test_many_buffers_are_counted_with_their_exact_sum() -> None:
 
 
 def test_buffers_that_fit_at_every_moment_but_in_no_placement() -> None:
-    ranges = [(0, 3, 64), (1, 4, 128), (2, 7, 64), (4, 6, 128), (5, 8, 128), (0, 1, 128), (7, 9, 64), (8, 9, 128)]
-    bound = live_bytes(lives(ranges))[0]
-    tight = haulout.compile(lives(ranges))
-    assert tight.report.total_lower_bound_bytes == bound
-    if tight.report.total_peak_bytes == bound:
-        pytest.skip("these buffers do pack")
-    finding = conflict_of(lives(ranges), capacity=bound)
-    assert any("fit into no placement" in note for note in finding.notes)
+    # 192 bytes each: at multiples of 128 and 256 they cannot stand closer than 128 apart; 576 bytes are live.
+    text = print_bir(lives([(0, 1, 192), (0, 1, 192), (0, 1, 192), (2, 3, 64)]))
+    for name, align in (("b0", 128), ("b1", 128), ("b2", 256)):
+        text = text.replace(f"%{name} dram.local size=192", f"%{name} dram.local size=192 align={align}")
+    source = parse_bir(text)
+    assert haulout.compile(source).report.total_peak_bytes == 704
+    finding = conflict_of(source, capacity=703 - 64)
+    assert [label.message.split(":")[0] for label in finding.labels] == [f"%b{k} on core 0" for k in range(3)]
+    assert any("these 3 buffers of 576 bytes" in note and "fit into no placement" in note for note in finding.notes)
+    assert "no placement can fit" in finding.help[0]
 
 
 @pytest.mark.parametrize("seed", range(30))

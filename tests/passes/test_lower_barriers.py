@@ -176,23 +176,32 @@ def test_behind_lower_sync_the_waits_of_a_barrier_come_first_and_its_signals_las
     ]
 
 
-def test_in_a_loop_nothing_is_constant_and_in_equal_arms_everything_is() -> None:
-    loop = program(
-        "block ^entry -> ^head:\nblock ^head -> ^body, ^end cond=p:\nblock ^body -> ^head:\n"
-        '%w = copy @pe (%x) -> (%out)\n%m = core_barrier @all () -> () name="m"\nblock ^end:'
-    )
+REGIONS = {
+    "loop": "block ^entry -> ^head:\n%b = BARRIER\nblock ^head -> ^body, ^end trip=3 cond=p:\n"
+    "block ^body -> ^head:\n%m = BARRIER\nblock ^end:",
+    "arms": "block ^fork -> ^then, ^else cond=p:\n%b = BARRIER\nblock ^then -> ^join:\n%m = BARRIER\n"
+    "block ^else -> ^join:\nblock ^join:",
+}
+
+
+@pytest.mark.parametrize("kind", REGIONS)
+def test_counts_of_loops_and_arms_are_no_constants(kind: str) -> None:
+    """Nor are those before them: then every wait of a counter is of one form."""
+    text = REGIONS[kind].replace("BARRIER", 'core_barrier @all () -> () name="m"')
     context = PassContext()
-    LowerBarriers().run(loop, context)
-    assert context.counters["lower_barriers"]["relative"] == context.counters["lower_barriers"]["waits"] == 6
-    arms = program(
-        "block ^fork -> ^then, ^else cond=p divergent=true:\n%w = copy @pe (%x) -> (%out)\n"
-        'block ^then -> ^join:\n%a = core_barrier @all () -> () name="a"\n'
-        'block ^else -> ^join:\n%b = core_barrier @all () -> () name="b"\n'
-        'block ^join:\n%c = core_barrier @all () -> () name="c"'
-    )
-    text = lines(lowered(arms))
-    assert not any("wait_back" in line for line in text)
-    assert [line.count("[[barrier.met,2]]") for line in text if line.startswith("%c =")] == [1]
+    LowerBarriers().run(program(text), context)
+    assert context.counters["lower_barriers"]["relative"] == context.counters["lower_barriers"]["waits"] == 4
+    other = text.replace("%m = core_barrier @all", "%m = core_barrier @act")
+    context = PassContext()
+    LowerBarriers().run(program(other), context)
+    # act idles before the first barrier, and waits for its `go`: constants
+    assert context.counters["lower_barriers"] | {"instructions": 0} == {
+        "barriers": 4,
+        "instructions": 0,
+        "waits": 6,
+        "relative": 2,
+        "semaphores": 3,
+    }
 
 
 def test_names_that_are_taken_are_not_used_again() -> None:

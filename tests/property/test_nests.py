@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import combinations
 from random import Random
 
@@ -165,7 +166,7 @@ def branches(seed: int) -> Program:
 
 @pytest.mark.parametrize("seed", range(100))
 @pytest.mark.parametrize("make", [loops, branches])
-def test_no_cheaper_set_of_slots_orders_everything(make: type, seed: int) -> None:
+def test_no_cheaper_set_of_slots_orders_everything(make: Callable[[int], Program], seed: int) -> None:
     program = make(seed)
     found = find_regions(program)
     every = ways(program, MOST_WAYS, Random(seed))

@@ -102,9 +102,8 @@ def test_branches_and_loops_stand_in_each_other(n: int) -> None:
     text = program(BITS)
     assert simulate(text, inputs).outputs["nc0/y"] == 100 + sum(odd)
     assert compare_schedules(text, inputs, values=True).agrees
-    subtracts = program(BITS.replace("%once = subtract @vector (%c, %c) -> (%c)", "%once = dma_copy @vector (%zero) -> (%z)")
-                        .replace("^over cond=c", "^over cond=z")
-                        .replace("block ^entry", f"mloc %z dram.local size=4 {INT}\nblock ^entry"))  # fmt: skip
+    keeps = BITS.replace("-> (%c)", "-> (%z)").replace("^over cond=c", "^over cond=z").replace("(%c, %c)", "(%x, %x)")
+    subtracts = program(keeps.replace("block ^entry", f"mloc %z dram.local size=4 {INT}\nblock ^entry"))
     assert simulate(subtracts, inputs).outputs["nc0/y"] == 100 - sum(odd)
 
 
@@ -125,12 +124,12 @@ def test_engines_run_ahead_over_the_join() -> None:
     """A nop at the end of each arm waits for it, and one at the join, on the same engine, stands for all of it."""
 
     def text(waits: str) -> Program:
-        arms = (
+        then, other = (
             f"%{name} = dma_copy @dma0 (%x) -> (%y)\n%g{name} = nop @sync () -> () {waits.format(name)}"
             for name in "ab"
         )
         join = "%join = nop @sync () -> ()\n%use = add @act (%y, %x) -> (%z) deps=[join]"
-        return program(choose(*arms, join, more=f"mloc %z dram.local size=4 kind=output {INT}"))
+        return program(choose(then, other, join, more=f"mloc %z dram.local size=4 kind=output {INT}"))
 
     for c in (0, 1):
         assert compare_schedules(text("deps=[{}]"), values(c), values=True).agrees
@@ -279,7 +278,10 @@ def test_divergent_branches_in_loops_part_and_meet_again() -> None:
 
     def core(me: int) -> str:
         send = "%s{0} = sendrecv @dma0 (%i) -> () to={1} tag=t carried=[step] deps=[p{0}]"
-        take = "%t{0} = sendrecv @dma0 () -> (%w) from={1} tag=t deps=[p{0}]\n%u{0} = add @vector (%y, %w) -> (%y) deps=[t{0}]"
+        take = (
+            "%t{0} = sendrecv @dma0 () -> (%w) from={1} tag=t deps=[p{0}]\n"
+            "%u{0} = add @vector (%y, %w) -> (%y) deps=[t{0}]"
+        )
         place = "%p{0} = nop @vector () -> ()"
         first, second = (send, take) if me == 0 else (take, send)
         return f"""
@@ -334,7 +336,8 @@ def test_exchanges_may_meet_across_the_sections_of_a_loop() -> None:
 
     take = "%{} = sendrecv @vector () -> (%y) from=0 tag=t"
     text = program(
-        core("%send = sendrecv @vector (%i) -> () to=1 tag=t", "", ""), core("", take.format("one"), take.format("two"))
+        core("%send = sendrecv @vector (%i) -> () to=1 tag=t", "", ""),
+        core("", take.format("one"), take.format("two")),
     )
     inputs = values(0) | count(3)
     for schedule in ("list", "random:1", "slowest:0:vector", "slowest:1:vector"):
@@ -358,9 +361,8 @@ def test_programs_that_cannot_be_executed_are_compared_in_both_arms() -> None:
 
 
 def test_a_branch_that_strays_under_a_schedule_is_reported() -> None:
-    text = program(choose("%a = add @vector (%x, %x) -> (%y)", fork="%s = nop @act () -> ()").replace("cond=c", "cond=d")
-                   .replace("block ^fork", f"mloc %d dram.local size=4 kind=inout {INT}\nblock ^entry -> ^fork:\n"
-                            "%late = dma_copy @dma0 (%x) -> (%d)\nblock ^fork"))  # fmt: skip
+    late = f"mloc %d dram.local size=4 kind=inout {INT}\nblock ^entry -> ^fork:\n%late = dma_copy @dma0 (%x) -> (%d)"
+    text = program(choose().replace("cond=c", "cond=d").replace("block ^fork", f"{late}\nblock ^fork"))
     (diagnostic,) = simulate(text, values(0) | {"d": np.int32(0)}, schedule="slowest:0:dma0").diagnostics
     assert diagnostic.code == "missing-dependence"
     assert "the branch of ^fork on core 0 takes ^else, unlike under `list`" in diagnostic.message

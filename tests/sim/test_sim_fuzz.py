@@ -26,7 +26,7 @@ def core(me: int) -> str:
         mloc %p sbuf size=32 dtype=f32 shape=[2,4] address=0 partition=3 parts=2
         mloc %table dram.local size=4 kind=const dtype=u8 shape=[4] data="AQEAAA==" address={own + 384}
         mloc %c dram.local size=1 dtype=u8 shape=[] address={own + 448}
-        mloc %f dram.local size=1 kind=const dtype=u8 shape=[] data="{('AA==', 'AQ==')[me]}" address={own + 512}
+        mloc %f dram.local size=1 kind=const dtype=u8 shape=[] data="{("AA==", "AQ==")[me]}" address={own + 512}
         block ^entry -> ^next:
         %put = dma_copy @dma0 (%x) -> (%s{me}) seq=0 signal=[[put,1]] remote_signal=[[{other},full,2]]
         %load = dma_copy @dma1 (%x) -> (%p) seq=0 wait=[[put,1],[full,1]]

@@ -132,23 +132,33 @@ def test_a_wrong_trip_is_refusal() -> None:
 @pytest.mark.parametrize(
     ("blocks", "says"),
     [
-        ("block ^a -> ^b, ^c:\nblock ^b:\nblock ^c:", "^a: it has two successors and no cond"),
-        ("block ^a -> ^b:\nblock ^b -> ^b, ^c cond=x trip=3:\nblock ^c:", "^b: trip belongs to the header"),
-        ("block ^a -> ^c, ^b cond=x:\nblock ^b:\nblock ^c -> ^a:", "^a: its first successor must be the next block"),
-        ("block ^a -> ^b:\nblock ^b -> ^a:", "^b: the last block of a function leads to another one"),
-        ("block ^a -> ^b, ^c cond=x divergent=true:\nblock ^b -> ^a:\nblock ^c:", "^a: the trips of a loop may not"),
-        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^c, ^a cond=x:\nblock ^c:", "^a: its arms do not meet"),
-        ("block ^a -> ^b, ^d cond=x:\nblock ^b -> ^a:\nblock ^c -> ^d:\nblock ^d:", "^b: it does not lead to ^c, the next"),
-        ("block ^z -> ^a trip=2:\nblock ^a -> ^b, ^c cond=x:\nblock ^b -> ^a:\nblock ^c:", "^z: cond and trip"),
-        ("block ^z -> ^a divergent=true:\nblock ^a -> ^b, ^c cond=x:\nblock ^b -> ^a:\nblock ^c:", "^z: divergent belongs"),
-        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^d:\nblock ^c -> ^e:\nblock ^d -> ^e:\nblock ^e:", "^c: it does not lead to ^d, the join"),
-        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^a:\nblock ^c -> ^d, ^e cond=x:\nblock ^d -> ^e:\nblock ^e -> ^c:", "^e: the last block"),
-        ("block ^a -> ^b, ^c cond=x:\nblock ^b -> ^c:\nblock ^c -> ^d, ^e cond=x:\nblock ^d -> ^c:\nblock ^e:", "^c: it is the join of a branch and"),
+        ("a>b,c b c", "^a: it has two successors and no cond"),
+        ("a>b b>b,c:cond=x,trip=3 c", "^b: trip belongs to the header of a loop"),
+        ("a>c,b:cond=x b c>a", "^a: its first successor must be the next block"),
+        ("a>b b>a", "^b: the last block of a function leads to another one"),
+        ("a>b,c:cond=x,divergent=true b>a c", "^a: the trips of a loop may not differ between cores"),
+        ("a>b,c:cond=x b>c,a:cond=x c", "^a: its arms do not meet"),
+        ("a>b,d:cond=x b>a c>d d", "^b: it does not lead to ^c, the next block"),
+        ("z>a:trip=2 a>b,c:cond=x b>a c", "^z: cond and trip belong to a block with two successors"),
+        ("z>a:divergent=true a>b,c:cond=x b>a c", "^z: divergent belongs to a block with two successors"),
+        ("a>b,c:cond=x b>d c>e d>e e", "^c: it does not lead to ^d, the join of its branch"),
+        ("a>b,c:cond=x b>a c>d,e:cond=x d>e e>c", "^e: the last block of a function leads to another one"),
+        ("a>b,c:cond=x b>c c>d,e:cond=x d>c e", "^c: it is the join of a branch and the header of a loop"),
+        ("a>b,c:cond=x b c", "^a: its arms do not meet"),
+        ("a>b,d:cond=x b>c,d:cond=x c>d d>a e", "^b: its arms do not meet"),
+        ("a>b,c:cond=x b>e c>d,e:cond=x d>c e", "^c: no block stands behind its loop"),
     ],
-)  # fmt: skip
+)
 def test_other_control_flow_is_not_supported(blocks: str, says: str) -> None:
+    """Blocks are written `name>successors:attributes`."""
+    lines = ["mloc %x dram.local size=1 kind=input"]
+    for block in blocks.split():
+        shape, _, attrs = block.partition(":")
+        name, _, leads = shape.partition(">")
+        arrow = " -> " + ", ".join(f"^{each}" for each in leads.split(",")) if leads else ""
+        lines.append(f"block ^{name}{arrow} {attrs.replace(',', ' ')}:")
     with pytest.raises(HauloutError, match="is not supported: block") as caught:
-        simulate(program(f"mloc %x dram.local size=1 kind=input\n{blocks}"))
+        simulate(program("\n".join(lines)))
     (diagnostic,) = caught.value.diagnostics
     assert says in diagnostic.message
     assert diagnostic.span is not None and diagnostic.span.line > 4

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sim.nest_plans import SIZE, Around, Text, plans
+from tests.sim.nest_plans import Around, Text, plans
 from tests.sim.sim_programs import program
 from tests.sim.test_sim_nest_property import LOCAL, SHARED, NestOracle
 from tests.sim.test_sim_semaphores import found, lowered, without_signal

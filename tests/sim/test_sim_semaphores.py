@@ -19,7 +19,9 @@ ONES = {"x": np.ones(4, np.float32)}
 
 def one_core(put: str, get: str, more: str = "") -> Program:
     """A copy on a queue and its use on an engine."""
-    return program(f"{XAY}\n%put = dma_copy @dma0 (%x) -> (%a) {put}\n%get = add @vector (%a, %a) -> (%y) {get}\n{more}")
+    return program(
+        f"{XAY}\n%put = dma_copy @dma0 (%x) -> (%a) {put}\n%get = add @vector (%a, %a) -> (%y) {get}\n{more}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,9 +56,10 @@ def test_of_several_signallers_a_wait_needs_one_only_when_the_others_do_not_suff
 def test_a_signal_counts_when_the_exchange_is_complete() -> None:
     def text(wait: str) -> Program:
         return program(
-            f"{XAY}\n%go = sendrecv @dma0 () -> (%a) from=1 tag=t signal=[[s,1]]\n%get = add @vector (%a, %a) -> (%y) {wait}",
+            f"{XAY}\n%go = sendrecv @dma0 () -> (%a) from=1 tag=t signal=[[s,1]]\n"
+            f"%get = add @vector (%a, %a) -> (%y) {wait}",
             f"{XAY}\n%go = sendrecv @dma0 (%x) -> () to=0 tag=t\n%own = dma_copy @act (%x) -> (%y)",
-        )  # fmt: skip
+        )
 
     assert compare_schedules(text("wait=[[s,1]]")).agrees
     assert not compare_schedules(text("")).agrees
@@ -85,10 +88,11 @@ def test_a_barrier_waits_and_signals_for_each_of_its_cores() -> None:
 def two_cores(put: str, get: str, first: str = "", second: str = "") -> Program:
     """Core 0 puts into a shared location, core 1 gets it."""
     return program(
-        f"{vector('x', attrs='kind=input')}\n{vector('s', 'dram.shared')}\n%put = dma_copy @dma0 (%x) -> (%s) {put}\n{first}",
+        f"{vector('x', attrs='kind=input')}\n{vector('s', 'dram.shared')}\n"
+        f"%put = dma_copy @dma0 (%x) -> (%s) {put}\n{first}",
         f"{vector('s', 'dram.shared', 'remote=[s,0]')}\n{vector('y', attrs='kind=output')}\n"
         f"%get = add @vector (%s, %s) -> (%y) {get}\n{second}",
-    )  # fmt: skip
+    )
 
 
 def test_a_signal_to_another_core_orders_what_comes_before_it() -> None:
@@ -220,9 +224,8 @@ def test_waits_that_wait_for_each_other_are_a_cycle() -> None:
         "%get on core 0 waits for semaphore s of core 0 to be at least 1; it is 0 until %put on core 0 is complete",
         "%put on core 0 waits for semaphore t of core 0 to be at least 1; it is 0 until %get on core 0 is complete",
     ]
-    remote = two_cores(
-        "remote_signal=[[1,full,1]] wait=[[free,1]]", "wait=[[full,1]]", "", "%f = nop @vector () -> () remote_signal=[[0,free,1]]"
-    )  # fmt: skip
+    free = "%f = nop @vector () -> () remote_signal=[[0,free,1]]"
+    remote = two_cores("remote_signal=[[1,full,1]] wait=[[free,1]]", "wait=[[full,1]]", "", free)
     diagnostic = refusal(remote, "deadlock")
     assert "cores 0, 1: 3 waits form a cycle" in diagnostic.message
     own = refusal(one_core("signal=[[s,1]] wait=[[s,1]]", ""), "deadlock")
@@ -232,7 +235,7 @@ def test_waits_that_wait_for_each_other_are_a_cycle() -> None:
 def test_a_wait_before_a_branch_that_hangs_is_told() -> None:
     """Core 1 would signal behind its branch, which waits for core 0."""
 
-    def core(me: int, header: str, behind: str) -> str:
+    def core(header: str, behind: str) -> str:
         return f"""
             mloc %c dram.local size=4 kind=input {INT}
             mloc %d dram.local size=4 {INT}
@@ -244,14 +247,16 @@ def test_a_wait_before_a_branch_that_hangs_is_told() -> None:
         """
 
     signal = "%s = nop @act () -> () remote_signal=[[{},s,1]]"
-    inputs = {"c": np.int32(0)}
-    text = program(core(0, "wait=[[s,1]]", signal.format(1)), core(1, "wait=[[s,1]]", signal.format(0)))
+    inputs: dict[str, Any] = {"c": np.int32(0)}
+    text = program(core("wait=[[s,1]]", signal.format(1)), core("wait=[[s,1]]", signal.format(0)))
     diagnostic = refusal(text, "deadlock", inputs)
     assert "waits form a cycle" in diagnostic.message
-    assert any("until core 1 comes to a signal behind the branch of ^fork on core 1" in label.message for label in diagnostic.labels)  # fmt: skip
-    fine = program(core(0, "wait=[[s,1]]", ""), core(1, "", signal.format(0)))
+    says = "until core 1 comes to a signal behind the branch of ^fork on core 1"
+    assert any(says in label.message for label in diagnostic.labels)
+    fine = program(core("wait=[[s,1]]", ""), core("", signal.format(0)))
     assert simulate(fine, inputs).statistics.events == 6
-    meets = program(core(0, "", "%m = core_barrier @all () -> () name=m\n"), core(1, "wait=[[s,1]]", "%m = core_barrier @all () -> () name=m"))  # fmt: skip
+    meet = "%m = core_barrier @all () -> () name=m"
+    meets = program(core("", meet), core("wait=[[s,1]]", meet))
     assert "comes to 0" in refusal(meets, "deadlock", inputs).message
 
 

@@ -1,12 +1,12 @@
 """The scan that finds the order which a list of instructions lacks, as one Numba kernel; `dependences.py` says what
 for, `region_dependences.py` how a list with loops and branches comes about.
 
-`clock[I][e]` is the last position of engine e such that everything which ran there up to it is complete when I starts;
-`state[l]` is the clock of the next instruction of line l. In a straight list nothing else is needed.
+`clock[I][e]` is the last position of engine e such that everything which ran there up to it is complete when I
+starts; `state[l]` is the clock of the next instruction of line l. In a straight list nothing else is needed.
 
-Where the list forks, `state` is kept; the second arm starts from it again, and where the arms meet, each number is the
-smaller of the two. An engine whose instructions are all known to be complete at an arm's end stays so: its number is
-raised to the last position of both arms before the smaller is taken. So one list stands for all ways through it.
+Where the list forks, `state` is kept; the second arm starts from it again, and where the arms meet, each number is
+the smaller of the two. An engine whose instructions are all known to be complete at an arm's end stays so: its number
+is raised to the last position of both arms before the smaller is taken. So one list stands for all ways through it.
 
 - Instructions of the two arms of one branch never both run: what stands in the other arm is passed over.
 - Behind a region nothing may wait for one of its instructions: it waits for the region's join, and knows what that

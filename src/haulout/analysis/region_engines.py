@@ -1,7 +1,7 @@
 """Which engines regions use, as bit sets (bit `1 << Engine`).
 
-Engines *uncertain* in a loop may stand still in a turn of it, or in all: those of arms and of loops that need not run.
-Whoever wants to know that they are done cannot wait for their last instruction; there may have been none. So the
+Engines *uncertain* in a loop may stand still in a turn of it, or in all: those of arms and of loops that need not
+run. Whoever wants to know that they are done cannot wait for their last instruction; there may have been none. So the
 loop's join waits for what they did before the loop too, and a branch's join for what they did before the fork.
 """
 

@@ -1,8 +1,8 @@
 """A program with loops and branches written out as one list, with all ways through it.
 
-Every loop runs twice in the list: the first turn shows what one iteration needs, the second what an iteration needs of
-the one before; addresses do not move, so later ones need nothing else. The header stands in the list once more. Of a
-branch both arms are listed, one after the other. A loop of unknown trip count may run twice, once or not at all:
+Every loop runs twice in the list: the first turn shows what one iteration needs, the second what an iteration needs
+of the one before; addresses do not move, so later ones need nothing else. The header stands in the list once more. Of
+a branch both arms are listed, one after the other. A loop of unknown trip count may run twice, once or not at all:
 
     ( header  body  ( header  body )? )?  header
 
@@ -48,9 +48,8 @@ class Unrolled:
 def unroll(program: Program, found: Regions, joins: Joins, used: RegionEngines, line_of: Ids) -> Unrolled:
     """The list of all functions. `line_of[engine]` numbers the lines of `Paths.covers`."""
     writer = _Writer(program, found, joins)
-    starts = program.starts("blocks", "functions").tolist()
-    for function in range(len(starts) - 1):
-        writer.sequence(starts[function], starts[function + 1], NONE)
+    for first, end in pairwise(program.starts("blocks", "functions").tolist()):
+        writer.sequence(first, end, NONE)
     return writer.finish(used, line_of)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from haulout.check.constants import counts_choices
 from haulout.check.loops import Nest, block_rows
-from haulout.ir.enums import NONE, Engine, Kind, Space
+from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
 from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, rows_with
@@ -23,9 +23,10 @@ from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, rows_with
 class Footprints:
     """By block of the function, on all cores."""
 
-    reads: list[frozenset[int]]
-    """Groups read; the branch of a header or a fork reads its `cond`."""
-    writes: list[frozenset[int]]
+    reads: list[dict[int, int]]
+    """Groups read, and on which lines: a bit for each engine of each core. The branch of a header or a fork reads its
+    `cond`."""
+    writes: list[dict[int, int]]
     fences: list[tuple[int, ...]]
     """Barriers of all cores on `all`, core by core."""
     has_work: list[bool]
@@ -53,6 +54,22 @@ class Footprints:
         return any(group in self.writes[block] for block in blocks)
 
 
+def joined(parts: Iterable[dict[int, int]]) -> dict[int, int]:
+    """Groups with the lines of all parts."""
+    found: dict[int, int] = {}
+    for part in parts:
+        for group, lines in part.items():
+            found[group] = found.get(group, 0) | lines
+    return found
+
+
+def may_conflict(writes: dict[int, int], touches: dict[int, int]) -> bool:
+    """Whether some write may meet an access on another line; what one line does is in order."""
+    return any(
+        lines | touches[group] != lines or lines & (lines - 1) for group, lines in writes.items() if group in touches
+    )
+
+
 def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> Footprints:
     """What each block of a function, given by its rows on all cores, touches."""
     count = len(nest.paths)
@@ -65,13 +82,18 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
     accesses = program.accesses
     at = block[accesses.instruction]
     mine = at != NONE
-    sides: list[list[set[int]]] = [[set() for _ in range(count)] for _ in range(2)]
-    keys = (at * 2 + accesses.write)[mine] * (int(group.max(initial=0)) + 1) + group[accesses.location[mine]]
-    for key in np.unique(keys).tolist():
-        where, which = divmod(key, int(group.max(initial=0)) + 1)
-        sides[where % 2][where // 2].add(which)
+    sides: list[list[dict[int, int]]] = [[{} for _ in range(count)] for _ in range(2)]
+    lines, groups = (LINES + 1) * program.lnc, int(group.max(initial=0)) + 1
+    line = program.instruction_core.astype(np.int64) * (LINES + 1) + program.instructions.engine
+    keys = (at * 2 + accesses.write)[mine] * groups + group[accesses.location[mine]]
+    for key in np.unique(keys * lines + line[accesses.instruction[mine]]).tolist():
+        where, which = divmod(key // lines, groups)
+        side = sides[where % 2][where // 2]
+        side[which] = side.get(which, 0) | 1 << key % lines
     for row in np.flatnonzero((number != NONE) & (program.blocks.cond != NONE)).tolist():
-        sides[0][int(number[row])].add(int(group[program.blocks.cond[row]]))
+        which, branch = int(group[program.blocks.cond[row]]), int(program.block_core[row]) * (LINES + 1) + LINES
+        side = sides[0][int(number[row])]
+        side[which] = side.get(which, 0) | 1 << branch
 
     barriers = program.barriers
     everyone = np.uint64((1 << program.lnc) - 1)
@@ -87,8 +109,8 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
     far = block[rows_with(program, (REMOTE_SIGNAL, WAIT_BACK))]
     signals[far[far != NONE]] = True
     return Footprints(
-        [frozenset(each) for each in sides[0]],
-        [frozenset(each) for each in sides[1]],
+        sides[0],
+        sides[1],
         [tuple(each) for each in fences.tolist()],
         (np.bincount(block[block != NONE], minlength=count) > 0).tolist(),
         (meets | signals).tolist(),

@@ -30,7 +30,8 @@ _TRIED = 24
 _MANY_RUNS = 1 << 20
 """Sets of more runs are not listed to count their common bytes."""
 
-_UNORDERED = (sweep.RACE, sweep.POSSIBLE_RACE, sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE)
+_INSIDE = (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE)
+_UNORDERED = (sweep.RACE, sweep.POSSIBLE_RACE, *_INSIDE)
 _CODES = {
     sweep.RACE: ("cross-core-race", Severity.ERROR),
     sweep.POSSIBLE_RACE: ("possible-race", Severity.WARNING),
@@ -94,7 +95,11 @@ class Reporter:
                 cause = find_cause(self.lines, first, second)
             # In loops the same operands may meet in one iteration and from one to the next: two faults, two mends.
             i, j = (int(self.order.instruction[access]) for access in (first, second))
-            key = (cause.key if cause else self.model.wait(i, j)) + (" later" if self.model.later(i, j) else "")
+            key = " later" if self.model.later(i, j) else ""
+            if cause:
+                key += cause.key
+            elif conflicts.kind in _INSIDE:
+                key += self.model.wait(i, j)
             known = groups.get(key, _Group(first, second, 0, cause))
             groups[key] = _Group(known.first, known.second, known.pairs + 1, known.cause)
         rest = len(pairs) - len(pairs[:_TRIED])
@@ -129,7 +134,7 @@ class Reporter:
         if group.cause:
             notes.append(f"cause: {group.cause.text}")
             helps = tuple(self._fix(conflicts, fix) for fix in group.cause.fixes)
-        if kind in (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE):
+        if kind in _INSIDE:
             producer, consumer = self._name(first), self._name(second)
             helps = (
                 self._fix(conflicts, self._wait(first, second)),
@@ -163,7 +168,7 @@ class Reporter:
         if kind == sweep.DUPLICATE:
             return f"{one} and {other} both fill {target} with zeros, in no order"
         possibly = "may touch" if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE) else does
-        if kind in (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE):
+        if kind in _INSIDE:
             return f"{other} {possibly} {target} without waiting for {one}, which {did} it"
         may = "write" if self.model.write[first] else "read"
         return f"{other} {possibly} {target} while {one} may still {may} it"

@@ -31,7 +31,7 @@ from haulout.check.choices import (
     find_places,
     first_way,
 )
-from haulout.check.footprints import Footprints
+from haulout.check.footprints import Footprints, joined, may_conflict
 from haulout.check.loops import Nest
 from haulout.check.runs import SKIP, Choice, Execution, Run, walk
 from haulout.check.steps import Copies
@@ -107,8 +107,18 @@ class _Planner:
                 exact.add(number)
                 self.pack(self.made.ways, ways)
         of = {node: number for number, nodes in segments.items() for node in nodes}
-        for group in sorted(set().union(*self.footprints.writes)):
-            self.values(group, of, exact)
+        touching: dict[int, list[Node]] = {}
+        written: set[int] = set()
+        for node in self.nodes:
+            inside = slice(node.inside.start, node.inside.stop)
+            writes = set().union(*self.footprints.writes[inside])
+            written |= writes
+            for group in writes.union(*self.footprints.reads[inside]):
+                touching.setdefault(group, []).append(node)
+        for group in sorted(written):
+            where = {of[node] for node in touching[group]}
+            if len(where) > 1 or not where <= exact:
+                self.values(group, touching[group])
         return self.made
 
     def segments(self) -> dict[int, list[Node]]:
@@ -169,14 +179,15 @@ class _Planner:
         inside = {block for node in self.nodes for block in node.inside}
         always = Place({}, tuple(block for block in range(len(self.nest.paths)) if block not in inside))
         some = [always, *places]
-        reads, writes = (
-            [frozenset().union(*(side[block] for block in place.blocks)) for place in some]
-            for side in (self.footprints.reads, self.footprints.writes)
-        )
+        writes = [joined(self.footprints.writes[block] for block in place.blocks) for place in some]
+        touches = [
+            joined([written, *(self.footprints.reads[block] for block in place.blocks)])
+            for place, written in zip(some, writes, strict=True)
+        ]
         meets = [any(self.footprints.has_rendezvous[block] for block in place.blocks) for place in some]
         found: dict[tuple[tuple[Choice, int], ...], dict[Choice, int]] = {}
         for (i, one), (j, other) in combinations_with_replacement(enumerate(some), 2):
-            conflict = writes[i] & (reads[j] | writes[j]) or writes[j] & reads[i]
+            conflict = may_conflict(writes[i], touches[j]) or may_conflict(writes[j], touches[i])
             if (conflict or i == j == 0 or (i == j and meets[i])) and _agree(one.way, other.way):
                 way = filled(nodes, self.mask, {**one.way, **other.way})
                 found[tuple(sorted(way.items()))] = way
@@ -186,16 +197,11 @@ class _Planner:
 
     # -- values -----------------------------------------------------------------------------------------------------
 
-    def values(self, group: int, of: Mapping[Node, int], exact: set[int]) -> None:
+    def values(self, group: int, nodes: list[Node]) -> None:
         """The ways through what touches a group."""
         footprints = self.footprints
-        matters = not footprints.rises or group in footprints.valued or group in footprints.shared
-        nodes = [node for node in self.nodes if footprints.touch(node.inside, group)]
-        if not matters or not any(footprints.write(node.inside, group) for node in nodes):
-            return
-        where = {of[node] for node in nodes}
-        if len(where) == 1 and where <= exact:
-            return
+        if footprints.rises and group not in footprints.valued and group not in footprints.shared:
+            return  # it always has a value, and nothing runs against the source
         ways = all_ways(
             nodes,
             self.mask,

@@ -20,8 +20,9 @@ from haulout.passes.order_cores import order_cores
 class AntiDependencyAnalyzerPostSharedDram(Pass):
     """Adds the WAR and WAW edges that are missing.
 
-    Before: sound, with the edges of `build_fdeps`; nested loops are fine. After: accesses of one core that conflict,
-    by location or (where addresses are there) by physical bytes, are ordered as its list has them. Idempotent.
+    Before: sound, with the edges of `build_fdeps`; loops and branches are fine. After: accesses of one core that
+    conflict, by location or (where addresses are there) by physical bytes, are ordered as its list has them.
+    Idempotent.
     """
 
     name: ClassVar[str] = "anti_dependency_analyzer_post_shared_dram"

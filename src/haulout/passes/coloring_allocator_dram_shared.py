@@ -203,8 +203,10 @@ class ColoringAllocatorDramShared(Pass):
         ]
         found = conflict(program, life, self.capacity, kind)
         fences = context.counters.get("extend_shared_lifetimes", {}).get("capacity_fences")
-        if fences is not None:
-            listed.append(f"{fences} fences were added to free storage earlier; no further one helps")
+        if fences:
+            listed.append(f"{fences} fences were added to free storage earlier")
+        elif fences is not None and bound > self.capacity:
+            listed.append("fences that free storage earlier do not suffice; none was added")
         others = [each for each in get_args(Partitions) if each != kind]
         fail(
             "over-capacity",

@@ -13,8 +13,8 @@ of one engine is the two middle instructions, on that engine.
 1. Refuse what counts cannot follow: cores that meet unequally often (`sync/arms.py`).
 2. Write the instructions (`sync/meeting.py`). Counters belong to an engine and a set of participants, and are shared
    by all their barriers.
-3. Every wait is for all that its own core has issued to that counter before: a constant where that is one number,
-   else `wait_back=[[COUNTER,0]]`. (The signals that a core sends mirror the ones that it gets.)
+3. Every wait is for all that its own core has issued to that counter before: a constant, or, where a loop or an arm
+   issues to it, `wait_back=[[COUNTER,0]]`. (The signals that a core sends mirror the ones that it gets.)
 
 Why two barriers in a row are no trouble: docs/design/lower-sync.md.
 """

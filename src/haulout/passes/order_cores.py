@@ -1,4 +1,4 @@
-"""Order inside cores, for the passes that add it: edges of a straight list, or joins and edges of one with regions."""
+"""Order inside cores, for the passes that add it: edges, and joins where there are regions."""
 
 from __future__ import annotations
 

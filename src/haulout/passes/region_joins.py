@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,9 +41,7 @@ GATHER = "gather=true"
 def join_rows(program: Program, found: Regions) -> Joins:
     """The join of each loop and branch: the `nop` so marked in its block; NONE where there is none yet."""
     by_block = _marked(program, JOIN)
-    loops = {
-        index: by_block.get(region.header, NONE) for index, region in enumerate(found.regions) if region.is_loop
-    }
+    loops = {index: by_block.get(region.header, NONE) for index, region in enumerate(found.regions) if region.is_loop}
     return Joins(loops, [by_block.get(branch.join, NONE) for branch in found.branches])
 
 
@@ -109,9 +108,8 @@ class _Edges:
 
     def dependences(self) -> Dependences:
         """Edges of all joins and gathers."""
-        starts = self.program.starts("blocks", "functions").tolist()
-        for function in range(len(starts) - 1):
-            self._sequence(starts[function], starts[function + 1], {}, {})
+        for first, end in pairwise(self.program.starts("blocks", "functions").tolist()):
+            self._sequence(first, end, {}, {})
         return Dependences.make(
             len(self.rows),
             instruction=[row for row, _, _ in self.rows],
@@ -225,36 +223,27 @@ def _insert(program: Program, found: Regions) -> Program:
 
 
 def _times(program: Program) -> tuple[Ints, Ints]:
-    """The `seq` at which each block begins and ends, on whichever core; blocks that hold nothing take the time of what
-    stands behind them, or else before them. NONE without a common `seq`.
+    """The `seq` at which each block begins and ends, on whichever core; a block that holds nothing takes the time of
+    what stands behind it, or else before it. NONE in a function without `seq`.
     """
     rows, blocks = program.instructions, program.blocks
-    nothing = np.full(len(blocks), NONE, np.int64)
-    if not len(rows) or bool(np.any(rows.seq == NONE)):
-        return nothing, nothing
+    timed = rows.seq != NONE
     # Blocks of one place in their function are one block.
     function = program.starts("blocks", "functions")[blocks.function]
     place = np.arange(len(blocks)) - function
     name = program.functions.name[blocks.function].astype(np.int64)
     _, same = np.unique(name * (len(blocks) + 1) + place, return_inverse=True)
-    most = int(rows.seq.max()) + 1
-    low, high = np.full(len(blocks), most), np.full(len(blocks), NONE)
-    np.minimum.at(low, same[rows.block], rows.seq)
-    np.maximum.at(high, same[rows.block], rows.seq)
-    # `same` ascends with the place inside each function name.
+    never = np.iinfo(np.int64).max
+    low, high = np.full(len(blocks), never), np.full(len(blocks), NONE, np.int64)
+    np.minimum.at(low, same[rows.block[timed]], rows.seq[timed])
+    np.maximum.at(high, same[rows.block[timed]], rows.seq[timed])
     begin, end = low[same], high[same]
-    for first, stop in _stretches(program):
+    for first, stop in pairwise(program.starts("blocks", "functions").tolist()):
         end[first:stop] = np.maximum.accumulate(end[first:stop])
         begin[first:stop] = np.minimum.accumulate(begin[first:stop][::-1])[::-1]
-        begin[first:stop] = np.where(begin[first:stop] == most, end[first:stop], begin[first:stop])
+        begin[first:stop] = np.where(begin[first:stop] == never, end[first:stop], begin[first:stop])
         end[first:stop] = np.maximum(begin[first:stop], end[first:stop])
     return begin, end
-
-
-def _stretches(program: Program) -> list[tuple[int, int]]:
-    """The blocks of each function."""
-    starts = program.starts("blocks", "functions").tolist()
-    return list(zip(starts[:-1], starts[1:], strict=True))
 
 
 class _Names:

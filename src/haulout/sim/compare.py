@@ -53,8 +53,8 @@ class ScheduleReport:
     diagnostics: tuple[Diagnostic, ...]
     """`cross-core-race` and `missing-dependence`: one for each access and pair of writers."""
     assumed: tuple[str, ...] = ()
-    """Headers of loops that were taken to run twice, since how often they do is not known, and forks that were taken to
-    go this way and that."""
+    """Headers of loops that were taken to run twice, since how often they do is not known, and forks that were taken
+    to go this way and that."""
 
     @property
     def agrees(self) -> bool:

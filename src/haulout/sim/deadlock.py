@@ -146,7 +146,9 @@ class _Cycle:
         core = next(each for each in _signallers(self.trace, graph, semaphore) if each in graph.going_on)
         last = int(np.searchsorted(self.trace.core, core, "right")) - 1
         reached = int(np.flatnonzero((graph.item == last) & (graph.queue != IN_FLIGHT))[-1])
-        return _Wait(waiter, last, reached, f"{sentence}core {core} comes to a signal behind {_named(self.trace, last)}")
+        return _Wait(
+            waiter, last, reached, f"{sentence}core {core} comes to a signal behind {_named(self.trace, last)}"
+        )
 
 
 def _sentence(trace: Trace, why: Why, waiter: int, awaited: int) -> str:

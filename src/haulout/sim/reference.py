@@ -4,10 +4,10 @@ Section by section: the cores that stand furthest behind enter their next sectio
 order of `list`, and its branches say where they go on. Most sections can be run to their end like that; how, is found
 once for each section and whoever runs it.
 
-Some cannot: an arm of a divergent branch, say, in which one core meets another one that is in the other arm, or a wait
-for a semaphore to which the other core adds in its next section. Then sections *pend*. Whenever cores enter another
-one, all that pend are planned again, and what has not happened yet and now can does. When nothing is left to happen,
-nothing pends. When no core can enter anything, the cores hang, and the plan of everything tells why.
+Some cannot: an arm of a divergent branch, say, in which one core meets another one that is in the other arm, or a
+wait for a semaphore to which the other core adds in its next section. Then sections *pend*. Whenever cores enter
+another one, all that pend are planned again, and what has not happened yet and now can does. When nothing is left to
+happen, nothing pends. When no core can enter anything, the cores hang, and the plan of everything tells why.
 """
 
 from __future__ import annotations

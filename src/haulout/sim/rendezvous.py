@@ -2,12 +2,12 @@
 
 The k-th barrier on line e of the participants S on one core meets the k-th such barrier on every other core
 of S; in loops every iteration meets anew. If their names or their numbers differ, the cores would wait for each
-other in different places: `barrier-mismatch`. Only barriers in different arms of one branch may have different names.
-The k-th `sendrecv` with which core s sends to core r under a tag meets the k-th with which r receives from s under it;
-one without its partner waits for ever: `deadlock`.
+other in different places: `barrier-mismatch`. Only barriers in different arms of one branch may differ in name.
+The k-th `sendrecv` with which core s sends to core r under a tag meets the k-th with which r receives from s under
+it; one without its partner waits for ever: `deadlock`.
 
-A trace may be the beginning of a run. A partner that a core may still come to is no error, but *absent*: whoever waits
-for it cannot go on in this trace.
+A trace may be the beginning of a run. A partner that a core may still come to is no error, but *absent*: whoever
+waits for it cannot go on in this trace.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simulating a program: its outputs under one schedule.
 
-The recipe: lay the locations out, fill in constants and inputs. Then the *reference* (`reference.py`) goes through the
-program section by section, each section's events in the order of `list`, and follows the branches where their
+The recipe: lay the locations out, fill in constants and inputs. Then the *reference* (`reference.py`) goes through
+the program section by section, each section's events in the order of `list`, and follows the branches where their
 conditions take them. For the schedule `list` that is all. For another one the reference has found what runs; the
 events of all of it happen once more, in the order of that schedule.
 """

@@ -7,8 +7,8 @@
                                signals to an S of another core included) - j
 
 A semaphore starts at 0 and never falls, so a wait that is fulfilled stays fulfilled. Hence the order in which things
-happen cannot hang a run that another order does not hang, and "whatever does not depend on x" is one set: what happens
-when x never does. Schedules rely on that.
+happen cannot hang a run that another order does not hang, and "whatever does not depend on x" is one set: what
+happens when x never does. Schedules rely on that.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from haulout.ir.verify import instruction_label
 from haulout.sim.code import Code
 from haulout.sim.trace import Trace
 from haulout.support.diagnostics import bad_input
+
 
 class Marks(NamedTuple):
     """What instructions say about semaphores, as columns sorted by row of the code."""

@@ -135,7 +135,9 @@ class _Finder:
                 self._straight(at, targets, end)
             elif at + 1 < targets[1] <= end and self.targets[targets[1] - 1] == [at]:
                 if at in joins:
-                    self._refuse(at, "it is the join of a branch and the header of a loop; put an empty block between")
+                    self._refuse(
+                        at, "it is the join of a branch and the header of a loop; put an empty block between"
+                    )
                 self._loop(at, targets, end)
             else:
                 joins.add(self._fork(at, targets, end))

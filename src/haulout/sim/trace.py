@@ -1,7 +1,7 @@
 """What each core executes, in list order: the items that its queues will be fed with.
 
-A trace repeats the rows of a section (`code.py`) for every visit (`visits.py`) that the core takes part in. Everything
-behind this file works on positions in the trace, not on instructions.
+A trace repeats the rows of a section (`code.py`) for every visit (`visits.py`) that the core takes part in.
+Everything behind this file works on positions in the trace, not on instructions.
 """
 
 from __future__ import annotations
@@ -59,4 +59,3 @@ def trace_visits(code: Code, visits: Visits) -> Trace:
     core_of = np.repeat(np.arange(len(first), dtype=np.int32), cores[1:])
     shape = len(first), len(visits)
     return Trace(code, visits, np.concatenate(rows), core_of, np.concatenate(visit), np.array(first).reshape(shape))
-

@@ -53,7 +53,7 @@ class Visits:
 
     def attended(self, core: int) -> Bools:
         """Which visits a core takes part in."""
-        return (self.cores >> np.uint64(core)) & np.uint64(1) != 0
+        return np.asarray((self.cores >> np.uint64(core)) & np.uint64(1) != 0)
 
     def is_parted(self, cores: int) -> bool:
         """Whether not all cores take part in everything."""
@@ -83,8 +83,8 @@ def mask_of(cores: Iterable[int]) -> int:
 class Walk:
     """The places of the cores, and the visits so far.
 
-    `sizes`: for each section the instructions of each core. Raises `bad-input` when the loops execute more than `most`
-    on all cores together.
+    `sizes`: for each section the instructions of each core. Raises `bad-input` when the loops execute more than
+    `most` on all cores together.
     """
 
     def __init__(self, nest: Nest, sizes: Sequence[Sequence[int]], cores: int, most: int) -> None:
@@ -205,8 +205,9 @@ def walk(nest: Nest, sizes: Sequence[Sequence[int]], cores: int, decide: Decide,
         visit, entered = going.enter()
         place = going.places[visit]
         choice = nest.choices.get(place.section)
-        for core in entered if choice is not None else ():
-            going.decide(visit, [core], decide(choice, place.iteration, core))
+        if choice is not None:
+            for core in entered:
+                going.decide(visit, [core], decide(choice, place.iteration, core))
     return going.visits()
 
 
@@ -214,7 +215,9 @@ def one_visit(section: int, cores: int) -> Visits:
     """The visit of one section alone, by cores that are a mask."""
     none = np.zeros((1, 0), np.int32)
     nobody = np.array([NONE], np.int32)
-    return Visits(np.array([section], np.int32), none, none, nobody, np.array([cores], np.uint64), np.zeros(1, np.uint64))
+    return Visits(
+        np.array([section], np.int32), none, none, nobody, np.array([cores], np.uint64), np.zeros(1, np.uint64)
+    )
 
 
 def _padded(rows: list[tuple[int, ...]], depth: int) -> Ids:

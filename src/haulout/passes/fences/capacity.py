@@ -9,23 +9,26 @@ in source time,
     right before the first one                                                          (holds it back until there)
 
 of the locations that are live where some core holds more than its share of the capacity. It cuts the program: the
-fewest fences of what lies before it and behind it are placed anew (`finish`), and no write runs ahead over it. In
-each turn the candidate that takes most off what is live above the shares is kept, until the program fits or none
-helps. Then every cut that the others make unnecessary is taken away again, and for each of the rest it is told what
-it frees: the bytes by which the peaks of all cores would rise without it.
+fewest fences of what lies before it and behind it are placed anew (`finish`), and no write runs ahead over it.
+
+1. All of them at once: when even that is too much, none is taken, and the allocator says what cannot fit.
+2. A few turns; in each the one that takes most off what is live above the shares. Most often that is enough.
+3. Else all of them.
+4. Those that the others make unnecessary are taken away again, many at a time, then one by one.
+
+For each of the rest it is told what it frees: the bytes by which the peaks of all cores would rise without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from haulout.analysis.lifetimes import Lifetimes, lifetimes
 from haulout.analysis.phases import shared_accesses
 from haulout.analysis.regions import find_regions
-from haulout.ir.edit import compact
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
@@ -35,9 +38,10 @@ from haulout.passes.fences.slots import insert_fences
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 MOST_CANDIDATES = 200
-"""Places that are tried in each turn, those of the largest locations when there are more."""
+"""Places that are looked at, those of the largest locations when there are more."""
 FEW_INSTRUCTIONS = 5000
-"""In a longer program fewer are tried, so that a turn does not take longer."""
+"""In a longer program fewer are looked at, so that it does not take longer."""
+TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class FreeingFence:
 
     name: str
     place: Place
-    freed: int = 0
+    freed: int
     """Bytes by which the peaks of all cores together would be higher without it."""
 
 
@@ -86,23 +90,65 @@ def free_storage(
     made_by: str,
     finish: Callable[[Program], Program] = lambda program: program,
 ) -> tuple[Program, list[FreeingFence]]:
-    """The program with fences added until its live bytes fit the capacity, or no fence helps any more.
+    """The program with fences `<stem>0`, `<stem>1`, ... so that its live bytes fit the capacity, or as it is.
 
     `finish` places the other fences; it is applied to judge, not to what is returned.
     """
-    program, added = _grow(program, capacity, stem, made_by, finish)
 
-    def peaks_without(name: str) -> int:
-        return live_bytes(finish(_without(program, name)))[0]
+    def cut(places: list[Place]) -> Program:
+        slots = nest_slots(program, NestPlan(places, 0.0), stem)
+        return insert_fences(program, slots, made_by)
 
-    kept = list(added)
-    if live_bytes(finish(program))[0] <= capacity:
-        for fence in added:
-            if peaks_without(fence.name) <= capacity:
-                program = _without(program, fence.name)
-                kept.remove(fence)
-    peaks = live_bytes(finish(program))[0]
-    return program, [replace(each, freed=peaks_without(each.name) - peaks) for each in kept]
+    def peaks(places: list[Place]) -> int:
+        return live_bytes(finish(cut(places)))[0]
+
+    every = _candidates(finish(program), capacity // program.lnc)
+    if not every or peaks(every) > capacity:
+        return program, []
+    chosen = _grow(lambda places: finish(cut(places)), capacity, program.lnc)
+    if peaks(chosen) > capacity:
+        chosen = every
+    chosen = _needed(chosen, lambda places: peaks(places) <= capacity)
+    least = peaks(chosen)
+    freed = [peaks([other for other in chosen if other != each]) - least for each in chosen]
+    return cut(chosen), [FreeingFence(f"{stem}{k}", *each) for k, each in enumerate(zip(chosen, freed, strict=True))]
+
+
+def _grow(build: Callable[[list[Place]], Program], capacity: int, cores: int) -> list[Place]:
+    """Places taken one by one, the best first."""
+    allowed = capacity // cores
+    chosen: list[Place] = []
+    whole = build(chosen)
+    # Several peaks may be equally high: a fence helps when it lowers one of them, if not yet the highest.
+    peaks, excess = live_bytes(whole, allowed)
+    while peaks > capacity and len(chosen) < TURNS:
+        best: tuple[tuple[int, int], list[Place], Program] | None = None
+        for place in _candidates(whole, allowed):
+            places = sorted({*chosen, place})
+            tried = build(places)
+            left = live_bytes(tried, allowed)
+            if left[::-1] < ((excess, peaks) if best is None else best[0][::-1]):
+                best = left, places, tried
+        if best is None:
+            break
+        (peaks, excess), chosen, whole = best
+    return chosen
+
+
+def _needed(places: list[Place], fits: Callable[[list[Place]], bool]) -> list[Place]:
+    """Some of the places that fit, none of which can be left out."""
+    part = max(len(places) // 2, 1)
+    while True:
+        at = 0
+        while at < len(places):
+            rest = places[:at] + places[at + part :]
+            if fits(rest):
+                places = rest
+            else:
+                at += part
+        if part == 1:
+            return places
+        part = max(part // 2, 1)
 
 
 def capacity_notes(program: Program, added: list[FreeingFence]) -> list[Diagnostic]:
@@ -128,38 +174,6 @@ def _label(program: Program, row: int) -> Label:
         at = instruction_label(program, behind)
         return Label(f"before {at.message}", at.span)
     return Label(f"at the end of core {core[row]}")
-
-
-def _without(program: Program, name: str) -> Program:
-    """The program without the fence of that name."""
-    keep = np.ones(len(program.instructions), bool)
-    keep[program.barriers.instruction[program.barriers.name == program.strings.find(name)]] = False
-    return compact(program, keep)[0]
-
-
-def _grow(
-    program: Program, capacity: int, stem: str, made_by: str, finish: Callable[[Program], Program]
-) -> tuple[Program, list[FreeingFence]]:
-    added: list[FreeingFence] = []
-    allowed = capacity // program.lnc
-    # Several peaks may be equally high: a fence helps when it lowers one of them, if not yet the highest.
-    whole = finish(program)
-    peaks, excess = live_bytes(whole, allowed)
-    while peaks > capacity:
-        name = f"{stem}{len(added)}"
-        best: tuple[tuple[int, int], Place, Program, Program] | None = None
-        for place in _candidates(whole, allowed):
-            slots = nest_slots(program, NestPlan([place], 0.0), name)
-            tried = insert_fences(program, slots._replace(name=[name] * len(slots.name)), made_by)
-            finished = finish(tried)
-            left = live_bytes(finished, allowed)
-            if left[::-1] < ((excess, peaks) if best is None else best[0][::-1]):
-                best = left, place, tried, finished
-        if best is None:
-            break
-        added.append(FreeingFence(name, best[1]))
-        (peaks, excess), _, program, whole = best
-    return program, added
 
 
 def _candidates(program: Program, allowed: int) -> list[Place]:

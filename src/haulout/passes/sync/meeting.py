@@ -19,7 +19,6 @@ it tell the first of a function before its work, or wait for the last behind it 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -31,7 +30,7 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Barriers, Instructions, Ints, Semaphores
 from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, semaphore_use
 from haulout.passes.sync.idle import find_idle
-from haulout.passes.sync.nest import Between, Nest
+from haulout.passes.sync.nest import Nest
 from haulout.passes.sync.semaphores import malformed
 
 BARRIER = "barrier"
@@ -241,31 +240,27 @@ class _Counts:
     """How often a core has issued to a counter before a place of its list."""
 
     def __init__(self, program: Program, nest: Nest, parts: list[_Part]) -> None:
-        self.program, self.nest = program, nest
-        self.function, self.block = program.instruction_function, program.instructions.block
-        self.bounds = np.searchsorted(self.function, np.arange(len(program.functions) + 1)).tolist()
-        self.branching = {int(program.blocks.function[region.first]) for region in nest.found.regions}
-        self.issued: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+        self.function = program.instruction_function
+        inside = nest.found.of_block[program.instructions.block] != NONE
+        self.begin = np.searchsorted(self.function, np.arange(len(program.functions))).tolist()
+        length = np.bincount(self.function, minlength=len(program.functions)).tolist()
+        self.sums: dict[tuple[int, str], Ints] = {}
+        self.varies: set[tuple[int, str]] = set()
+        """Those to which a loop or an arm issues."""
         for part in parts:
             function = int(self.function[part.row])
-            if part.signal is not None:
-                self.issued[function, part.signal].append((part.row, 1))
-            if part.remote:
-                self.issued[function, part.met].append((part.row, len(part.remote)))
-        self.sums: dict[tuple[int, str], tuple[Ints, Between]] = {}
+            for counter, amount in ((part.signal, 1), (part.met, len(part.remote))):
+                if counter and amount:
+                    key = (function, counter)
+                    sums = self.sums.setdefault(key, np.zeros(length[function] + 1, np.int64))
+                    sums[part.row - self.begin[function] + 1] = amount
+                    if inside[part.row]:
+                        self.varies.add(key)
+        for sums in self.sums.values():
+            np.cumsum(sums, out=sums)
 
     def before(self, row: int, counter: str) -> int | None:
-        """The number; None when it is not the same in every run."""
+        """The number; None where loops or arms issue, too."""
         function = int(self.function[row])
-        begin, end = self.bounds[function : function + 2]
         key = (function, counter)
-        if key not in self.sums:
-            amount = np.zeros(end - begin + 1, np.int64)
-            for issuer, value in self.issued[key]:
-                amount[issuer - begin + 1] = value
-            at = np.cumsum(amount)
-            self.sums[key] = at, Between(self.nest, begin, at)
-        at, between = self.sums[key]
-        if function not in self.branching:
-            return int(at[row - begin])
-        return between.before(row, int(self.block[row]))
+        return None if key in self.varies else int(self.sums[key][row - self.begin[function]])
