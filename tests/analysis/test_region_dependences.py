@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.brute_paths import Execution, executions, illegal_edges, races_inside, random_walk
 
+from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
@@ -120,3 +121,17 @@ def test_brute_force_sees_a_missing_edge() -> None:
             tried += 1
             needed += any(unordered(less, ran) for ran in runs)
     assert needed > tried // 3
+
+
+def test_random_programs_are_sound_and_hold_what_they_promise() -> None:
+    loops = branches = divergent = nested = 0
+    for seed in range(40):
+        program = random_branch_program(Random(seed), depth=3, divergent=0.3)
+        assert verify(program) == []
+        assert print_bir(random_branch_program(Random(seed), depth=3, divergent=0.3)) == print_bir(program)
+        found = find_regions(program)
+        loops += sum(region.is_loop for region in found.regions)
+        branches += len(found.branches)
+        divergent += sum(branch.divergent for branch in found.branches)
+        nested += sum(region.parent != NONE for region in found.regions)
+    assert min(loops, branches, divergent, nested) > 40

@@ -15,6 +15,8 @@ from itertools import islice
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
+
 from haulout import Program
 from haulout.ir.enums import NONE, Engine
 
@@ -196,6 +198,9 @@ def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[objec
             earlier.append(
                 {base[core] + other for other in range(at) if fences or run.engine[other] in (engine, Engine.ALL)}
             )
+        for at, deciders in _decided(program, steps[core]):
+            for node in range(base[core] + at, base[core] + len(run.engine)):
+                earlier[node].update(base[core] + other for other in deciders)
     members = defaultdict(list)
     for node, key in meets.items():
         members[key].append(node)
@@ -240,6 +245,23 @@ def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[objec
         title[node]: {title[other] for other in every - everything_but(node) - hidden}
         for node in sorted(every - hidden)
     }
+
+
+def _decided(program: Program, steps: Sequence[Step]) -> Iterator[tuple[int, list[int]]]:
+    """(position, positions before it): from there on everything waits for those, which write what a branch reads."""
+    writers: dict[int, set[int]] = defaultdict(set)
+    for at in np.flatnonzero(program.accesses.write).tolist():
+        writers[int(program.accesses.location[at])].add(int(program.accesses.instruction[at]))
+    block = [int(program.instructions.block[step.row]) for step in steps]
+    begin = 0
+    for at in range(1, len(steps) + 1):
+        if at < len(steps) and block[at] == block[begin] and steps[at].turns == steps[begin].turns:
+            continue
+        cond = int(program.blocks.cond[block[begin]])
+        deciders = [other for other in range(begin, at) if steps[other].row in writers[cond]]
+        if cond != NONE and deciders and at < len(steps):
+            yield at, deciders
+        begin = at
 
 
 def behind(run: Run) -> list[set[int]]:

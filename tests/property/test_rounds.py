@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from itertools import combinations_with_replacement, product
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haulout.check import check_program
+from haulout.ir.builder import ProgramBuilder
+from haulout.ir.enums import Engine, Kind, Space
+from haulout.ir.program import Program
+from haulout.passes.base import PassContext
 from haulout.passes.fences.rounds import Conflict, least_rounds
+from haulout.passes.manager import PassManager
+from haulout.passes.pipeline import standard_pipeline
 
 
 @st.composite
@@ -60,3 +69,47 @@ def test_no_fewer_fences_an_iteration_order_everything(loop: tuple[list[list[int
     assert all(0 <= each <= count for each in rounds.values())
     assert possible(lists, conflicts, count)
     assert count == 0 or not possible(lists, conflicts, count - 1)
+
+
+def one_loop(rng: Random) -> Program:
+    """A loop whose body touches shared locations, every operation on one core."""
+    cores, length, buffers = rng.choice((2, 3, 4, 6)), rng.randint(3, 10), rng.randint(2, 5)
+    owner = [rng.randrange(cores) for _ in range(buffers)]
+    script = [(rng.randrange(cores), rng.randrange(buffers), rng.random() < 0.5) for _ in range(length)]
+    build = ProgramBuilder("one loop", cores)
+    for core in range(cores):
+        function = build.function(build.module(f"nc{core}", core), "main")
+        cond = build.location(function, "c", Space.DRAM_LOCAL, 4, kind=Kind.INPUT)
+        shared = [
+            build.location(
+                function,
+                f"s{k}",
+                Space.DRAM_SHARED,
+                64,
+                kind=Kind.INOUT if owner[k] == core else Kind.INTERNAL,
+                remote=None if owner[k] == core else (f"s{k}", owner[k]),
+            )
+            for k in range(buffers)
+        ]
+        entry, header, body, behind = (
+            build.block(function, name, cond=cond if name == "head" else None)
+            for name in ("entry", "head", "body", "behind")
+        )
+        for source, target in ((entry, header), (header, body), (header, behind), (body, header)):
+            build.edge(source, target)
+        for at, (mine, buffer, write) in enumerate(script):
+            if mine == core:
+                operands = [shared[buffer]]
+                reads, writes = ([], operands) if write else (operands, [])
+                build.instruction(body, f"i{at}", "iota" if write else "copy", Engine.VECTOR, reads, writes, seq=at)
+        build.instruction(behind, "end", "nop", Engine.VECTOR, [], [], seq=length)
+    return build.freeze()
+
+
+@pytest.mark.parametrize(("seed", "rounds"), [(171, True), (221, True), (0, False), (1, False), (2, False)])
+def test_rounds_are_taken_where_cores_must_shift(seed: int, rounds: bool) -> None:
+    context = PassContext()
+    program = PassManager(standard_pipeline()).run(one_loop(Random(seed)), context)
+    assert check_program(program) == []
+    placement = context.counters["extend_shared_lifetimes.placement"]
+    assert (placement == {"rounds": 1}) is rounds

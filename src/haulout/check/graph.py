@@ -23,7 +23,7 @@ from haulout.check.barriers import Barriers
 from haulout.check.counting import Counting, Fused, find_counting
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
-from haulout.check.semaphores import Counts, check_reachable, find_counts
+from haulout.check.semaphores import Counts, check_outrun, check_reachable, find_counts
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Severity
 from haulout.support.jit import njit
@@ -166,9 +166,9 @@ def _scan_topological(starts: Ints, successors: Ids) -> Ids:
 
 
 def check_acyclic(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings) -> list[Diagnostic]:
-    """`deadlock`: waits for more than is ever signalled; without such, the cycle of waits when there is one."""
+    """`deadlock`: waits for more than is ever signalled, or for more and more; else the cycle of waits, if any."""
     if len(graph.order) == graph.nodes:
-        return []
+        return check_outrun(model, graph.counts)
     if short := check_reachable(model, graph.counts):
         return short
     cycle = _cycle(graph)

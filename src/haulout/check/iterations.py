@@ -12,11 +12,13 @@ different with all of them.
    waits inside it nothing changes: what can happen to them happens to those of the iteration before as well. But a
    wait for a constant is in later iterations satisfied by more signals: for one in a loop that signals, or behind one
    with unknown trips, they count so as well.
+
+3. What `wait_back` counts may rise by more in each iteration than is signalled: such a wait is *outrun* in the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,19 +39,44 @@ class LeftOut(NamedTuple):
     """Of each wait: what was to be added to its semaphore before, and is left out."""
     open_until: Ids
     """Of each signal: for waits at places before this one it is repeated any number of times; -1: for none."""
+    outrun: list[Outrun]
 
 
-def left_out(model: Model, signals: tuple[Ids, Ints, Ints], wait: Ids, for_key: Ints, constant: Bools) -> LeftOut:
-    """For signals (instruction, semaphore, amount) and waits (instruction, semaphore, is it for a constant)."""
-    instruction, to_key, amount = signals
+class Outrun(NamedTuple):
+    """A wait that is never satisfied once a loop has run often enough."""
+
+    wait: int
+    """Its row."""
+    loop: str
+    """`^header`."""
+    wanted: int
+    """How much its count rises in an iteration."""
+    added: int
+    """How much is signalled in an iteration."""
+
+
+class Given(NamedTuple):
+    """Signals and waits of a model, as columns. A semaphore is a number, the same on both sides."""
+
+    signal: Ids
+    to: Ints
+    issued: Ints
+    """Of each signal: the semaphore of that name of the signalling core; what `wait_back` counts."""
+    amount: Ints
+    wait: Ids
+    semaphore: Ints
+    value: Ints
+    constant: Bools
+
+
+def left_out(model: Model, given: Given) -> LeftOut:
+    """What a run leaves out, for each wait and signal."""
     if model.unrolled is None:
-        waits = np.zeros(len(wait), np.int32)
-        return LeftOut(waits, waits.astype(np.int64), np.full(len(instruction), -1, np.int32))
+        waits = np.zeros(len(given.wait), np.int32)
+        return LeftOut(waits, waits.astype(np.int64), np.full(len(given.signal), -1, np.int32), [])
     of_row = model.unrolled.execution[model.rows]
-    place, signal_place = of_row[wait], of_row[instruction]
-    by_place: dict[int, dict[int, int]] = {}
-    for at, key, added in zip(signal_place.tolist(), to_key.tolist(), amount.tolist(), strict=True):
-        _add(by_place.setdefault(at, {}), key, added)
+    place, signal_place = of_row[given.wait], of_row[given.signal]
+    added, issued = (_by_place(signal_place, key, given.amount) for key in (given.to, given.issued))
     instances = list(_instances(model.unrolled))
     after: list[tuple[int, dict[int, int]]] = []
     open_until = np.full(len(model.unrolled.run.executions), -1, np.int32)
@@ -57,19 +84,58 @@ def left_out(model: Model, signals: tuple[Ids, Ints, Ints], wait: Ids, for_key: 
         if each.is_open:
             inside = [at for at, iteration in each.places if iteration >= each.times - 1]
             open_until[inside] = np.maximum(open_until[inside], inside[0])
-        if each.missing > 0 and (sums := _missing(each, by_place, after)):
+        if each.missing > 0 and (sums := _missing(each, added, after)):
             after.append((each.places[-1][0], sums))
-    omitted = np.zeros(len(wait), np.int64)
+    omitted = np.zeros(len(given.wait), np.int64)
     shown = place.copy()
-    for row in np.flatnonzero(constant).tolist():
-        at, key = int(place[row]), int(for_key[row])
+    for row in np.flatnonzero(given.constant).tolist():
+        at, key = int(place[row]), int(given.semaphore[row])
         omitted[row] = sum(sums.get(key, 0) for end, sums in after if end < at)
         for each in instances:
             begin, end = each.places[0][0], each.places[-1][0]
             within = begin <= at <= end or (at > end and each.missing == NONE)
-            if within and each.is_open and any(key in by_place.get(inside, {}) for inside, _ in each.places):
+            if within and each.is_open and any(key in added.get(inside, {}) for inside, _ in each.places):
                 shown[row] = -1
-    return LeftOut(shown, omitted, open_until[signal_place])
+    return LeftOut(shown, omitted, open_until[signal_place], _outrun(given, place, instances, added, issued))
+
+
+def _outrun(
+    given: Given,
+    place: Ids,
+    instances: Sequence[_Instance],
+    added: dict[int, dict[int, int]],
+    issued: dict[int, dict[int, int]],
+) -> list[Outrun]:
+    total: dict[int, int] = {}
+    for key, amount in zip(given.to.tolist(), given.amount.tolist(), strict=True):
+        _add(total, key, amount)
+    found: list[Outrun] = []
+    for each in instances:
+        if not each.is_open:
+            continue
+        last = [at for at, iteration in each.places if iteration == each.times - 1]
+        rates = []
+        for sums in (issued, added):
+            rate: dict[int, int] = {}
+            for at in last:
+                for key, amount in sums.get(at, {}).items():
+                    _add(rate, key, amount)
+            rates.append(rate)
+        for row in np.flatnonzero(~given.constant & (place >= each.places[0][0])).tolist():
+            key = int(given.semaphore[row])
+            wanted, comes = (rate.get(key, 0) for rate in rates)
+            short = int(given.value[row]) - total.get(key, 0)
+            if wanted > comes and (each.missing == NONE or short + each.missing * (wanted - comes) > 0):
+                found.append(Outrun(row, each.name, wanted, comes))
+    return found
+
+
+def _by_place(place: Ids, keys: Ints, amounts: Ints) -> dict[int, dict[int, int]]:
+    """Place -> semaphore -> sum."""
+    found: dict[int, dict[int, int]] = {}
+    for at, key, amount in zip(place.tolist(), keys.tolist(), amounts.tolist(), strict=True):
+        _add(found.setdefault(at, {}), key, amount)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +150,8 @@ class _Instance:
     """Iterations left out; NONE: there may be any number."""
     is_open: bool
     """There may be more iterations than the run has."""
+    name: str
+    """`^header`."""
 
 
 def _instances(unrolled: Unrolled) -> Iterator[_Instance]:
@@ -96,11 +164,11 @@ def _instances(unrolled: Unrolled) -> Iterator[_Instance]:
     exact = {place for place, _ in run.shortened}
     for (_, loop, _), places in sorted(found.items()):
         end, times = places[-1]
-        trip = nest.loops[loop].trip
+        trip, name = nest.loops[loop].trip, nest.loops[loop].name
         if trip == NONE:
-            yield _Instance(places, times, NONE, times > 0 and end not in exact)
+            yield _Instance(places, times, NONE, times > 0 and end not in exact, name)
         else:
-            yield _Instance(places, times, trip - times, 0 < times < trip)
+            yield _Instance(places, times, trip - times, 0 < times < trip, name)
 
 
 def _missing(

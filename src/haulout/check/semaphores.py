@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.check.iterations import left_out
+from haulout.check.iterations import Given, Outrun, left_out
 from haulout.check.model import Model
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
@@ -52,6 +52,8 @@ class Counts:
     open_until: Ids
     """Of each signal: further iterations, which the run leaves out, repeat it any number of times, as seen by waits
     whose place is smaller than this; -1: none do."""
+    outrun: list[tuple[int, int, Outrun]]
+    """(Instruction, semaphore, why) of waits that are not satisfied when a loop runs more often."""
 
     def __bool__(self) -> bool:
         return bool(self.names)
@@ -84,10 +86,11 @@ def find_counts(model: Model) -> Counts:
     for_key = model.core[wait] * np.int64(names) + wanted
 
     back = np.flatnonzero(waits.back[theirs])
-    issued = _sums(model.core[signal] * np.int64(names) + name, signal, amount)
-    value[back] = issued.before(for_key[back], wait[back]) - value[back]
-    place, omitted, open_until = left_out(model, (signal, to_key, amount), wait, for_key, ~waits.back[theirs])
-    value -= omitted
+    issued_key = model.core[signal] * np.int64(names) + name
+    value[back] = _sums(issued_key, signal, amount).before(for_key[back], wait[back]) - value[back]
+    given = Given(signal, to_key, issued_key, amount, wait, for_key, value, ~waits.back[theirs])
+    left = left_out(model, given)
+    value -= left.omitted
 
     keys = np.unique(np.concatenate([to_key, for_key]))
     kept = value > 0
@@ -99,15 +102,16 @@ def find_counts(model: Model) -> Counts:
         wait[kept],
         np.searchsorted(keys, for_key[kept]).astype(np.int32),
         value[kept],
-        omitted[kept],
-        place[kept],
-        open_until,
+        left.omitted[kept],
+        left.place[kept],
+        left.open_until,
+        [(int(wait[each.wait]), int(np.searchsorted(keys, for_key[each.wait])), each) for each in left.outrun],
     )
 
 
 def _none() -> Counts:
     ids, ints = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    return Counts([], ids, ids, ints, ids, ids, ints, ints, ids, ids)
+    return Counts([], ids, ids, ints, ids, ids, ints, ints, ids, ids, [])
 
 
 def check_reachable(model: Model, counts: Counts) -> list[Diagnostic]:
@@ -129,6 +133,22 @@ def check_reachable(model: Model, counts: Counts) -> list[Diagnostic]:
         help_text = "lower the count, or signal more; a semaphore belongs to one core, others need remote_signal"
         found.append(Diagnostic("deadlock", Severity.ERROR, message, labels, (note,), (help_text,)))
     return found
+
+
+def check_outrun(model: Model, counts: Counts) -> list[Diagnostic]:
+    """`deadlock` for waits whose count rises by more in each iteration of a loop than is signalled."""
+    found: dict[tuple[str, int, str], Diagnostic] = {}
+    for instruction, semaphore, why in counts.outrun:
+        name = model.name(instruction)
+        message = (
+            f"{name} on core {model.core[instruction]} waits for ever once the loop at {why.loop} has run often "
+            f"enough: its count of semaphore {counts.title(semaphore)} rises by {why.wanted} in each iteration, and "
+            f"{why.added} is signalled"
+        )
+        note = "wait_back counts what its core adds to semaphores of that name, its own and those of other cores"
+        finding = Diagnostic("deadlock", Severity.ERROR, message, (model.label(instruction),), (note,))
+        found.setdefault((name, semaphore, why.loop), finding)
+    return list(found.values())[:_MOST]
 
 
 @dataclass(slots=True)

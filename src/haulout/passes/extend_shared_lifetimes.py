@@ -35,6 +35,7 @@ from haulout.passes.fences.bracket import bracket_slots
 from haulout.passes.fences.capacity import capacity_notes, free_storage, live_bytes
 from haulout.passes.fences.choose import choose_slots
 from haulout.passes.fences.nests import block_weight, nest_slots, plan_nests
+from haulout.passes.fences.rounds import round_slots
 from haulout.passes.fences.slots import insert_fences, phase_slots
 from haulout.passes.fences.spans import log_spans
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, fail
@@ -126,23 +127,31 @@ class ExtendSharedLifetimes(Pass):
     def _cheapest(
         self, bare: Program, by_phases: Program, found: Regions, target: Target, context: PassContext
     ) -> Program:
-        """In loops and branches: the exact optimum on source time, unless phases, which cores shift, beat it.
+        """In loops and branches: the exact optimum on source time, unless what cores shift beats it: phases inside
+        blocks, or rounds inside loops with the optimum for what they leave.
 
-        Of equal costs the one that is estimated to be faster.
+        Of equal costs the one that is estimated to be faster, of equally fast ones the first.
         """
         program, cost = by_phases, fence_runs(by_phases, found)
-        plan = plan_nests(bare, found)
-        if plan is not None:
-            covered = insert_fences(bare, nest_slots(bare, plan, f"{self._stem(bare)}_fence"), self.name)
+        stem = self._stem(bare)
+        rounds = round_slots(bare, found, f"{stem}_round")
+        for placement, prepared in (
+            ("nests", bare),
+            ("rounds", insert_fences(bare, rounds, self.name) if len(rounds.before) else None),
+        ):
+            plan = plan_nests(prepared, found) if prepared is not None else None
+            if prepared is None or plan is None:
+                continue
+            covered = insert_fences(prepared, nest_slots(prepared, plan, f"{stem}_fence"), self.name)
             covered_cost = fence_runs(covered, found)
             faster = False
             if covered_cost == cost:
-                nests = makespan(covered, target).makespan
-                self._count_makespans(context, nests=nests)
-                faster = round(nests, 3) < round(makespan(program, target).makespan, 3)
+                time = makespan(covered, target).makespan
+                self._count_makespans(context, **{placement: time})
+                faster = round(time, 3) < round(makespan(program, target).makespan, 3)
             if covered_cost < cost or faster:
                 program, cost = covered, covered_cost
-                context.counters[f"{self.name}.placement"] = {"nests": 1}
+                context.counters[f"{self.name}.placement"] = {placement: 1}
         context.count(self.name, fence_runs=round(cost))
         return program
 

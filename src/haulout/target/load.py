@@ -71,8 +71,9 @@ class _Reader:
     def target(self) -> Target:
         """Table by table."""
         self._only((), self.tree, {"name", "description", "dram", "cost_us", "engine", "slowdown"})
-        dram, cost = self._table("dram"), self._table("cost_us")
+        dram = self._table("dram")
         self._only(("dram",), dram, {"gbytes_per_s", "gibibytes"})
+        cost = self._table("cost_us")
         self._only(("cost_us",), cost, {"barrier", "barrier_per_core", "sendrecv", "branch"})
         engines = self._table("engine")
         self._only(("engine",), engines, set(_LINES))

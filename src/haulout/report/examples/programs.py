@@ -79,7 +79,8 @@ PROGRAMS: dict[str, Example] = {
         "mloc %t dram.local size=64 kind=inout address=0\nmloc %u dram.local size=64 kind=inout align=32 address=32",
     ),
     "unproved-paths": checked(
-        "warning[unproved-paths]: 31 of 677 ways through ^i, ^j, ^k, ^fork were looked at",
+        "warning[unproved-paths]: 31 of 677 ways through ^i, ^j, ^k, ^fork were looked at: what the others do is "
+        "not proved",
         """
         mloc %t dram.local size=64
         mloc %c dram.local size=1 kind=input
@@ -165,7 +166,7 @@ PROGRAMS: dict[str, Example] = {
             )
         },
         "haulout compile example.bir --capacity 64 -o out",
-        "note[capacity-fence]: added for the capacity: cb_sg0_free0; the peaks of all cores fall by 64 bytes",
+        "note[capacity-fence]: fence cb_sg0_free0 was added for the capacity: it frees 64 bytes at the peaks of the cores",
     ),
     "kept-partitions": Example(
         {

@@ -1,0 +1,153 @@
+"""What both passes make is proved by the checker and run by the simulator; and where it is spoilt, the checker says so.
+
+The checker shares nothing with the passes. What a spoilt program deserves is told by brute force: whether it hangs,
+and whether all that touches a common byte is ordered still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from tests.brute import conflicts
+from tests.passes.sync_runs import joint_order, joint_run
+
+import haulout
+from haulout import Program
+from haulout.check import check_program
+from haulout.ir.attributes import format_attrs, parse_attrs
+from haulout.ir.semaphores import REMOTE_SIGNAL
+from haulout.passes.base import PassContext
+from haulout.passes.lower_barriers import LowerBarriers
+from haulout.passes.lower_sync import LowerSync
+from haulout.passes.manager import PassManager
+from haulout.passes.pipeline import standard_pipeline
+from haulout.testing.branch_programs import random_branch_program, random_way
+from haulout.testing.programs import random_loop_program, random_program
+
+DATA = Path(__file__).parents[1] / "end_to_end" / "data"
+
+
+def compiled(source: Program, seed: int) -> Program:
+    fences = "bracket" if seed % 4 == 0 else "minimal"
+    return PassManager(standard_pipeline(fences=fences)).run(source, PassContext())  # type: ignore[arg-type]
+
+
+def lowered(source: Program, semaphores: int = 32) -> Program:
+    return PassManager([LowerSync(semaphores=semaphores), LowerBarriers()]).run(source, PassContext())
+
+
+def complaints(program: Program) -> list[str]:
+    """What the checker finds, but that it did not look at every way through."""
+    return [each.code for each in check_program(program) if each.code != "unproved-paths"]
+
+
+def source_program(kind: str, seed: int) -> Program:
+    rng = Random(seed)
+    match kind:
+        case "straight":
+            return random_program(rng, fences=0.2)
+        case "loops":
+            return random_loop_program(rng, steps=4, depth=1 + seed % 2)
+    return random_branch_program(rng, cores=2 + seed % 3, steps=1, divergent=0.3 * (seed % 2), fences=0.1)
+
+
+@pytest.mark.parametrize("kind", ["straight", "loops", "branches"])
+@pytest.mark.parametrize("seed", range(12))
+def test_lowered_programs_are_clean(kind: str, seed: int) -> None:
+    program = lowered(compiled(source_program(kind, seed), seed), (32, 1, 3)[seed % 3])
+    assert not len(program.barriers)
+    assert not len(program.dependences)
+    assert complaints(program) == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lowered_programs_compute_the_same_on_every_way(seed: int) -> None:
+    source = source_program("branches", seed)
+    before = compiled(source, seed)
+    after = lowered(before, (32, 1, 3)[seed % 3])
+    for number in range(2):
+        way = random_way(Random(10 * seed + number), source)
+        expected = haulout.simulate(before, way).outputs
+        for schedule in ("list", "random:1", "slowest:0:sync", "slowest:1:act"):
+            found = haulout.simulate(after, way, schedule=schedule)
+            assert found.diagnostics == ()
+            assert found.outputs.keys() == expected.keys()
+            for name, value in expected.items():
+                np.testing.assert_array_equal(found.outputs[name], value, err_msg=f"{name} {schedule}")
+
+
+HLO = ["all_gather.n2", "all_reduce_groups.n4", "fori_loop.n2", "while_loop.n2", "cond_collectives.n2"]
+
+
+@pytest.mark.parametrize("example", [name for name in HLO if (DATA / f"{name}.hlo").exists()])
+def test_partitioned_networks_compute_the_same(example: str) -> None:
+    before = haulout.compile(DATA / f"{example}.hlo").program
+    after = lowered(before)
+    assert complaints(after) == []
+    expected = haulout.simulate(before, seed=1).outputs
+    for schedule in ("list", "random:2", "slowest:1:sync"):
+        found = haulout.simulate(after, seed=1, schedule=schedule)
+        assert found.diagnostics == ()
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found.outputs[name], value)
+
+
+# -- spoilt ----------------------------------------------------------------------------------------------------------
+
+
+def spoilt(program: Program) -> Iterator[tuple[str, Program]]:
+    """One signal or wait dropped, one constant one less or one more."""
+    table = program.semaphores
+    for at in range(len(table)):
+        what = f"{'wait' if table.wait[at] else 'signal'} of %{program.instruction_name(int(table.instruction[at]))}"
+        yield f"no {what}", program.replace(semaphores=table.take(np.arange(len(table)) != at))
+        if table.wait[at]:
+            for change in (-1, 1):
+                if table.value[at] + change > 0:
+                    value = table.value.copy()
+                    value[at] += change
+                    yield f"{change:+} {what}", program.replace(semaphores=table.replace(value=value))
+    rows = program.instructions
+    for row in range(len(rows)):
+        attrs = parse_attrs(program.strings.get(int(rows.attrs[row])) or "")
+        sent = attrs.pop(REMOTE_SIGNAL, [])
+        assert isinstance(sent, list)
+        for gone in range(len(sent)):
+            left = [item for at, item in enumerate(sent) if at != gone]
+            text = rows.attrs.copy()
+            text[row] = program.strings.intern(format_attrs({**attrs, **({REMOTE_SIGNAL: left} if left else {})}))
+            name = program.instruction_name(row)
+            yield f"no remote signal {gone} of %{name}", program.replace(instructions=rows.replace(attrs=text))
+
+
+def is_right(program: Program) -> bool:
+    """Whether it does not hang, and everything that conflicts is ordered, on one way through."""
+    try:
+        order = joint_order(program, joint_run(program, Random(0)))
+    except AssertionError:
+        return False
+    for first, second, _ in conflicts(program) + conflicts(program, physical=True):
+        a, b = ((int(program.instruction_core[row]), program.instruction_name(row), 0) for row in (first, second))
+        if b not in order[a] and a not in order[b]:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_spoilt_is_found_and_nothing_else(seed: int) -> None:
+    rng = Random(seed)
+    source = random_program(rng, cores=2 + seed % 2, steps=5)
+    program = lowered(compiled(source, seed), (32, 1)[seed % 2])
+    assert is_right(program)
+    assert complaints(program) == []
+    every = [*spoilt(program)]
+    wrong = 0
+    for what, mutant in rng.sample(every, min(25, len(every))):
+        right = is_right(mutant)
+        assert (complaints(mutant) == []) == right, what
+        wrong += not right
+    assert wrong
