@@ -2,9 +2,11 @@
 
     python benchmarks/judges.py [--programs N] [--spin N] [--threads N] [--seed N]
 
-The programs come from five families in turn: straight lists with subset barriers, point-to-point meetings, strided
-patterns and 2 to 8 cores; compiled programs; those with something missing; loops with order of their own; compiled
-loops with something missing. SPIN gets the first ones that are small enough for it. `unjudged`: too large for that
+The programs come from ten families in turn: straight lists with subset barriers, point-to-point meetings, strided
+patterns and 2 to 8 cores; compiled programs; those with something missing; loops with order of their own; loops and
+branches, some of each core's own choice, with order of their own; compiled loops, and compiled branches, with something
+missing; compiled branches; programs whose order is made of semaphores, barriers included; those with a signal or a
+wait missing or changed. SPIN gets the first ones that are small enough for it. `unjudged`: too large for that
 judge, or a tool is missing. `alarms`: the checker reports a race or a hang where the judge sees none; `silent`: the
 other way round.
 """
@@ -22,6 +24,7 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import numpy as np
 from tests.check.generate import Shape
 from tests.check.generate import random_program as random_list
 
@@ -30,9 +33,12 @@ from haulout.check import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import print_bir
 from haulout.passes.base import PassContext
+from haulout.passes.lower_barriers import LowerBarriers
+from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
 from haulout.support.diagnostics import Diagnostic
+from haulout.testing.branch_programs import random_branch_program
 from haulout.testing.judges import JUDGES, Outcome, Verdict, spin
 from haulout.testing.judges.checked import differs, verdict_of
 from haulout.testing.loop_programs import damaged, random_judged_loops
@@ -72,12 +78,59 @@ def broken_loops(rng: Random) -> Program:
     return next(damaged(program, rng)) if rng.random() < 0.7 else program
 
 
+def branches(rng: Random) -> Program:
+    order = rng.choice((0.8, 0.9, 1.0))
+    return random_judged_loops(rng, cores=(2, 4), depth=rng.randint(1, 2), order=order, branches=0.7)
+
+
+def compiled_branches(rng: Random) -> Program:
+    source = random_branch_program(rng, cores=rng.randint(2, 4), divergent=rng.choice((0.0, 0.3)))
+    fences = rng.choice(("minimal", "bracket"))
+    return PassManager(standard_pipeline(fences=fences)).run(source, PassContext())
+
+
+def broken_branches(rng: Random) -> Program:
+    return next(damaged(compiled_branches(rng), rng))
+
+
+def semaphores(rng: Random) -> Program:
+    match rng.randrange(3):
+        case 0:
+            source = random_program(rng, cores=rng.randint(2, 3), steps=rng.randint(3, 6), fences=0.1)
+        case 1:
+            source = random_loop_program(rng, steps=2, depth=1)
+        case _:
+            source = random_branch_program(rng, cores=2, divergent=0.0)
+    passes = [*standard_pipeline(), LowerSync()]
+    if rng.random() < 0.7:
+        passes.append(LowerBarriers())
+    return PassManager(passes).run(source, PassContext())
+
+
+def broken_semaphores(rng: Random) -> Program:
+    program = semaphores(rng)
+    rows = program.semaphores
+    if not len(rows):
+        return program
+    at = rng.randrange(len(rows))
+    if rng.random() < 0.5:
+        return program.replace(semaphores=rows.take(np.arange(len(rows)) != at))
+    value = rows.value.copy()
+    value[at] += rng.choice((-1, 1)) if value[at] > 1 else 1
+    return program.replace(semaphores=rows.replace(value=value))
+
+
 FAMILIES: dict[str, Callable[[Random], Program]] = {
     "lists": lists,
     "compiled": compiled,
     "broken": broken,
     "loops": loops,
     "broken loops": broken_loops,
+    "branches": branches,
+    "compiled branches": compiled_branches,
+    "broken branches": broken_branches,
+    "semaphores": semaphores,
+    "broken semaphores": broken_semaphores,
 }
 
 

@@ -354,6 +354,15 @@ def test_many_branches_with_one_arm_are_looked_at_in_pairs() -> None:
     assert {each.code for each in found} == {"missing-dependence"}
 
 
+def test_every_arm_of_many_runs_in_some_run() -> None:
+    text = many(9, "%t{0} = copy @act (%b) -> ()", None)
+    assert codes(text) == []
+    lost = text.replace("%t5 = copy @act (%b)", "%t5 = copy @act (%u)").replace(
+        "block ^entry", "mloc %u dram.local size=8\nblock ^entry"
+    )
+    assert codes(lost) == ["uninitialized-read"]
+
+
 def test_what_leans_on_many_arms_is_not_called_proved() -> None:
     arm = "%t{0} = nop @act () -> () deps=[w]", "%e{0} = nop @act () -> () deps=[w]"
     text = many(20, *arm, "%r = copy @act (%a) -> ()")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tests.check.loop_snippets import FORK, branch, core
 from tests.check.snippets import bir, codes, findings, program
 
 from haulout.check import check_program
 from haulout.ir.text import parse_bir
+from haulout.support.diagnostics import Severity
 
 
 def test_a_pair_ordered_against_seq_is_unfaithful() -> None:
@@ -119,11 +121,6 @@ def test_a_dependence_on_something_later_in_the_chain() -> None:
     assert (wrong.code, wrong.message) == ("bad-input", "it waits for %b, which stands behind it")
 
 
-def test_semaphores_are_not_understood_yet() -> None:
-    (wrong,) = findings("%a = iota @act () -> () signal=[[s,1]]")
-    assert (wrong.code, wrong.message) == ("bad-input", "not supported yet: semaphores")
-
-
 def test_every_function_is_checked() -> None:
     text = bir("mloc %a dram.local size=8\n%r = copy @act (%a) -> ()")
     body = text.split("module @nc0 core=0 {\n")[1].rsplit("}\n", 1)[0]
@@ -135,3 +132,14 @@ def test_at_most_fifty_findings() -> None:
     cores = "\n".join(f"mloc %a{k} dram.local size=8\n%r{k} = copy @act (%a{k}) -> ()" for k in range(70))
     found = findings(cores)
     assert 0 < len(found) <= 50
+
+
+def test_a_source_with_other_branches_is_said_not_to_be_compared() -> None:
+    def text(*arms: str) -> str:
+        return core(FORK, branch(*arms))
+
+    compiled, source = program(text("%t = nop @act () -> ()")), program(text("%t = nop @act () -> ()", ""))
+    assert check_program(compiled, source=compiled) == []
+    (said,) = check_program(compiled, source=source)
+    assert (said.code, said.severity) == ("unfaithful-order", Severity.WARNING)
+    assert said.message == "the source has other loops or branches in @main: its order was not compared"

@@ -55,7 +55,7 @@ def agree(program: Program, runs: int = 60) -> set[str] | None:
     order = {(each.code, each.severity.name) for each in findings if each.code in ORDER}
     assert order <= wanted.order
     assert codes & VALUES <= wanted.may
-    assert ("barrier-mismatch" in codes) == wanted.mismatch
+    assert "barrier-mismatch" not in codes or wanted.mismatch
     assert codes <= ORDER | VALUES | {
         "overlapping-storage",
         "unfaithful-order",
@@ -66,6 +66,7 @@ def agree(program: Program, runs: int = 60) -> set[str] | None:
     if "unproved-paths" in codes:
         return codes
     assert order == wanted.order
+    assert ("barrier-mismatch" in codes) == wanted.mismatch
     assert ("deadlock" in codes) == wanted.deadlock
     if not wanted.aliased:
         assert wanted.must <= codes & VALUES
@@ -87,9 +88,9 @@ def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPa
     for seed in range(count if name not in BRANCHES else count // 3):
         codes = agree(random_loops(Random(f"{name}, {way}, {seed}"), SHAPES[name]))
         seen.update({"skipped"} if codes is None else codes or {"clean"})
-    assert seen["clean"] > 3 or "values" in name or count < 60
+    assert seen["clean"] > 3 or name in BRANCHES or count < 60
     assert seen["skipped"] < 20
-    assert seen["unproved-paths"] < 3
+    assert seen["unproved-paths"] < 5
 
 
 @pytest.mark.parametrize("name", BRANCHES)

@@ -20,6 +20,9 @@ import numpy as np
 from haulout import Program
 from haulout.ir.enums import NONE, Engine
 
+Execution = tuple[int, str, int]
+"""(core, name of an instruction, how often it ran before)"""
+
 MOST_TRIPS = 2
 """Of loops whose trip count is not known."""
 
@@ -165,14 +168,14 @@ def _walk(program: Program, block: int, choose: Callable[[int, tuple[int, ...], 
             block = leads[0]
 
 
-def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[object, set[object]]:
+def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[Execution, set[Execution]]:
     """For each execution of an instruction that is not made for a barrier: all such ones that are behind it.
 
-    They are named (core, name, how often it ran before). Asserts that nothing hangs.
+    Asserts that nothing hangs.
     """
     runs = [in_run(program, each) for each in steps]
     at_row = {int(row): at for at, row in enumerate(program.barriers.instruction)}
-    title: list[tuple[int, str, int]] = []
+    title: list[Execution] = []
     hidden: set[int] = set()
     meets: dict[int, tuple[object, ...]] = {}
     base = [sum(len(run.engine) for run in runs[:core]) for core in range(len(runs))]

@@ -1,4 +1,4 @@
-"""What both passes make is proved by the checker and run by the simulator; and where it is spoilt, the checker says so.
+"""What both passes make is proved by the checker and run by the simulator; where it is spoilt, the checker says so.
 
 The checker shares nothing with the passes. What a spoilt program deserves is told by brute force: whether it hangs,
 and whether all that touches a common byte is ordered still.
@@ -7,19 +7,21 @@ and whether all that touches a common byte is ordered still.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 from tests.brute import conflicts
-from tests.passes.sync_runs import joint_order, joint_run
+from tests.passes.sync_runs import Execution, joint_order, joint_run
 
 import haulout
 from haulout import Program
 from haulout.check import check_program
-from haulout.ir.attributes import format_attrs, parse_attrs
-from haulout.ir.semaphores import REMOTE_SIGNAL
+from haulout.ir.attributes import AttrValue, format_attrs, parse_attrs
+from haulout.ir.enums import NONE
+from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK
 from haulout.passes.base import PassContext
 from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_sync import LowerSync
@@ -100,7 +102,7 @@ def test_partitioned_networks_compute_the_same(example: str) -> None:
 
 
 def spoilt(program: Program) -> Iterator[tuple[str, Program]]:
-    """One signal or wait dropped, one constant one less or one more."""
+    """One signal or wait dropped, one constant one less or one more, one `wait_back` one further back."""
     table = program.semaphores
     for at in range(len(table)):
         what = f"{'wait' if table.wait[at] else 'signal'} of %{program.instruction_name(int(table.instruction[at]))}"
@@ -118,22 +120,45 @@ def spoilt(program: Program) -> Iterator[tuple[str, Program]]:
         assert isinstance(sent, list)
         for gone in range(len(sent)):
             left = [item for at, item in enumerate(sent) if at != gone]
-            text = rows.attrs.copy()
-            text[row] = program.strings.intern(format_attrs({**attrs, **({REMOTE_SIGNAL: left} if left else {})}))
-            name = program.instruction_name(row)
-            yield f"no remote signal {gone} of %{name}", program.replace(instructions=rows.replace(attrs=text))
+            changed: dict[str, AttrValue] = {**attrs, **({REMOTE_SIGNAL: left} if left else {})}
+            yield f"no remote signal {gone} of %{program.instruction_name(row)}", with_attrs(program, row, changed)
+        if sent:
+            attrs[REMOTE_SIGNAL] = sent
+        back = attrs.pop(WAIT_BACK, [])
+        assert isinstance(back, list)
+        for at, item in enumerate(back):
+            match item:
+                case [str(name), int(count)]:
+                    others = [other for other in back if other is not item]
+                    further: list[AttrValue] = [*back[:at], [name, count + 1], *back[at + 1 :]]
+                    title = program.instruction_name(row)
+                    yield f"one further back: %{title}", with_attrs(program, row, {**attrs, WAIT_BACK: further})
+                    changed = {**attrs, **({WAIT_BACK: others} if others else {})}
+                    yield f"no wait_back of %{title}", with_attrs(program, row, changed)
 
 
-def is_right(program: Program) -> bool:
+def with_attrs(program: Program, row: int, attrs: dict[str, AttrValue]) -> Program:
+    texts = program.instructions.attrs.copy()
+    texts[row] = program.strings.intern(format_attrs(attrs)) if attrs else NONE
+    return program.replace(instructions=program.instructions.replace(attrs=texts))
+
+
+def is_right(program: Program, way: int = 0) -> bool:
     """Whether it does not hang, and everything that conflicts is ordered, on one way through."""
     try:
-        order = joint_order(program, joint_run(program, Random(0)))
+        order = joint_order(program, joint_run(program, Random(way)))
     except AssertionError:
         return False
-    for first, second, _ in conflicts(program) + conflicts(program, physical=True):
-        a, b = ((int(program.instruction_core[row]), program.instruction_name(row), 0) for row in (first, second))
-        if b not in order[a] and a not in order[b]:
-            return False
+    ran: dict[tuple[int, str], list[Execution]] = {}
+    for execution in order:
+        ran.setdefault(execution[:2], []).append(execution)
+    for rows in {(a, b) for physical in (False, True) for a, b, _ in conflicts(program, physical=physical)}:
+        first, second = (
+            ran.get((int(program.instruction_core[row]), program.instruction_name(row)), []) for row in rows
+        )
+        for a, b in product(first, second):
+            if b not in order[a] and a not in order[b]:
+                return False
     return True
 
 
@@ -151,3 +176,21 @@ def test_what_is_spoilt_is_found_and_nothing_else(seed: int) -> None:
         assert (complaints(mutant) == []) == right, what
         wrong += not right
     assert wrong
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_spoilt_on_some_way_is_found(seed: int) -> None:
+    """With loops and branches not every way can be tried: what is wrong on one of them must be found."""
+    rng = Random(seed)
+    while True:
+        source = random_branch_program(rng, cores=2, steps=1, items=1, depth=1 + seed % 2, fences=0.3)
+        program = lowered(compiled(source, 1), (32, 1)[seed % 2])
+        if len(program.instructions) <= 90:
+            break
+    assert complaints(program) == []
+    ways = [way for way in range(4) if sum(map(len, joint_run(program, Random(way)))) <= 130]
+    assert all(is_right(program, way) for way in ways)
+    every = [*spoilt(program)]
+    for what, mutant in rng.sample(every, min(8, len(every))):
+        if not all(is_right(mutant, way) for way in ways):
+            assert complaints(mutant), what

@@ -107,7 +107,7 @@ def test_options_in_the_pipeline_text() -> None:
 
 
 def test_it_is_not_in_the_standard_pipeline() -> None:
-    """The checker and the simulator refuse semaphores."""
+    """Dependences are what a compiled program is read and judged by; semaphores are for a machine."""
     assert "lower_sync" not in [each.name for each in standard_pipeline()]
 
 
@@ -215,3 +215,29 @@ def test_meetings_in_a_loop_are_compared_block_by_block(swapped: bool) -> None:
     program, context = lower(parse_bir(text))
     assert bool(len(program.dependences)) == swapped
     assert [each.code for each in context.diagnostics] == ["kept-dependences"] * (2 * swapped)
+
+
+@pytest.mark.parametrize("divergent", [False, True])
+@pytest.mark.parametrize("engine", ["all", "pool"])
+def test_meetings_where_cores_may_take_different_arms(engine: str, divergent: bool) -> None:
+    """Full barriers of equal number do; others are taken not to agree, and edges stay."""
+    text = 'bir 1\nprogram "arms" lnc=2\n' + "".join(
+        f"""module @nc{core} core={core} {{
+  func @main {{
+    mloc %x dram.local size=64 kind=input
+    mloc %p dram.local size=1 kind=input
+    mloc %out dram.local size=64 kind=output
+    block ^fork -> ^then, ^else cond=p{" divergent=true" if divergent else ""}:
+    block ^then -> ^join:
+      %a = core_barrier @{engine} () -> () name="m"
+    block ^else -> ^join:
+      %b = core_barrier @{engine} () -> () name="m"
+    block ^join:
+      %c = core_barrier @vector () -> () name="end"
+  }}
+}}
+"""
+        for core in range(2)
+    )
+    program = parse_bir(text)
+    assert lists_agree(program, nest_of(program)) == (engine == "all" or not divergent)

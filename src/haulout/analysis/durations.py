@@ -58,15 +58,16 @@ def durations(program: Program, target: Target) -> F64:
 def _bytes(program: Program, least_run: F64) -> tuple[F64, F64]:
     """Bytes that each instruction moves through its engine, and how many of them are DRAM's."""
     accesses, rows = program.accesses, len(program.instructions)
-    row = accesses.instruction
-    moved = access_bytes(program, least_run[row])
+    moved = access_bytes(program, least_run[accesses.instruction])
     dram = np.where(program.locations.space[accesses.location] <= Space.DRAM_SHARED, moved, 0.0)
+    # group by instruction, and reads apart from writes
+    key = accesses.instruction * np.int64(2) + accesses.write
 
-    def total(weights: F64, mask: Bools) -> F64:
-        return np.bincount(row[mask], weights=weights[mask], minlength=rows).astype(np.float64)
+    def total(weights: F64) -> F64:
+        return np.bincount(key, weights=weights, minlength=2 * rows).astype(np.float64).reshape(rows, 2).T
 
-    read, written = total(moved, ~accesses.write), total(moved, accesses.write)
-    dram_read, dram_written = total(dram, ~accesses.write), total(dram, accesses.write)
+    read, written = total(moved)
+    dram_read, dram_written = total(dram)
     part = np.isin(program.instructions.opcode, [program.strings.find(opcode) for opcode in READS_A_PART])
     read = np.where(part, np.minimum(read, written), read)
     dram_read = np.where(part, np.minimum(dram_read, written), dram_read)
@@ -96,6 +97,8 @@ def contraction_flops(program: Program) -> tuple[Ints, F64, Bools]:
     starts = program.access_starts
     known = np.isin(instructions.opcode, [name for each in CONTRACTIONS if (name := strings.find(each)) != NONE])
     rows = np.flatnonzero(known & (np.diff(starts) >= 3))
+    if not len(rows):
+        return rows, np.zeros(0), np.zeros(0, bool)
     size, item = access_bytes(program), _item_sizes(program)
     first, last = starts[rows], starts[rows + 1] - 1
     element = [size[at] / item[at] for at in (first, first + 1, last)]

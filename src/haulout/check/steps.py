@@ -1,8 +1,8 @@
 """How many iterations of a loop show everything, when patterns move with the iteration.
 
 With patterns that stay, two iterations do: what happens from one to a later one happens from it to the next. Three
-where some `carried` names what need not run in every iteration: an iteration between that leaves it out leaves out the
-wait. Where there are several such, it may take more to lose them all; then three and a proof without those waits.
+where some `carried` names what need not run in every iteration: an iteration between that leaves it out leaves out
+the wait. Where there are several such, it may take more to lose them all; then three and a proof without those waits.
 
 A pattern with `step` stands `stride * (k mod modulus)` bytes further in iteration k.
 

@@ -154,9 +154,9 @@ class _Planner:
         """The ways through a segment in which two regions run alone, and where that is no proof, a covering set."""
         places = find_places(self.nest, nodes, self.mask)
         blocks = {node.block for node in nodes} | {choice[0] for place in places for choice in place.way}
-        if len(places) > _MOST_PLACES:
+        # Each region runs at least once, for reads of what nothing writes.
+        if not self.pack(self.made.ways, [place.way for place in places], self.most) or len(places) > _MOST_PLACES:
             self.made.missing |= blocks
-            self.pack(self.made.ways, [place.way for place in places], self.most)
             return
         covering = [
             {**one.way, **other.way}

@@ -56,7 +56,7 @@ class ColoringAllocatorDramShared(Pass):
     address is aligned and inside its core's partition; partitions do not overlap. With joint partitions, which the
     program then says in its attribute `partitions`, locations of different cores share bytes across a fence only.
     Placements that the program came with are kept, in proportional partitions. Error: `over-capacity` when all
-    cores together need more than `capacity` bytes.
+    cores together need more than `capacity` bytes; it names the fewest buffers that cannot fit together.
     """
 
     name: ClassVar[str] = "coloring_allocator_dram_shared"

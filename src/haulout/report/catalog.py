@@ -93,7 +93,8 @@ CATALOG: dict[str, Entry] = {
     "over-capacity": Entry(
         "The placement needs more bytes than there are.",
         "The program does not fit.",
-        "Raise the capacity, shorten lifetimes, or split the tensors that the message names.",
+        "Raise the capacity, shorten lifetimes, or split the buffers that the message names: the fewest that cannot "
+        "fit together, with the moment when each core holds most.",
     ),
     "unfaithful-order": Entry(
         "Conflicting accesses are ordered, but against the order of the source: `seq`, inside a core the list.",
@@ -144,7 +145,7 @@ CATALOG: dict[str, Entry] = {
     "capacity-fence": Entry(
         "A fence that no conflict needs was added, because storage must be free earlier to fit the capacity.",
         "With fewer fences buffers are held for longer.",
-        "Nothing; or raise the capacity to save the fence.",
+        "Nothing; or raise the capacity by the bytes that it frees to save the fence.",
     ),
     "added-rendezvous": Entry(
         "The policy `bracket` found conflicts between cores without a rendezvous and added fences for them.",

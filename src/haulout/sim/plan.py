@@ -86,7 +86,7 @@ def plan_section(
     going_on: Collection[int] = (),
 ) -> Plan:
     """The events of one section, when everything before it is over; `cores` is a mask, None: all."""
-    every = mask_of(range(prepared.program.lnc))
+    every = mask_of(tuple(range(prepared.program.lnc)))
     return plan_visits(prepared, one_visit(section, every if cores is None else cores), tally, going_on)
 
 

@@ -61,7 +61,7 @@ class Reference:
             self._explain()
         return self.walk.visits()
 
-    def _run_alone(self, visit: int, cores: list[int]) -> bool:
+    def _run_alone(self, visit: int, cores: tuple[int, ...]) -> bool:
         """Run a section to its end, when everything before it is over; False: it needs more than that."""
         place = self.walk.places[visit]
         # Waits that look back depend on nothing but how many signals are under way; others get easier.
@@ -77,9 +77,11 @@ class Reference:
         self._add(gained)
         choice = self.nest.choices.get(place.section)
         if choice is not None:
-            taken = {core: self.execution.branches[self.code.branch(choice.blocks[core])] for core in cores}
-            for way in (True, False):
-                self._decide(visit, [core for core in cores if taken[core] is way], choice, way)
+            branches = self.execution.branches
+            taken = tuple(core for core in cores if branches[self.code.branch(choice.blocks[core])])
+            self._decide(visit, taken, choice, True)
+            if taken != cores:
+                self._decide(visit, tuple(core for core in cores if core not in taken), choice, False)
         return True
 
     def _plan_alone(self, section: int, cores: int) -> _Alone | None:
@@ -114,7 +116,7 @@ class Reference:
         for item, effect in zip(steps.item, steps.effect, strict=True):
             if effect == Effect.BRANCHES:
                 visit, row = numbers[steps.visit[item]], steps.row[item]
-                self._decide(visit, [steps.core[item]], self.code.choice(row), self.execution.branches[row])
+                self._decide(visit, (steps.core[item],), self.code.choice(row), self.execution.branches[row])
 
     def _names(
         self, trace: Trace, items: list[int], effects: list[int], numbers: list[int]
@@ -147,7 +149,7 @@ class Reference:
         event_order(plan.trace, plan.graph, ListOrder())
         raise AssertionError("the cores hang, but their plan does not")
 
-    def _decide(self, visit: int, cores: list[int], choice: Loop | Fork, taken: bool) -> None:
+    def _decide(self, visit: int, cores: tuple[int, ...], choice: Loop | Fork, taken: bool) -> None:
         """Send cores on their way. Raises where they disagree, with others or with the loop's trip."""
         if not cores:
             return

@@ -9,8 +9,9 @@ end, which is iterations before layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ class Visits:
 
     def is_parted(self, cores: int) -> bool:
         """Whether not all cores take part in everything."""
-        return bool((self.cores != np.uint64(mask_of(range(cores)))).any())
+        return bool((self.cores != np.uint64(mask_of(tuple(range(cores))))).any())
 
     def takes(self, visit: int, core: int) -> bool:
         """Whether a core's branch takes the first successor."""
@@ -75,7 +76,8 @@ class Place(NamedTuple):
     """Of a header: its visit in the previous iteration."""
 
 
-def mask_of(cores: Iterable[int]) -> int:
+@cache
+def mask_of(cores: tuple[int, ...]) -> int:
     """A bit a core."""
     return sum(1 << core for core in cores)
 
@@ -90,7 +92,7 @@ class Walk:
     def __init__(self, nest: Nest, sizes: Sequence[Sequence[int]], cores: int, most: int) -> None:
         self.nest, self.sizes, self.most, self.left = nest, sizes, most, most
         start = Place(0, (0,) * (0 in nest.headers))
-        self.ready: dict[Place, list[int]] = {start: list(range(cores))}
+        self.ready: dict[Place, tuple[int, ...]] = {start: tuple(range(cores))}
         """Cores that may enter their next section."""
         self.undecided: dict[int, int] = {}
         """Core -> the visit whose branch it has not executed."""
@@ -102,7 +104,7 @@ class Walk:
         """Of each visit: masks."""
         self._number: dict[tuple[int, Iteration], int] = {}
 
-    def enter(self) -> tuple[int, list[int]]:
+    def enter(self) -> tuple[int, tuple[int, ...]]:
         """Let the cores that are furthest behind, in the order of the program, enter their section: visit, cores."""
         place = next(iter(self.ready)) if len(self.ready) == 1 else min(self.ready, key=self.rank)
         cores = self.ready.pop(place)
@@ -125,7 +127,7 @@ class Walk:
             self._go_on(place, visit, cores, True)
         return visit, cores
 
-    def decide(self, visit: int, cores: list[int], taken: bool) -> None:
+    def decide(self, visit: int, cores: tuple[int, ...], taken: bool) -> None:
         """Let cores go where their branches at the end of a visit lead."""
         for core in cores:
             del self.undecided[core]
@@ -167,11 +169,12 @@ class Walk:
         """The numbers that some visits have here, in the order in which `visits` returns them."""
         return sorted(some, key=lambda visit: self.rank(self.places[visit]))
 
-    def _go_on(self, place: Place, visit: int, cores: list[int], taken: bool) -> None:
+    def _go_on(self, place: Place, visit: int, cores: tuple[int, ...], taken: bool) -> None:
         following = self.nest.following[place.section][not taken]
         if following < len(self.nest.sections):
             behind = self._step(place, visit, following)
-            self.ready[behind] = sorted([*self.ready.get(behind, ()), *cores])
+            others = self.ready.get(behind)
+            self.ready[behind] = cores if others is None else tuple(sorted(others + cores))
 
     def _step(self, place: Place, visit: int, section: int) -> Place:
         """The place behind one whose section was just visited."""
@@ -207,7 +210,7 @@ def walk(nest: Nest, sizes: Sequence[Sequence[int]], cores: int, decide: Decide,
         choice = nest.choices.get(place.section)
         if choice is not None:
             for core in entered:
-                going.decide(visit, [core], decide(choice, place.iteration, core))
+                going.decide(visit, (core,), decide(choice, place.iteration, core))
     return going.visits()
 
 

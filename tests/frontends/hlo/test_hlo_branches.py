@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,56 @@ def test_a_donated_parameter_is_updated_in_place() -> None:
     )
     assert program.output_names == ["x"]
     assert opcodes(program) == ["dma_copy", "negate", "add"]
+
+
+PICKS = list(product(("x", "y", "n"), repeat=2))
+"""What an arm may return: its first operand, its second one, or the first one negated."""
+
+
+@pytest.mark.parametrize("behind", ["", ", v", ", u"])
+@pytest.mark.parametrize("picks", PICKS, ids=",".join)
+def test_every_branch_of_two_results(picks: tuple[str, str], behind: str) -> None:
+    """All pairs of arms on two computed values, one of which may be read behind the branch."""
+
+    def arm(name: str, chosen: tuple[str, str]) -> str:
+        return (
+            f"{name} {{\np = {PAIR} parameter(0)\nx = f32[2] get-tuple-element(p), index=0\n"
+            f"y = f32[2] get-tuple-element(p), index=1\nn = f32[2] negate(x)\n"
+            f"ROOT r = {PAIR} tuple({', '.join(chosen)})\n}}\n"
+        )
+
+    for other in PICKS:
+        program = lowered(
+            f"v = f32[2] negate(x)\nu = f32[2] add(y, y)\np = {PAIR} tuple(v, u)\n"
+            f"c = {PAIR} conditional(g, p, p), true_computation=one, false_computation=two\n"
+            "a = f32[2] get-tuple-element(c), index=0\nb = f32[2] get-tuple-element(c), index=1\n"
+            f"ROOT r = ({', '.join(['f32[2]'] * (3 if behind else 2))}) tuple(a, b{behind})",
+            more=arm("one", picks) + arm("two", other),
+        )
+        values = {"x": [-1, -2], "y": [10, 14], "n": [1, 2], "v": [-1, -2], "u": [10, 14]}
+        for way, chosen in ((True, picks), (False, other)):
+            expected = [values[name] for name in (*chosen, *behind.split(", ")[1:])]
+            assert [value.tolist() for value in run(program, g=way)[0]] == expected, (other, way)
+
+
+def test_a_predicate_lives_until_it_has_decided() -> None:
+    """A loop starts from it, and would like to live in its place."""
+    more = (
+        "flip {\n s = (s32[], pred[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
+        " p = pred[] get-tuple-element(s), index=1\n one = s32[] constant(1)\n j = s32[] add(i, one)\n"
+        " q = pred[] not(p)\n ROOT t = (s32[], pred[]) tuple(j, q)\n}\n"
+        "again {\n s = (s32[], pred[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
+        " three = s32[] constant(3)\n ROOT c = pred[] compare(i, three), direction=LT\n}\n"
+    )
+    program = lowered(
+        "v = pred[] not(g)\nzero = s32[] constant(0)\ns = (s32[], pred[]) tuple(zero, v)\n"
+        "w = (s32[], pred[]) while(s), condition=again, body=flip\nu = pred[] get-tuple-element(w), index=1\n"
+        "z = f32[2] conditional(v, x, y), true_computation=negated, false_computation=twice\n"
+        "ROOT r = (f32[2], pred[]) tuple(z, u)",
+        more=more,
+    )
+    assert [value.tolist() for value in run(program, g=True)[0]] == [[10, 14], True]
+    assert [value.tolist() for value in run(program, g=False)[0]] == [[-1, -2], False]
 
 
 # -- conditions -----------------------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ CONVERT = "\np = pred[] convert(a)"
          "b = s32[] get-tuple-element(w), index=1\np = pred[] convert(b)", False),
         ("s = (s32[], s32[]) tuple(j, k)\nw = (s32[], s32[]) while(s), condition=less, body=grow\n"
          "b = s32[] get-tuple-element(w), index=1\np = pred[] convert(b)", True),
+        # The same at the start, but not what is added.
+        ("s = (s32[], s32[], s32[]) tuple(j, j, k)\n"
+         "w = (s32[], s32[], s32[]) while(s), condition=less_3, body=grow_3\n"
+         "b = s32[] get-tuple-element(w), index=1\np = pred[] convert(b)", True),
     ],
 )  # fmt: skip
 def test_where_cores_may_part(predicate: str, parts: bool) -> None:
@@ -56,6 +60,11 @@ def test_where_cores_may_part(predicate: str, parts: bool) -> None:
         "grow {\n s = (s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
         " v = s32[] get-tuple-element(s), index=1\n n = s32[] constant(1)\n m = s32[] add(i, n)\n"
         " w = s32[] add(v, n)\n ROOT t = (s32[], s32[]) tuple(m, w)\n}\n"
+        "less_3 {\n s = (s32[], s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
+        " n = s32[] constant(9)\n ROOT c = pred[] compare(i, n), direction=LT\n}\n"
+        "grow_3 {\n s = (s32[], s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n"
+        " v = s32[] get-tuple-element(s), index=1\n k = s32[] get-tuple-element(s), index=2\n n = s32[] constant(1)\n"
+        " m = s32[] add(i, n)\n w = s32[] add(v, k)\n ROOT t = (s32[], s32[], s32[]) tuple(m, w, k)\n}\n"
     )
     branch = "\nROOT r = f32[2] conditional(p, x, y), true_computation={0}, false_computation=twice"
     program = lowered(predicate + branch.format("negated"), more=more)

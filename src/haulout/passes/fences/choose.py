@@ -30,6 +30,9 @@ from haulout.passes.fences.capacity import live_bytes
 from haulout.passes.fences.slots import Gaps, cut_slots, gaps, insert_fences, source_time
 from haulout.target.model import Target
 
+BALANCED = 0.99
+"""A balance from which on nothing is gained by moving fences one by one."""
+
 
 class Choice(NamedTuple):
     """What was chosen."""
@@ -61,7 +64,7 @@ def choose_slots(
     shapes = bool(find_regions(program))
     makespans: dict[str, float] = {}
     seen: list[Ints] = []
-    best: tuple[tuple[float, bool, float], str, Gaps, Ints] | None = None
+    best: tuple[tuple[float, bool, float], str, Gaps, Ints, float] | None = None
 
     def built(found: Gaps, cuts: Ints) -> Program:
         return finish(insert_fences(program, cut_slots(program, phases, found, cuts, names), made_by))
@@ -73,15 +76,15 @@ def choose_slots(
         seen.append(cuts)
         whole = built(found, cuts) if shapes or capacity is not None else None
         if whole is not None and shapes:
-            time = makespan(whole, target).makespan
+            estimate = makespan(whole, target)
         else:
-            time = judge.estimate(cuts.astype(np.int32)).makespan
-        makespans[rule] = time
+            estimate = judge.estimate(cuts.astype(np.int32))
+        time = makespans[rule] = estimate.makespan
         fits = capacity is None or whole is None or live_bytes(whole)[0] <= capacity
         # The estimate counts to a nanosecond: what differs by rounding alone is equal.
         key = (0.0 if whole is None else cost(whole), not fits, round(time, 3) if fits else 0.0)
         if best is None or key < best[0]:
-            best = key, rule, found, cuts
+            best = key, rule, found, cuts, estimate.balance
 
     by_source = gaps(program, phases, phases.phase)
     look("source", by_source, source_time(program, by_source))
@@ -92,6 +95,7 @@ def choose_slots(
         look("latest", early, early.low)
         work = work_of(program, phases, judge.columns.duration, early.number, early.begin, early.low, early.end)
         look("fill", early, fill(work))
-        look("even", early, even(work, best[3]))
-    _, rule, found, cuts = best
+        if best[4] < BALANCED:
+            look("even", early, even(work, best[3]))
+    _, rule, found, cuts, _ = best
     return Choice(built(found, cuts), rule, makespans)

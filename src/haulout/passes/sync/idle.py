@@ -34,7 +34,9 @@ def find_idle(program: Program, nest: Nest) -> Idle:
     barriers = program.barriers.instruction
     fences = barriers[engine[barriers] == Engine.ALL]
     block, function = program.instructions.block, program.blocks.function
-    used = [np.unique(engine[program.instruction_function == each]) for each in range(len(program.functions))]
+    used = [
+        np.unique(engine[program.instruction_function == each]).tolist() for each in range(len(program.functions))
+    ]
     for here in np.unique(block[fences]).tolist():
         begin, end = int(nest.starts[here]), int(nest.starts[here + 1])
         mine = fences[slice(*np.searchsorted(fences, [begin, end]))].tolist()
@@ -45,8 +47,8 @@ def find_idle(program: Program, nest: Nest) -> Idle:
         for first, second in pairwise(cuts):
             if (first < begin and not opens) or (second == end and not closes):
                 continue
-            busy = engine[first + 1 : second]
-            for each in np.setdiff1d(used[function[here]], busy).tolist():
+            busy = set(engine[first + 1 : second].tolist())
+            for each in (each for each in used[function[here]] if each not in busy):
                 if second < end:
                     idle.before.add((second, Engine(each)))
                 if first >= begin:

@@ -252,8 +252,9 @@ class _Counts:
             for counter, amount in ((part.signal, 1), (part.met, len(part.remote))):
                 if counter and amount:
                     key = (function, counter)
-                    sums = self.sums.setdefault(key, np.zeros(length[function] + 1, np.int64))
-                    sums[part.row - self.begin[function] + 1] = amount
+                    if key not in self.sums:
+                        self.sums[key] = np.zeros(length[function] + 1, np.int64)
+                    self.sums[key][part.row - self.begin[function] + 1] = amount
                     if inside[part.row]:
                         self.varies.add(key)
         for sums in self.sums.values():

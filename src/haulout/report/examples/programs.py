@@ -166,7 +166,8 @@ PROGRAMS: dict[str, Example] = {
             )
         },
         "haulout compile example.bir --capacity 64 -o out",
-        "note[capacity-fence]: fence cb_sg0_free0 was added for the capacity: it frees 64 bytes at the peaks of the cores",
+        "note[capacity-fence]: fence cb_sg0_free0 was added for the capacity: it frees 64 bytes at the peaks of the "
+        "cores",
     ),
     "kept-partitions": Example(
         {
