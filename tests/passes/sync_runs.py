@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,14 +90,16 @@ def in_run(program: Program, steps: Sequence[Step]) -> Run:
     """Edges and semaphores of a run, by positions; `wait_back` as the count that it stands for."""
     made = Run([int(program.instructions.engine[step.row]) for step in steps])
     table, dependences = program.semaphores, program.dependences
-    signals, waits, edges = defaultdict(list), defaultdict(list), defaultdict(list)
+    signals: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    waits: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    edges: dict[int, list[tuple[int, bool]]] = defaultdict(list)
     for at in range(len(table)):
         pair = (program.strings[int(table.name[at])], int(table.value[at]))
         (waits if table.wait[at] else signals)[int(table.instruction[at])].append(pair)
     for at in range(len(dependences)):
         edge = (int(dependences.producer[at]), bool(dependences.carried[at]))
         edges[int(dependences.instruction[at])].append(edge)
-    attrs = [program.instruction_attrs(row) for row in range(len(program.instructions))]
+    attrs: list[dict[str, Any]] = [program.instruction_attrs(row) for row in range(len(program.instructions))]
     issued: dict[str, int] = defaultdict(int)
     for at, step in enumerate(steps):
         made.deps.append([])
@@ -107,9 +109,9 @@ def in_run(program: Program, steps: Sequence[Step]) -> Run:
                 found = [other for other in found if _is_turn_before(steps[other], step)]
             made.deps[at] += found[-1:]
         back = attrs[step.row].get("wait_back", [])
-        made.needs.append([*waits[step.row], *((name, issued[name] - value) for name, value in back)])  # type: ignore[union-attr, misc]
+        made.needs.append([*waits[step.row], *((name, issued[name] - value) for name, value in back)])
         made.adds.append(list(signals[step.row]))
-        made.remote.append([tuple(item) for item in attrs[step.row].get("remote_signal", [])])  # type: ignore[union-attr, arg-type, misc]
+        made.remote.append([tuple(item) for item in attrs[step.row].get("remote_signal", [])])
         for name, value in [*signals[step.row], *(item[1:] for item in made.remote[at])]:
             issued[name] += value
     return made
@@ -177,7 +179,7 @@ def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[Execu
     at_row = {int(row): at for at, row in enumerate(program.barriers.instruction)}
     title: list[Execution] = []
     hidden: set[int] = set()
-    meets: dict[int, tuple[object, ...]] = {}
+    meets: dict[int, tuple[int, int, int]] = {}
     base = [sum(len(run.engine) for run in runs[:core]) for core in range(len(runs))]
     met: dict[object, int] = defaultdict(int)
     seen: dict[object, int] = defaultdict(int)
@@ -197,7 +199,7 @@ def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[Execu
     earlier = []
     for core, run in enumerate(runs):
         for at, engine in enumerate(run.engine):
-            fences = Engine.ALL in (engine,)
+            fences = engine == Engine.ALL
             earlier.append(
                 {base[core] + other for other in range(at) if fences or run.engine[other] in (engine, Engine.ALL)}
             )
@@ -205,10 +207,10 @@ def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[Execu
             for node in range(base[core] + at, base[core] + len(run.engine)):
                 earlier[node].update(base[core] + other for other in deciders)
     members = defaultdict(list)
-    for node, key in meets.items():
-        members[key].append(node)
-    for key, nodes in members.items():
-        assert len(nodes) == int(key[1]).bit_count(), "somebody does not come"  # type: ignore[call-overload]
+    for node, meeting in meets.items():
+        members[meeting].append(node)
+    for meeting, nodes in members.items():
+        assert len(nodes) == meeting[1].bit_count(), "somebody does not come"
 
     def everything_but(blocked: int) -> set[int]:
         done: set[int] = set()

@@ -144,12 +144,11 @@ class ExtendSharedLifetimes(Pass):
                 continue
             covered = insert_fences(prepared, nest_slots(prepared, plan, f"{stem}_fence"), self.name)
             covered_cost = fence_runs(covered, found)
-            faster = False
-            if covered_cost == cost:
-                time = makespan(covered, target).makespan
-                self._count_makespans(context, **{placement: time})
-                faster = round(time, 3) < round(makespan(program, target).makespan, 3)
-            if covered_cost < cost or faster:
+            if covered_cost > cost:
+                continue
+            time = makespan(covered, target).makespan
+            self._count_makespans(context, **{placement: time})
+            if covered_cost < cost or round(time, 3) < round(makespan(program, target).makespan, 3):
                 program, cost = covered, covered_cost
                 context.counters[f"{self.name}.placement"] = {placement: 1}
         context.count(self.name, fence_runs=round(cost))

@@ -51,9 +51,10 @@ CATALOG: dict[str, Entry] = {
         "Make the sequences equal: the message shows both at the first difference.",
     ),
     "deadlock": Entry(
-        "Instructions wait for each other in a cycle, or for a partner that never comes.",
+        "Instructions wait for each other in a cycle, for a partner that never comes, or for a count that a semaphore "
+        "never reaches.",
         "The program never ends.",
-        "Break the cycle that the message shows.",
+        "Break the cycle that the message shows, or mend the count.",
     ),
     "uninitialized-read": Entry(
         "Bytes are read that nothing has written before.",

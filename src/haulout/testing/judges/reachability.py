@@ -4,15 +4,17 @@ An event is the start or the end of a step; a barrier is one event for all who m
 writes at the end. What is before what is a bit set an event, filled in topological order; where there is none, the
 run hangs. Every two conflicting accesses are asked for, byte by byte.
 
-A wait for a semaphore comes after a signal without which, and without all that comes after that signal or after the
-wait, the value is not reached. Each such pair is an edge, and edges may make others so, until nothing changes.
+With semaphores there is no graph to close: which signal a wait has seen differs from run to run. There, each event is
+held back in turn and all others go as far as they can. What has not happened then is behind it, the rest is not:
+semaphores only grow, so nothing that can happen is taken away by what happens.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.testing.judges.straight import Barrier, Semaphore, Step, is_fence, runs
 from haulout.testing.judges.verdict import Verdict, hang, joined, of_pairs, unjudged
@@ -31,7 +33,7 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     """The verdict on one run."""
     if wrong := _disagreement(steps):
         return hang(wrong)
-    before = _ordered(steps)
+    before = _closure(steps)
     if before is None:
         return hang("waits for what never comes")
     return of_pairs(_unordered(steps, before))
@@ -75,49 +77,24 @@ def _events(steps: Sequence[Step]) -> tuple[list[int], list[int], int]:
     return start, end, count
 
 
-def _ordered(steps: Sequence[Step]) -> list[int] | None:
-    """The closure with what semaphores imply; None: a cycle, or a value that is never reached."""
-    implied: set[tuple[int, int]] = set()
-    while True:
-        closure = _closure(steps, implied)
-        if closure is None:
-            return None
-        found = _implied(steps, closure)
-        if found is None or found <= implied:
-            return closure if found is not None else None
-        implied |= found
-
-
-def _implied(steps: Sequence[Step], closure: list[int]) -> set[tuple[int, int]] | None:
-    """(signal, wait) pairs of steps of which the second needs the first; None: a wait for too much."""
-    size = 2 * len(steps)
-    signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
-    for at, step in enumerate(steps):
-        for semaphore, value in step.signals:
-            signals[semaphore].append((at, value))
-
-    def after(event: int, step: int) -> bool:
-        """Whether a step ends after an event."""
-        return bool(closure[2 * step + 1] & closure[size + event])
-
-    found = set()
-    for wait, step in enumerate(steps):
-        for semaphore, needed in step.needs:
-            may = [(at, value) for at, value in signals[semaphore] if at != wait and not after(2 * wait, at)]
-            if sum(value for _, value in may) < needed:
-                return None
-            for signal, _ in may:
-                rest = sum(value for at, value in may if at != signal and not after(2 * signal + 1, at))
-                if rest < needed:
-                    found.add((signal, wait))
-    return found
-
-
-def _closure(steps: Sequence[Step], implied: Iterable[tuple[int, int]] = ()) -> list[int] | None:
+def _closure(steps: Sequence[Step]) -> list[int] | None:
     """For each step's start and end (`2 * step`, `2 * step + 1`): a bit set of the events before; None: a cycle."""
     start, end, count = _events(steps)
+    edges = _edges(steps, start, end, count)
+    if any(step.needs for step in steps):
+        before = _held_back(_Counted(steps, start, end), edges)
+    else:
+        before = _transitive(edges)
+    if before is None:
+        return None
+    return [before[each] for pair in zip(start, end, strict=True) for each in pair] + [
+        1 << each for pair in zip(start, end, strict=True) for each in pair
+    ]
+
+
+def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) -> list[set[int]]:
+    """Of each event its predecessors, semaphores left out."""
     edges: list[set[int]] = [set() for _ in range(count)]
-    """Predecessors."""
     arrived: dict[object, dict[str, int]] = defaultdict(dict)
     for at, step in enumerate(steps):
         if start[at] != end[at]:
@@ -131,11 +108,15 @@ def _closure(steps: Sequence[Step], implied: Iterable[tuple[int, int]] = ()) -> 
             arrived[step.sends]["sender"] = at
         if step.receives is not None:
             arrived[step.receives]["receiver"] = at
-    for signal, wait in implied:
-        edges[start[wait]].add(end[signal])
     for sides in arrived.values():
         edges[end[sides["receiver"]]].add(start[sides["sender"]])
         edges[end[sides["sender"]]].add(start[sides["receiver"]])
+    return edges
+
+
+def _transitive(edges: list[set[int]]) -> list[int] | None:
+    """Of each event a bit set of those before it; None: a cycle."""
+    count = len(edges)
     before = [0] * count
     left = [len(each) for each in edges]
     followers: list[list[int]] = [[] for _ in range(count)]
@@ -152,11 +133,52 @@ def _closure(steps: Sequence[Step], implied: Iterable[tuple[int, int]] = ()) -> 
             left[other] -= 1
             if not left[other]:
                 ready.append(other)
-    if done < count:
+    return before if done == count else None
+
+
+class _Counted:
+    """What events add to semaphores and need of them."""
+
+    def __init__(self, steps: Sequence[Step], start: list[int], end: list[int]) -> None:
+        self.adds: dict[int, list[tuple[Semaphore, int]]] = defaultdict(list)
+        self.needs: dict[int, list[tuple[Semaphore, int]]] = defaultdict(list)
+        for at, step in enumerate(steps):
+            self.adds[end[at]] += step.signals
+            self.needs[start[at]] += step.needs
+
+
+def _held_back(counted: _Counted, edges: list[set[int]]) -> list[int] | None:
+    """Of each event a bit set of those that it cannot do without; None: not all can happen."""
+    predecessors = [sum(1 << other for other in each) for each in edges]
+
+    def reached(held: int) -> int:
+        """All that happens while one event is held back."""
+        over, counts = 0, defaultdict[Semaphore, int](int)
+        waiting = [event for event in range(len(edges)) if event != held]
+        while True:
+            left = []
+            for event in waiting:
+                enough = all(counts[semaphore] >= value for semaphore, value in counted.needs[event])
+                if predecessors[event] & ~over or not enough:
+                    left.append(event)
+                    continue
+                over |= 1 << event
+                for semaphore, value in counted.adds[event]:
+                    counts[semaphore] += value
+            if len(left) == len(waiting):
+                return over
+            waiting = left
+
+    everything = (1 << len(edges)) - 1
+    if reached(NONE) != everything:
         return None
-    return [before[each] for pair in zip(start, end, strict=True) for each in pair] + [
-        1 << each for pair in zip(start, end, strict=True) for each in pair
-    ]
+    before = [0] * len(edges)
+    for event in range(len(edges)):
+        behind = everything & ~reached(event) & ~(1 << event)
+        for other in range(len(edges)):
+            if behind >> other & 1:
+                before[other] |= 1 << event
+    return before
 
 
 def _unordered(steps: Sequence[Step], closure: list[int]) -> frozenset[tuple[int, int]]:
