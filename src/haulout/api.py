@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.manager import PassRecord
-    from haulout.passes.pipeline import Fences
+    from haulout.passes.pipeline import Fences, Sync
     from haulout.report.model import Report
     from haulout.sim.run import SimulationResult
 
@@ -93,6 +93,7 @@ def compile(
     capacity: int | None = None,
     partitions: Partitions = "proportional",
     target: str | Path | None = None,
+    sync: Sync = "edges",
     lnc: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
@@ -104,14 +105,16 @@ def compile(
     `fences`: the policy; `capacity`: bytes of DRAM for all cores together; `partitions`: how the cores share it
     (see `coloring_allocator_dram_shared`); `target`: the machine that run times are estimated for, the name of a
     preset or a TOML file (see `haulout.target`; None: `generic`). Without `capacity` the target's DRAM is the
-    capacity, where it says how large that is. The checker's findings do not raise: they are in the result.
+    capacity, where it says how large that is. `sync`: whether order stays dependences and barriers (`edges`) or
+    becomes `semaphores`, as the hardware has it; times are estimated before that. The checker's findings do not
+    raise: they are in the result.
     `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
     """
     from haulout.analysis.makespan import makespan
     from haulout.nki.certainty import check_certain
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
-    from haulout.passes.pipeline import standard_pipeline
+    from haulout.passes.pipeline import semaphore_pipeline, standard_pipeline
     from haulout.report.model import make_report
     from haulout.target import DEFAULT, load_target
 
@@ -134,22 +137,34 @@ def compile(
         target=str(target or DEFAULT),
     )
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
-    program = manager.run(program, context)
+    fenced = manager.run(program, context)
 
     def record(name: str, began: float) -> None:
-        manager.records.append(PassRecord(name, None, Status.DONE, perf_counter() - began, len(program.instructions)))
+        manager.records.append(PassRecord(name, None, Status.DONE, perf_counter() - began, len(fenced.instructions)))
         if on_pass is not None:
             on_pass(manager.records[-1])
 
     began = perf_counter()
-    estimate = makespan(program, machine)
+    estimate = makespan(fenced, machine)
     record("estimate", began)
+    program = fenced
+    if sync == "semaphores":
+        lowering = PassManager(semaphore_pipeline(), on_pass=on_pass, reproducer=reproducer)
+        program = lowering.run(fenced, context)
+        manager.records += lowering.records
     began = perf_counter()
     findings = check_certain(program)
     record("check", began)
     diagnostics = [*context.diagnostics, *findings]
     report = make_report(
-        program, context, manager.records, diagnostics, fences, estimate=estimate, target=machine.name
+        program,
+        context,
+        manager.records,
+        diagnostics,
+        fences,
+        fenced=fenced,
+        estimate=estimate,
+        target=machine.name,
     )
     return CompileResult(program, report, diagnostics)
 

@@ -70,6 +70,8 @@ def find_counts(model: Model) -> Counts:
     def malformed(row: int, message: str) -> None:
         bad_input(message, instruction_label(model.program, row))
 
+    if model.unrolled is not None and not any(model.unrolled.footprints.has_semaphores):
+        return _none()  # many runs, one look
     use = semaphore_use(model.program, malformed)
     if not use:
         return _none()

@@ -13,7 +13,7 @@ from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.frontends.nki import BarrierScope
 from haulout.ir.text import print_bir
 from haulout.passes.coloring_allocator_dram_shared import Partitions
-from haulout.passes.pipeline import Fences
+from haulout.passes.pipeline import Fences, Sync
 from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, summary_lines
 from haulout.support.files import write_files
@@ -46,6 +46,13 @@ from haulout.support.files import write_files
     metavar="NAME|FILE.toml",
     help="The machine that run times are estimated for: generic, trainium, or a description of your own.",
 )
+@click.option(
+    "--sync",
+    type=click.Choice(["edges", "semaphores"]),
+    default="edges",
+    show_default=True,
+    help="Leave order as dependences and barriers, or make it signals and waits of semaphores.",
+)
 @click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
 @kernel_options
 @format_option
@@ -59,6 +66,7 @@ def compile(
     capacity: int | None,
     partitions: Partitions,
     target: str,
+    sync: Sync,
     lnc: int | None,
     arg: tuple[str, ...],
     args_file: str | None,
@@ -80,6 +88,7 @@ def compile(
         capacity=capacity,
         partitions=partitions,
         target=target,
+        sync=sync,
         lnc=lnc,
         arguments=kernel_arguments(arg, args_file),
         barrier_scope=barrier_scope,

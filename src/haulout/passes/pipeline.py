@@ -22,6 +22,8 @@ from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT
 
 Fences = Literal["bracket", "minimal"]
+Sync = Literal["edges", "semaphores"]
+"""How order is written: dependences and barriers, or signals and waits of semaphores."""
 
 REGISTRY: dict[str, type[Pass]] = {
     each.name: each
@@ -60,6 +62,11 @@ def standard_pipeline(
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]
+
+
+def semaphore_pipeline() -> list[Pass]:
+    """What `haulout compile --sync semaphores` runs on top: no dependence edge and no barrier is left."""
+    return [LowerSync(), LowerBarriers()]
 
 
 _PASS = re.compile(r"\s*([a-z_0-9]+)\s*(?:\{([^}]*)\})?\s*(?:,|\Z)")

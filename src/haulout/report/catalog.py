@@ -51,8 +51,8 @@ CATALOG: dict[str, Entry] = {
         "Make the sequences equal: the message shows both at the first difference.",
     ),
     "deadlock": Entry(
-        "Instructions wait for each other in a cycle, for a partner that never comes, or for a count that a semaphore "
-        "never reaches.",
+        "Instructions wait for each other in a cycle, for a partner that never comes, or for a count that is never "
+        "reached.",
         "The program never ends.",
         "Break the cycle that the message shows, or mend the count.",
     ),

@@ -49,7 +49,9 @@ class Report(msgspec.Struct):
     instructions: int
     """On all cores."""
     barriers: int
-    """On each core."""
+    """On each core; those that became semaphores are counted."""
+    semaphores: int
+    """The most that a core has; 0 where order stays dependences and barriers."""
     fences: str
     """The policy."""
     longest_chain: int | None
@@ -94,13 +96,16 @@ def make_report(
     diagnostics: list[Diagnostic],
     fences: str,
     *,
+    fenced: Program,
     estimate: Estimate,
     target: str,
 ) -> Report:
-    """Collect the numbers of a compile; `estimate` is of the program as it is, on the machine `target`."""
+    """Collect the numbers of a compile; `fenced` is the program before its barriers became semaphores, if they did,
+    and `estimate` is of that, on the machine `target`.
+    """
     cores = np.arange(program.lnc)
     per_core = np.bincount(program.instruction_core, minlength=program.lnc)
-    barriers = np.bincount(program.instruction_core[fence_rows(program)], minlength=program.lnc)
+    barriers = np.bincount(fenced.instruction_core[fence_rows(fenced)], minlength=program.lnc)
     owner = program.owner[program.locations.remote_name != NONE]
     shared = np.unique(owner[owner != NONE])
     allocator = "coloring_allocator_dram_shared"
@@ -114,6 +119,9 @@ def make_report(
         lnc=program.lnc,
         instructions=len(program.instructions),
         barriers=int(barriers.max(initial=0)),
+        semaphores=max(
+            context.counters.get(name, {}).get("semaphores", 0) for name in ("lower_sync", "lower_barriers")
+        ),
         fences=fences,
         longest_chain=context.counters.get("extend_shared_lifetimes", {}).get("longest_chain"),
         shared_locations=len(shared),

@@ -43,12 +43,21 @@ def summary_lines(report: Report) -> list[str]:
         if report.longest_chain is None
         else f", the longest chain of cross-core dependences is {report.longest_chain}"
     )
-    return [
+    lines = [
         f"shared: {report.shared_locations} locations, {format_bytes(report.shared_bytes)}",
         f"fences ({report.fences}): {report.barriers} on each core{chain}",
         f"DRAM of all cores: {format_bytes(report.total_peak_bytes)}" + _partitions(report.partition_totals),
         f"estimated makespan ({report.target}): {format_time(report.estimated_makespan_us)}" + _estimates(report),
     ]
+    if report.semaphores:
+        dependences, barriers = (report.counters.get(name, {}) for name in ("lower_sync", "lower_barriers"))
+        kept = dependences.get("kept", 0)
+        lines.append(
+            f"semaphores: at most {report.semaphores} on a core, for {dependences.get('reduced', 0) - kept:,} "
+            f"dependences and {barriers.get('barriers', 0):,} barriers of all cores"
+            + (f"; {kept:,} dependences stay" if kept else "")
+        )
+    return lines
 
 
 def format_time(micros: float) -> str:
@@ -65,7 +74,7 @@ def _estimates(report: Report) -> str:
     lowered = report.makespans_us.get("lowered")
     if lowered is not None and report.placement is not None and report.barriers:
         placed = format_time(report.makespans_us[report.placement])
-        parts.append(f"before storage is shared {placed}, with the barriers as lowered {format_time(lowered)}")
+        parts.append(f"before addresses {placed}, with the barriers as lowered {format_time(lowered)}")
     if report.assumed_trips:
         parts.append(f"{report.assumed_trips} loops of unknown trip count taken to run {ASSUMED_TRIP} times")
     return f" ({'; '.join(parts)})" if parts else ""
