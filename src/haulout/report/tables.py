@@ -74,7 +74,7 @@ def _estimates(report: Report) -> str:
     lowered = report.makespans_us.get("lowered")
     if lowered is not None and report.placement is not None and report.barriers:
         placed = format_time(report.makespans_us[report.placement])
-        parts.append(f"before addresses {placed}, with the barriers as lowered {format_time(lowered)}")
+        parts.append(f"{placed} before addresses, {format_time(lowered)} with the lowering's barriers")
     if report.assumed_trips:
         parts.append(f"{report.assumed_trips} loops of unknown trip count taken to run {ASSUMED_TRIP} times")
     return f" ({'; '.join(parts)})" if parts else ""
