@@ -9,32 +9,15 @@ all cores take the same arm, they do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from example_program import Arg, Example, Program, line, manual
+from example_program import ROWS, Arg, Example, Program, line, split
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
 __all__ = ["EXAMPLES"]
-
-ROWS = P("core")
-
-
-def _split(fn: Callable[..., Any], *args: Arg, outs: Any = ROWS) -> Callable[[int], Program]:
-    """`fn` on every core; the first dimension of an argument that is split is what one core has."""
-
-    def build(cores: int) -> Program:
-        mesh = line(cores)
-        every = tuple(
-            Arg((arg.shape[0] * cores, *arg.shape[1:]), ROWS, arg.dtype, arg.scale, arg.mean) if arg.spec else arg
-            for arg in args
-        )
-        return Program(manual(fn, mesh, tuple(arg.spec for arg in args), outs), every, mesh)
-
-    return build
 
 
 def _flag() -> Arg:
@@ -81,7 +64,7 @@ def cond_collectives(cores: int) -> Program:
         z = lax.cond(total <= 0, lambda v: lax.psum(v, "core"), lambda v: lax.ppermute(v, "core", ring), y)
         return z, lax.cond(flag, lambda v: lax.all_gather(v, "core", tiled=True)[:2], lambda v: v * total, y)
 
-    return _split(fn, Arg((2, 3), ROWS), _flag())(cores)
+    return split(fn, Arg((2, 3), ROWS), _flag())(cores)
 
 
 def cond_in_fori(cores: int) -> Program:
@@ -102,7 +85,7 @@ def cond_in_fori(cores: int) -> Program:
     def fn(x: jax.Array, y: jax.Array) -> Any:
         return lax.fori_loop(0, 5, step, (x, y))
 
-    return _split(fn, Arg((2, 3), ROWS), Arg((2, 3), ROWS))(cores)
+    return split(fn, Arg((2, 3), ROWS), Arg((2, 3), ROWS))(cores)
 
 
 def _cond_grad(w: jax.Array, x: jax.Array, flag: jax.Array) -> Any:
@@ -131,7 +114,7 @@ def cond_by_core(cores: int) -> Program:
         )
         return z, lax.psum(z, "core"), x - y
 
-    return _split(fn, Arg((2, 3), ROWS), Arg((2, 3), ROWS))(cores)
+    return split(fn, Arg((2, 3), ROWS), Arg((2, 3), ROWS))(cores)
 
 
 def _cond_by_data(x: jax.Array, y: jax.Array) -> Any:
@@ -232,16 +215,16 @@ def clipped_steps(cores: int) -> Program:
 
 
 EXAMPLES = (
-    Example("cond_uniform", (2, 4), _split(_cond_uniform, Arg((2, 3), ROWS), Arg((2, 3), ROWS), _flag())),
-    Example("switch", (2, 4), _split(_switch, Arg((2, 3), ROWS), _choice())),
+    Example("cond_uniform", (2, 4), split(_cond_uniform, Arg((2, 3), ROWS), Arg((2, 3), ROWS), _flag())),
+    Example("switch", (2, 4), split(_switch, Arg((2, 3), ROWS), _choice())),
     Example("cond_collectives", (2, 4), cond_collectives),
     Example("cond_in_fori", (2, 4), cond_in_fori),
-    Example("cond_grad", (2, 4), _split(_cond_grad, Arg((4, 3)), Arg((2, 4), ROWS), _flag())),
+    Example("cond_grad", (2, 4), split(_cond_grad, Arg((4, 3)), Arg((2, 4), ROWS), _flag())),
     Example("cond_by_core", (2, 4), cond_by_core),
-    Example("cond_by_data", (2, 4), _split(_cond_by_data, Arg((2, 3), ROWS), Arg((2, 3), ROWS))),
-    Example("switch_by_core", (2, 4), _split(_switch_by_core, Arg((2, 3), ROWS))),
-    Example("cond_in_scan", (2, 4), _split(_cond_in_scan, Arg((2, 3), ROWS), Arg((4, 2, 3), scale=0.5))),
-    Example("loop_in_cond", (2, 4), _split(_loop_in_cond, Arg((2, 3), ROWS), _flag())),
-    Example("cond_bf16", (2, 4), _split(_cond_bf16, Arg((2, 3), ROWS, jnp.bfloat16), _flag())),
+    Example("cond_by_data", (2, 4), split(_cond_by_data, Arg((2, 3), ROWS), Arg((2, 3), ROWS))),
+    Example("switch_by_core", (2, 4), split(_switch_by_core, Arg((2, 3), ROWS))),
+    Example("cond_in_scan", (2, 4), split(_cond_in_scan, Arg((2, 3), ROWS), Arg((4, 2, 3), scale=0.5))),
+    Example("loop_in_cond", (2, 4), split(_loop_in_cond, Arg((2, 3), ROWS), _flag())),
+    Example("cond_bf16", (2, 4), split(_cond_bf16, Arg((2, 3), ROWS, jnp.bfloat16), _flag())),
     Example("clipped_steps", (4,), clipped_steps),
 )

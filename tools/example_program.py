@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import example_arrays
@@ -18,7 +18,7 @@ from example_arrays import Array
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-__all__ = ["Arg", "Example", "Program", "cube", "line", "manual"]
+__all__ = ["ROWS", "Arg", "Example", "Program", "cube", "line", "manual", "split"]
 
 
 @dataclass(frozen=True)
@@ -86,3 +86,24 @@ def manual(fn: Callable[..., Any], mesh: Mesh, ins: Any, outs: Any) -> Callable[
     """`fn` written for one core, run on every core of the mesh: its collectives are the program's."""
     mapped: Callable[..., Any] = jax.shard_map(fn, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=False)
     return mapped
+
+
+ROWS = P("core")
+"""The first dimension is split, over the cores of a line."""
+
+
+def split(fn: Callable[..., Any], *args: Arg, outs: Any = ROWS) -> Callable[[int], Program]:
+    """`fn` on every core of a line; the dimension of an argument that is split has the extent that one core has."""
+
+    def build(cores: int) -> Program:
+        mesh = line(cores)
+
+        def whole(arg: Arg) -> Arg:
+            """The argument of all cores together."""
+            parts = zip(arg.shape, (*arg.spec, *[None] * len(arg.shape)), strict=False)
+            return replace(arg, shape=tuple(extent * cores if axis else extent for extent, axis in parts))
+
+        specs = tuple(arg.spec for arg in args)
+        return Program(manual(fn, mesh, specs, outs), tuple(map(whole, args)), mesh)
+
+    return build

@@ -76,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make(cores: int, options: argparse.Namespace) -> int:
     """In the child: make the examples for `cores` cores."""
-    groups = ("example_models", "example_images", "example_collectives", "example_operations", "example_branches")
-    examples: list[Example] = [e for group in groups for e in import_module(group).EXAMPLES]
+    groups = ("models", "images", "collectives", "operations", "branches", "algorithms")
+    examples: list[Example] = [e for group in groups for e in import_module(f"example_{group}").EXAMPLES]
     texts = import_module("example_texts").TEXTS
     known = {e.name: e.cores for e in examples} | {t.name: t.cores for t in texts}
     if options.list:

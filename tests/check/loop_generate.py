@@ -60,6 +60,12 @@ class LoopShape:
     odd: float = 0.02
     """Just one of them does."""
     trips: tuple[int, ...] = (0, 1, 2, 3, 4)
+    subset: float = 0.0
+    """A barrier is one of some cores; in a chained program shared locations change hands among these alone."""
+    lines: tuple[Engine, ...] = (Engine.ALL,)
+    """Where barriers of some cores stand."""
+    stray: float = 0.0
+    """In a chained program, in arms of divergent forks: an instruction may touch any shared location."""
 
 
 @dataclass(slots=True)
@@ -79,6 +85,9 @@ class _Block:
     targets: tuple[str, ...] = ()
     barrier: tuple[bool, bool] = (False, False)
     """Before the work, behind it."""
+    met: tuple[int, ...] = ()
+    """The cores that meet at the barrier before the work; none: all."""
+    line: Engine = Engine.ALL
     alone: int = 0
     """In a chained program: the core that may touch shared locations."""
 
@@ -114,6 +123,11 @@ class _Generator:
             made.barrier = (self.chance(self.shape.fenced) and not self.chance(self.shape.slip), False)
         else:
             made.barrier = (self.chance(self.shape.barrier), self.chance(self.shape.barrier))
+        if self.shape.subset and made.barrier[0] and not apart and self.cores > 2 and self.chance(self.shape.subset):
+            made.met = tuple(sorted(self.random.sample(range(self.cores), self.random.randint(2, self.cores - 1))))
+            made.line = self.random.choice(self.shape.lines)
+            if self.blocks and (self.blocks[-1].alone not in made.met or made.alone not in made.met):
+                made.alone = self.blocks[-1].alone
         self.blocks.append(made)
         return made
 
@@ -241,7 +255,7 @@ class _Generator:
                 steps = [("nop", None)]
             if block.join and self.chained and not self.chance(self.shape.slip / 2):
                 steps.insert(0, ("nop", None))
-            if block.barrier[0]:
+            if block.barrier[0] and (not block.met or core in block.met):
                 steps.insert(0, ("barrier", 0))
             if block.ends_arm and self.chained and not self.chance(self.shape.slip / 2):
                 steps.append(("nop", None))
@@ -279,6 +293,10 @@ class _Generator:
                     waiting = self.random.choice(inside)
                     build.dependence(waiting, self.random.choice(inside), carried=True)
 
+    def apart(self, block: _Block) -> bool:
+        """Whether it stands in an arm of a divergent fork."""
+        return any(each.divergent for each in self.blocks if each.name in [fork for fork, _ in block.arms])
+
     def dominates(self, first: _Block, second: _Block) -> bool:
         around = first.loops[:-1] if first.header else first.loops
         return second.loops[: len(around)] == around and second.arms[: len(first.arms)] == first.arms
@@ -298,9 +316,9 @@ class _Generator:
         name, engine = f"i{self.count}", self.random.choice(self.engines)
         self.count += 1
         if kind == "barrier":
-            return build.barrier(
-                row, name, f"{block.name}_{value}", seq=None if seq is None else seq + int(value or 0)
-            )
+            line, cores = (block.line, block.met or None) if value == 0 else (Engine.ALL, None)
+            at = None if seq is None else seq + int(value or 0)
+            return build.barrier(row, name, f"{block.name}_{value}", engine=line, cores=cores, seq=at)
         if kind == "cond":
             assert value is not None
             return build.instruction(row, name, "iota", engine, (), [value], seq=seq)
@@ -311,6 +329,8 @@ class _Generator:
             sides = ((), operands) if kind == "fill" else (operands, ())
             return build.instruction(row, name, "copy", engine, *sides, seq=seq)
         allowed = ids if not self.chained or block.alone == core else ids[shared:]
+        if self.shape.stray and self.apart(block) and self.chance(self.shape.stray):
+            allowed = ids
         chosen = self.random.sample(allowed, min(len(allowed), self.random.randint(1, 2)))
         cut = self.random.randint(0, len(chosen))
         operands = [(location, self.pattern()) for location in chosen]

@@ -85,10 +85,10 @@ def judge_loops(program: Program, runs: int = 60) -> LoopVerdict | None:
             break
     else:
         return None
-    verdict = LoopVerdict()
+    verdict, facts = LoopVerdict(), _Facts(program)
     for traces in found:
         verdict.runs += 1
-        _Run(program, traces, verdict)
+        _Run(facts, traces, verdict)
     return verdict
 
 
@@ -163,12 +163,82 @@ def _trace(
         at, came = successors[at][way], at
 
 
-class _Run:
-    def __init__(self, program: Program, traces: list[Trace], verdict: LoopVerdict) -> None:
-        self.program, self.verdict = program, verdict
+Operands = list[tuple[int, frozenset[int], bool]]
+"""(location, bytes, unknown)."""
+
+
+class _Facts:
+    """What the rows of a program say, looked up once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.ends = loop_ends(program)
+        self.successors = _successors(program)
+        self.forks = {row for row, targets in enumerate(self.successors) if len(targets) == 2} - set(self.ends)
         self.owner = [int(owner) if owner != NONE else row for row, owner in enumerate(program.owner)]
-        self.forks = {row for row, targets in enumerate(_successors(program)) if len(targets) == 2} - set(self.ends)
+        self.blocks = [_blocks(program, core) for core in range(program.lnc)]
+        self.lines = program.instructions.engine.tolist()
+        self.seq = program.instructions.seq.tolist()
+        self.barriers: dict[int, tuple[int, int]] = {}
+        """Row -> (participants, name)."""
+        for at, row in enumerate(program.barriers.instruction.tolist()):
+            cores = int(program.barriers.cores[at]) or (1 << program.lnc) - 1
+            self.barriers[row] = cores, int(program.barriers.name[at])
+        self.rows: dict[int, list[int]] = defaultdict(list)
+        for row, block in enumerate(program.instructions.block.tolist()):
+            self.rows[block].append(row)
+        self.accesses: dict[int, list[int]] = defaultdict(list)
+        for at, row in enumerate(program.accesses.instruction.tolist()):
+            self.accesses[row].append(at)
+        self.waits: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        """Row -> (producer, carried)."""
+        rows = program.dependences
+        for waiting, producer, carried in zip(
+            rows.instruction.tolist(), rows.producer.tolist(), rows.carried.tolist(), strict=True
+        ):
+            self.waits[waiting].append((producer, carried))
+        self.known: dict[object, tuple[Operands, Operands]] = {}
+        self.found: dict[tuple[int, frozenset[int]], frozenset[tuple[int, ...]]] = {}
+
+    def operands(self, core: int, row: int, turns: dict[int, int]) -> tuple[Operands, Operands]:
+        """What an instruction reads and writes in given iterations."""
+        program = self.program
+        question = row, tuple(turns.items())
+        if question in self.known:
+            return self.known[question]
+        sides: tuple[Operands, Operands] = [], []
+        for access in self.accesses[row] if self.lines[row] != Engine.ALL else ():
+            location = int(program.accesses.location[access])
+            size = int(program.locations.size[location])
+            pattern = program.pattern(int(program.accesses.pattern[access]))
+            unknown = pattern is not None and pattern.is_unknown
+            touched = set(range(size)) if pattern is None or unknown else set(pattern.bytes().tolist())
+            for step in range(len(program.steps)):
+                if program.steps.access[step] == access:
+                    header = int(program.steps.header[step]) - self.blocks[core].start
+                    turn, modulus = turns[header], int(program.steps.modulus[step])
+                    shift = int(program.steps.stride[step]) * (turn % modulus if modulus else turn)
+                    touched = {byte + shift for byte in touched}
+            assert all(0 <= byte < size for byte in touched)
+            sides[int(program.accesses.write[access])].append((location, frozenset(touched), unknown))
+        self.known[question] = sides
+        return sides
+
+    def keys(self, location: int, touched: frozenset[int]) -> frozenset[tuple[int, ...]]:
+        """Bytes of the storage that bytes of a location are."""
+        if (location, touched) not in self.found:
+            owner, rows = self.owner[location], self.program.locations
+            address = int(rows.address[owner])
+            self.found[location, touched] = frozenset(
+                (0, address + byte) if address != NONE else (1, owner, byte) for byte in touched
+            )
+        return self.found[location, touched]
+
+
+class _Run:
+    def __init__(self, facts: _Facts, traces: list[Trace], verdict: LoopVerdict) -> None:
+        self.facts, self.program, self.verdict = facts, facts.program, verdict
+        self.ends, self.forks, self.owner = facts.ends, facts.forks, facts.owner
         self.lists = [self.execute(core, trace) for core, trace in enumerate(traces)]
         self.all = [done for each in self.lists for done in each]
         for number, done in enumerate(self.all):
@@ -186,60 +256,34 @@ class _Run:
     # -- what runs ------------------------------------------------------------------------------------------------
 
     def execute(self, core: int, trace: Trace) -> list[Done]:
-        program, found = self.program, []
-        blocks = _blocks(program, core)
+        program, facts, found = self.program, self.facts, []
+        blocks = facts.blocks[core]
         for block, turns in trace:
-            for row in range(len(program.instructions)):
-                if program.instructions.block[row] == blocks[block]:
-                    done = Done(core, row, block, turns)
-                    self.operands(done)
-                    found.append(done)
-            cond = int(program.blocks.cond[blocks[block]])
+            for row in facts.rows[blocks[block]]:
+                found.append(Done(core, row, block, turns, 0, *facts.operands(core, row, turns)))
             if block in self.ends or block in self.forks:
                 done = Done(core, BRANCH, block, turns)
+                cond = int(program.blocks.cond[blocks[block]])
                 if cond != NONE:
                     done.reads.append((cond, frozenset(range(int(program.locations.size[cond]))), False))
                 found.append(done)
         return found
 
-    def operands(self, done: Done) -> None:
-        program = self.program
-        if program.instructions.engine[done.row] == Engine.ALL:
-            return
-        for access in range(len(program.accesses)):
-            if program.accesses.instruction[access] != done.row:
-                continue
-            location = int(program.accesses.location[access])
-            size = int(program.locations.size[location])
-            pattern = program.pattern(int(program.accesses.pattern[access]))
-            unknown = pattern is not None and pattern.is_unknown
-            touched = set(range(size)) if pattern is None or unknown else set(pattern.bytes().tolist())
-            for step in range(len(program.steps)):
-                if program.steps.access[step] == access:
-                    header = int(program.steps.header[step]) - _blocks(program, done.core).start
-                    turn, modulus = done.turns[header], int(program.steps.modulus[step])
-                    shift = int(program.steps.stride[step]) * (turn % modulus if modulus else turn)
-                    touched = {byte + shift for byte in touched}
-            assert all(0 <= byte < size for byte in touched)
-            side = done.writes if program.accesses.write[access] else done.reads
-            side.append((location, frozenset(touched), unknown))
-
     # -- barriers -------------------------------------------------------------------------------------------------
 
     def mismatch(self) -> bool:
         """Whether two cores' common barriers differ."""
-        program = self.program
-        barrier = {int(row): at for at, row in enumerate(program.barriers.instruction)}
-        for first, second in combinations(range(program.lnc), 2):
-            for engine in sorted({int(each) for each in program.instructions.engine}):
+        facts = self.facts
+        for first, second in combinations(range(self.program.lnc), 2):
+            for engine in sorted({facts.lines[row] for row in facts.barriers}):
                 sides = []
                 for core in (first, second):
                     side = []
                     for done in self.lists[core]:
-                        if done.row in barrier and program.instructions.engine[done.row] == engine:
-                            cores = int(program.barriers.cores[barrier[done.row]]) or (1 << program.lnc) - 1
+                        if done.row in facts.barriers and facts.lines[done.row] == engine:
+                            cores, name = facts.barriers[done.row]
                             if cores >> first & cores >> second & 1:
-                                side.append((cores, int(program.barriers.name[barrier[done.row]]), done.block))
+                                side.append((cores, name, done.block))
                     sides.append(side)
                 if len(sides[0]) != len(sides[1]):
                     return True
@@ -250,7 +294,7 @@ class _Run:
 
     def opposite(self, one: int, other: int) -> bool:
         """Whether two blocks stand in different arms of one divergent fork."""
-        successors = _successors(self.program)
+        successors = self.facts.successors
         for fork in self.forks:
             middle = successors[fork][1]
             join = successors[middle - 1][0]
@@ -264,70 +308,65 @@ class _Run:
     # -- happens-before -------------------------------------------------------------------------------------------
 
     def close(self) -> bool:
-        program = self.program
-        after: dict[int, set[int]] = defaultdict(set)
-        node = list(range(len(self.all)))
+        """Happens-before as sets of numbers, one bit each; whether it has no cycle."""
+        facts = self.facts
+        self.node = list(range(len(self.all)))
         meeting: dict[object, int] = {}
-        barrier = {int(row): at for at, row in enumerate(program.barriers.instruction)}
         for each in self.lists:
             count: dict[object, int] = defaultdict(int)
             for done in each:
-                if done.row in barrier:
-                    line = (
-                        int(program.instructions.engine[done.row]),
-                        int(program.barriers.cores[barrier[done.row]]),
-                    )
-                    node[done.number] = meeting.setdefault((line, count[line]), done.number)
+                if done.row in facts.barriers:
+                    line = facts.lines[done.row], facts.barriers[done.row][0]
+                    self.node[done.number] = meeting.setdefault((line, count[line]), done.number)
                     count[line] += 1
-        self.node = node
-
-        def edge(first: Done, second: Done) -> None:
-            after[node[first.number]].add(node[second.number])
-
+        after = [0] * len(self.all)
         for each in self.lists:
-            for i, first in enumerate(each):
-                for second in each[i + 1 :]:
-                    engines = {self.line(first), self.line(second)}
-                    if len(engines) == 1 or Engine.ALL in engines or first.row == BRANCH:
-                        edge(first, second)
+            everything = fences = 0
+            on: dict[int, int] = defaultdict(int)
+            for first in reversed(each):
+                line, me = self.line(first), self.node[first.number]
+                after[me] |= everything if line in (Engine.ALL, BRANCH) else fences | on[line]
+                everything |= 1 << me
+                fences |= 1 << me if line == Engine.ALL else 0
+                on[line] |= 1 << me
             for at, done in enumerate(each):
                 for producer in self.waits(each, at):
-                    edge(producer, done)
-        self.later: dict[int, set[int]] = {}
+                    after[self.node[producer.number]] |= 1 << self.node[done.number]
+        self.later: dict[int, int] = {}
+        active: set[int] = set()
 
-        def reach(start: int) -> set[int]:
-            found: set[int] = set()
-            stack = [start]
-            while stack:
-                for following in after[stack.pop()]:
-                    if following not in found:
-                        found.add(following)
-                        stack.append(following)
-            return found
+        def reach(start: int) -> bool:
+            """Whether what is reachable was found, without a cycle."""
+            active.add(start)
+            rest = found = after[start]
+            while rest:
+                following = (rest & -rest).bit_length() - 1
+                if following in active or (following not in self.later and not reach(following)):
+                    return False
+                found |= self.later[following]
+                rest &= ~self.later[following] & ~(1 << following)
+            active.remove(start)
+            self.later[start] = found
+            return True
 
-        for start in set(node):
-            self.later[start] = reach(start)
-        return all(start not in reached for start, reached in self.later.items())
+        return all(node in self.later or reach(node) for node in dict.fromkeys(self.node))
 
     def line(self, done: Done) -> int:
-        return BRANCH if done.row == BRANCH else int(self.program.instructions.engine[done.row])
+        return BRANCH if done.row == BRANCH else int(self.facts.lines[done.row])
 
     def waits(self, each: list[Done], at: int) -> Iterator[Done]:
-        program, done = self.program, each[at]
+        program, facts, done = self.program, self.facts, each[at]
         if done.row == BRANCH:
-            cond = int(program.blocks.cond[_blocks(program, done.core)[done.block]])
+            cond = int(program.blocks.cond[facts.blocks[done.core][done.block]])
             for other in each[:at]:
                 same = other.block == done.block and other.turns == done.turns
                 if same and cond != NONE and any(self.owner[w[0]] == self.owner[cond] for w in other.writes):
                     yield other
             return
-        for row in range(len(program.dependences)):
-            if program.dependences.instruction[row] != done.row:
-                continue
-            producer = int(program.dependences.producer[row])
+        for producer, carried in facts.waits[done.row]:
             earlier = [other for other in each[:at] if other.row == producer]
-            if program.dependences.carried[row]:
-                block = int(program.instructions.block[producer]) - _blocks(program, done.core).start
+            if carried:
+                block = int(program.instructions.block[producer]) - facts.blocks[done.core].start
                 common = [h for h, end in self.ends.items() if h <= block <= end and h <= done.block <= end]
                 if not common:
                     continue
@@ -338,21 +377,15 @@ class _Run:
                 yield earlier[-1]
 
     def before(self, first: Done, second: Done) -> bool:
-        return self.node[second.number] in self.later[self.node[first.number]]
+        return bool(self.later[self.node[first.number]] >> self.node[second.number] & 1)
 
     # -- proofs ---------------------------------------------------------------------------------------------------
-
-    def key(self, location: int, byte: int) -> tuple[int, ...]:
-        rows = self.program.locations
-        owner = self.owner[location]
-        return (0, int(rows.address[owner]) + byte) if rows.address[owner] != NONE else (1, owner, byte)
 
     def accesses(self) -> Iterator[tuple[Done, int, bool, frozenset[tuple[int, ...]], bool]]:
         for done in self.all:
             for write, side in ((False, done.reads), (True, done.writes)):
                 for location, touched, unknown in side:
-                    keys = frozenset(self.key(location, byte) for byte in touched)
-                    yield done, self.owner[location], write, keys, unknown
+                    yield done, self.owner[location], write, self.facts.keys(location, touched), unknown
 
     def conflicts(self) -> None:
         self.troubled: set[int] = set()
@@ -385,7 +418,7 @@ class _Run:
                 return first.turns[header] > second.turns[header]
         if BRANCH in (first.row, second.row):
             return False
-        seq = [int(self.program.instructions.seq[done.row]) for done in (first, second)]
+        seq = [self.facts.seq[done.row] for done in (first, second)]
         return NONE not in seq and seq[0] > seq[1]
 
     def values(self) -> None:
@@ -414,15 +447,14 @@ class _Run:
         holder: dict[tuple[int, ...], int] = {}
         held: dict[tuple[int, ...], set[int]] = defaultdict(set)
         owners: dict[tuple[int, ...], set[int]] = defaultdict(set)
-        left = sorted(self.all, key=lambda done: (-len(self.later[self.node[done.number]]), done.number))
+        left = sorted(self.all, key=lambda done: (-self.later[self.node[done.number]].bit_count(), done.number))
         for done in left:
             touched: dict[tuple[int, ...], set[tuple[int, bool]]] = defaultdict(set)
             for write, side in ((False, done.reads), (True, done.writes)):
                 for location, found, unknown in side:
                     assert not unknown or not self.verdict.aliased
                     owner = self.owner[location]
-                    for byte in found:
-                        key = self.key(location, byte)
+                    for key in self.facts.keys(location, found):
                         owners[key].add(owner)
                         touched[key].add((owner, write))
                         if not write and holder.get(key, owner) != owner and owner in held[key]:

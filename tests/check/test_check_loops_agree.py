@@ -14,7 +14,7 @@ from tests.check.loop_generate import LoopShape, random_loops
 from tests.check.loop_judge import judge_loops
 
 from haulout.check import check_program, checker, regions, ways
-from haulout.ir.enums import Kind
+from haulout.ir.enums import Engine, Kind
 from haulout.ir.program import Program
 from haulout.ir.verify import verify
 
@@ -39,6 +39,12 @@ BRANCHES = {
     "divergent": replace(FORKS, cores=(2, 2), divergent=1.0, forks=(1, 2), met=0.5),
     "branches, shared bytes": replace(FORKS, chained=0.9, slip=0.03, addresses=1.0, unknown=0.0),
     "branches, values": replace(FORKS, kinds=(Kind.INTERNAL, Kind.OUTPUT), work=(1, 2), partial=0.2),
+}
+APART = replace(FORKS, cores=(3, 4), divergent=0.8, forks=(1, 2), unknown_loops=0, trips=(1, 2), depth=2, met=0.0)
+BRANCHES |= {
+    "each core its own arm": replace(APART, slip=0.02),
+    "some cores meet": replace(APART, slip=0.02, subset=0.5, lines=(Engine.ALL, Engine.ALL, Engine.POOL)),
+    "arms that share": replace(APART, stray=0.15, fenced=0.9),
 }
 SHAPES |= BRANCHES
 ORDER = {"cross-core-race", "possible-race", "missing-dependence"}
@@ -84,11 +90,11 @@ def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPa
     if way == "apart":  # strided regions are compared pair by pair, not cut into atoms
         monkeypatch.setattr(regions, "MOST_RUNS", 2)
     seen: Counter[str] = Counter()
-    count = 60 if way == "plain" else 15
+    count = 24 if way == "plain" else 6
     for seed in range(count if name not in BRANCHES else count // 3):
         codes = agree(random_loops(Random(f"{name}, {way}, {seed}"), SHAPES[name]))
         seen.update({"skipped"} if codes is None else codes or {"clean"})
-    assert seen["clean"] > 3 or name in BRANCHES or count < 60
+    assert seen["clean"] > 1 or name in BRANCHES or count < 24
     assert seen["skipped"] < 20
     assert seen["unproved-paths"] < 5
 
@@ -98,13 +104,13 @@ def test_what_few_runs_prove_is_true(name: str, monkeypatch: pytest.MonkeyPatch)
     """With hardly any runs most is proved by pairs of regions, and the rest is said."""
     monkeypatch.setattr(ways, "MOST_RUNS", 3)
     seen: Counter[str] = Counter()
-    for seed in range(15):
+    for seed in range(12):
         codes = agree(random_loops(Random(f"{name}, few, {seed}"), SHAPES[name]))
         seen.update({"skipped"} if codes is None else codes or {"clean"})
-    assert seen["unproved-paths"] > 0
+    assert seen["unproved-paths"] > 0 or name in ("each core its own arm", "arms that share")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(SHAPES)))
 def test_agrees_on_whatever_hypothesis_draws(random: Random, name: str) -> None:
     agree(random_loops(random, SHAPES[name]))
@@ -112,11 +118,11 @@ def test_agrees_on_whatever_hypothesis_draws(random: Random, name: str) -> None:
 
 def test_generated_programs_are_sound() -> None:
     for name, shape in SHAPES.items():
-        for seed in range(40):
+        for seed in range(20):
             assert [str(each) for each in verify(random_loops(Random(f"{name} {seed}"), shape))] == []
 
 
 def test_findings_are_the_same_on_every_run() -> None:
-    for seed in range(25):
+    for seed in range(15):
         first, second = (check_program(random_loops(Random(seed), SHAPES["anything"])) for _ in range(2))
         assert first == second

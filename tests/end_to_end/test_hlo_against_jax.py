@@ -37,9 +37,9 @@ BITS = {
 OPCODES = """
     add all-gather all-reduce all-to-all and broadcast call clamp collective-permute compare concatenate conditional
     constant convert convolution copy divide dot dynamic-slice dynamic-update-slice exponential gather
-    get-tuple-element iota log maximum multiply negate or pad parameter partition-id reduce reduce-scatter
-    reduce-window remainder reshape reverse rsqrt scatter select select-and-scatter slice subtract tanh topk transpose
-    tuple while
+    get-tuple-element iota log maximum multiply negate or pad parameter partition-id reduce reduce-precision
+    reduce-scatter reduce-window remainder reshape reverse rsqrt scatter select select-and-scatter slice sort subtract
+    tanh topk transpose tuple while
 """
 
 

@@ -43,6 +43,17 @@ INSERTS = [
     b" dims=[0]",
     b" shapes=[[1],[1]]",
     b" parts=3",
+    b" trip=2",
+    b" cond=x",
+    b" divergent=true",
+    b" carried=[a]",
+    b" signal=[[a,1]]",
+    b" wait=[[a,1]]",
+    b" wait_back=[[a,0]]",
+    b" remote_signal=[[1,a,1]]",
+    b" step=[[0,head,4,0]]",
+    b" join=true",
+    b" gather=true",
     b"true",
     b"nan",
     b"while",
@@ -138,6 +149,20 @@ def _word(text: bytes, rng: random.Random) -> bytes:
     return _replace(text, _WORD, lambda _: rng.choice(words), rng)
 
 
+def _of_another_line(text: bytes, rng: random.Random) -> bytes:
+    """One attribute of a line given to another line, in place of the one of that name."""
+    lines = text.split(b"\n")
+    at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+    words = [place.start() for place in re.finditer(rb" [a-z_]+=", lines[other])]
+    if words:
+        taken = lines[other][rng.choice(words) :].split(b" ")[1]
+        key = taken.partition(b"=")[0] + b"="
+        kept = [word for word in lines[at].split(b" ") if not word.startswith(key)]
+        colon = kept and kept[-1].endswith(b":")
+        lines[at] = b" ".join(kept).rstrip(b":") + b" " + taken.rstrip(b":") + (b":" if colon else b"")
+    return b"\n".join(lines)
+
+
 def _bracket(text: bytes, rng: random.Random) -> bytes:
     """One bracketed list replaced by another of the same text, or emptied."""
     found = _BRACKETS.findall(text) or [b"[]"]
@@ -168,6 +193,7 @@ TEXT_MUTATORS: tuple[Mutator, ...] = (
     _word,
     _word,
     _bracket,
+    _of_another_line,
 )
 
 

@@ -70,7 +70,9 @@ def test_mutants(kind: str, mutants: int, shard: int, tmp_path: Path) -> None:
     for number, source in enumerate(islice(cycle(sources(kind, tmp_path)), count(mutants)), first):
         path = tmp_path / f"mutant{source.suffix}"
         path.write_bytes(mutate(source, number))
-        if text := traceback_of(path, "bracket" if number % 2 else "minimal"):
+        if text := traceback_of(
+            path, "bracket" if number % 2 else "minimal", "edges" if number % 3 else "semaphores"
+        ):
             found.append(f"mutant {number} of {source.name}:\n{text}")
     assert not found, f"{len(found)} of {count(mutants)} mutants:\n" + "\n".join(found)
 

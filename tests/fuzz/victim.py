@@ -1,4 +1,4 @@
-"""What every mutant goes through: load, compile by both policies, check, simulate when it is small.
+"""What every mutant goes through: load, check, compile, simulate under all schedules when it is small, print.
 
 It must end in a result or in `HauloutError`, within a bound of time and memory. Anything else is a finding.
 """
@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -18,8 +18,10 @@ import haulout
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import check_sound
-from haulout.passes.pipeline import Fences
-from haulout.support.diagnostics import HauloutError
+from haulout.passes.pipeline import Fences, Sync
+from haulout.sim import compare_schedules
+from haulout.support.diagnostics import Diagnostic, HauloutError
+from haulout.support.render import RENDERERS
 
 SECONDS = 300
 """After so long a mutant counts as one that hangs; one takes milliseconds, the first may compile kernels."""
@@ -27,21 +29,30 @@ BYTES = 3 << 30
 """Address space that a mutant may use on top of what is there; a sound one uses some megabytes."""
 SMALL_BYTES = 1 << 20
 SMALL_INSTRUCTIONS = 2000
+MOST_EXECUTED = 2_000
+"""So that a loop that runs on costs little."""
 
 
 class HangError(Exception):
     """A mutant took longer than any should."""
 
 
-def consume(path: Path, fences: Fences = "minimal") -> None:
+def consume(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -> None:
     """Everything that the library does with a file; raises what it raises."""
     program = haulout.load(path)
     require_readable(program)
-    haulout.check(program)
+    require_printable(haulout.check(program))
     run(program)
-    result = haulout.compile(program, fences=fences)
+    result = haulout.compile(program, fences=fences, sync=sync)
     require_readable(result.program)
+    require_printable(result.diagnostics)
     run(result.program)
+
+
+def require_printable(diagnostics: Sequence[Diagnostic]) -> None:
+    """Every form of output takes what was found."""
+    for render in RENDERERS.values():
+        render(diagnostics)
 
 
 def require_readable(program: Program) -> None:
@@ -57,10 +68,11 @@ def require_readable(program: Program) -> None:
 def run(program: Program) -> None:
     """Simulate a program that is small enough for it."""
     if int(program.locations.size.sum()) <= SMALL_BYTES and len(program.instructions) <= SMALL_INSTRUCTIONS:
-        try:
-            haulout.simulate(program)
-        except HauloutError as error:
-            refuse_defects(error)
+        for simulate in (haulout.simulate, compare_schedules):
+            try:
+                simulate(program, max_instructions=MOST_EXECUTED)
+            except HauloutError as error:
+                refuse_defects(error)
 
 
 def refuse_defects(error: HauloutError) -> None:
@@ -70,13 +82,14 @@ def refuse_defects(error: HauloutError) -> None:
             raise AssertionError(f"{each.message}\n" + "\n".join(each.notes)) from error
 
 
-def traceback_of(path: Path, fences: Fences = "minimal") -> str | None:
+def traceback_of(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -> str | None:
     """The traceback that a file causes, None when it ends as it should."""
     try:
         with bounds():
-            consume(path, fences)
+            consume(path, fences, sync)
     except HauloutError as error:
         try:
+            require_printable(error.diagnostics)
             refuse_defects(error)
         except AssertionError as defect:
             return str(defect)

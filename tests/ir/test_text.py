@@ -89,6 +89,8 @@ def test_any_name_round_trips(name: str) -> None:
         ("%i = a @pe () -> () deps=[j]", "no instruction %j", 7, 0),
         ("%i = a @pe () -> () deps=3", "list of names", 7, 21),
         ("%i = a @pe () -> () seq=99999999999999999999", "more than 64 bits", 7, 25),
+        ("%i = a @pe () -> () signal=[s,1]", "a list of [NAME,INT], found 's'", 7, 21),
+        ("%i = a @pe () -> () wait=[[s,9223372036854775807]]", "integers from -4611686018427387904", 7, 21),
         ("%i = core_barrier @all () -> ()", "name=..., which is required", 7, 0),
         ("%i = a @pe () -> ()\n%i = a @pe () -> ()", "defined twice", 8, 1),
         ("%i = a @pe () -> () ~", "no token starts with", 7, 21),

@@ -68,6 +68,13 @@ def test_the_base_program_is_sound() -> None:
         ("seq=0\n      %b", "seq=5\n      %b", "bad-input", "seq falls from 5 to 1"),
         ("seq=0\n      %b", "seq=0 deps=[b]\n      %b", "bad-input", "stands behind it"),
         ("shape=[16]", "shape=[16] address=32", "bad-input", "no multiple of 64"),
+        ("seq=0", "seq=0 signal=[[s,0]]", "bad-input", "a signal of 0; it adds at least 1"),
+        ("seq=0", f"seq=0 signal=[[s,{1 << 31}]]", "bad-input", "and at most 2147483647"),
+        ("seq=0", "seq=0 wait=[[s,-3]]", "bad-input", "a wait for -3; it is for 0 to 2147483647"),
+        ("seq=0", "seq=0 wait_back=[[s,-3]]", "bad-input", "the counts from 0 to 2147483647"),
+        ("seq=0", "seq=0 remote_signal=[[7,s,1]]", "bad-input", "a remote signal to core 7, lnc="),
+        ("seq=0", f"seq=0 remote_signal=[[{(1 << 32) + 1},s,1]]", "bad-input", "expected remote_signal="),
+        ("seq=0", "seq=0 remote_signal=[[0,s,1]]", "bad-input", "a remote signal to core 0, which is its own"),
         ("kind", "kind", "", ""),
     ],
 )
@@ -102,3 +109,12 @@ def test_equal_read_and_write_bytes_are_legal() -> None:
         assert verify(parse_bir(text)) == []
     interleaved = SOUND.replace("(%x) -> (%s) seq=1", "(%x[0;8x4;4]) -> (%x[4;8x4;4]) seq=1")
     assert verify(parse_bir(interleaved)) == []
+
+
+def test_a_branch_reads_something() -> None:
+    text = SOUND.replace("mloc", "mloc %none dram.local size=0\n    mloc", 1)
+    branch = "block ^e -> ^then, ^join cond=none:\nblock ^then -> ^join:\nblock ^join:"
+    text = text.replace("block ^e:", branch, 1)
+    (finding,) = verify(parse_bir(text, "case.bir"))
+    assert finding.message == "block ^e branches on a location without bytes"
+    assert finding.labels[0].span is not None

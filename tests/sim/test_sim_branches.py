@@ -8,7 +8,6 @@ from tests.sim.sim_programs import COUNTER, INT, constant, count, program, refus
 
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules, simulate
-from haulout.support.diagnostics import HauloutError
 
 NUMBERS = f"""
     mloc %c dram.local size=4 kind=input {INT}
@@ -366,8 +365,3 @@ def test_a_branch_that_strays_under_a_schedule_is_reported() -> None:
     (diagnostic,) = simulate(text, values(0) | {"d": np.int32(0)}, schedule="slowest:0:dma0").diagnostics
     assert diagnostic.code == "missing-dependence"
     assert "the branch of ^fork on core 0 takes ^else, unlike under `list`" in diagnostic.message
-
-
-def test_cores_have_equal_branches() -> None:
-    with pytest.raises(HauloutError, match="core 0 has other loops or branches"):
-        simulate(program(choose(), choose(attrs="divergent=true")))

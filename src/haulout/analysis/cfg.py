@@ -44,8 +44,12 @@ class ControlFlow:
     """The blocks that the entry reaches in reverse postorder: each before its successors, but for edges back."""
     dominator: list[int]
     """Immediate dominator; NONE: the entry, or not reached from it."""
+    depth: list[int]
+    """Of each block in the tree of dominators: how many others dominate it."""
     post_dominator: list[int]
     """Immediate post-dominator; NONE: only the end of the function, or no exit is reached."""
+    post_depth: list[int]
+    """Of each block in the tree of post-dominators."""
     loops: list[NaturalLoop]
     """By the place of their headers in `order`, so outer ones before inner ones."""
     loop: list[int]
@@ -53,19 +57,19 @@ class ControlFlow:
 
     def dominates(self, a: int, b: int) -> bool:
         """Whether every path from the entry to `b` passes `a`; `b` must be reached."""
-        return _above(self.dominator, a, b)
+        return _above(self.dominator, self.depth, a, b)
 
     def post_dominates(self, a: int, b: int) -> bool:
         """Whether every path from `b` to an exit passes `a`; `b` must reach one."""
-        return _above(self.post_dominator, a, b)
+        return _above(self.post_dominator, self.post_depth, a, b)
 
     def common_dominator(self, blocks: Iterable[int]) -> int:
         """The last block that dominates all of some blocks that the entry reaches."""
-        return _common(self.dominator, blocks)
+        return _common(self.dominator, self.depth, blocks)
 
     def common_post_dominator(self, blocks: Iterable[int]) -> int:
         """The first block that post-dominates all of some blocks; NONE: only the end of the function does."""
-        return _common(self.post_dominator, blocks)
+        return _common(self.post_dominator, self.post_depth, blocks)
 
     def loops_around(self, block: int) -> list[int]:
         """Loops that contain a block, the innermost first."""
@@ -73,17 +77,6 @@ class ControlFlow:
         while at != NONE:
             found.append(at)
             at = self.loops[at].parent
-        return found
-
-    def reached_from(self, block: int) -> set[int]:
-        """Blocks that some path of at least one edge leads to."""
-        found: set[int] = set()
-        work = list(self.successors[block])
-        while work:
-            at = work.pop()
-            if at not in found:
-                found.add(at)
-                work += self.successors[at]
         return found
 
 
@@ -102,8 +95,9 @@ def control_flow(successors: Sequence[Sequence[int]]) -> ControlFlow:
     entering = [targets or [end] for targets in forward] + [[]]
     after = _dominators(entering, _reverse_postorder(turned, end), end + 1)
     post_dominator = [NONE if at == end else at for at in after[:end]]
-    loops, loop = _natural_loops(forward, backward, order, dominator)
-    return ControlFlow(forward, backward, order, dominator, post_dominator, loops, loop)
+    depth, post_depth = _depths(dominator), _depths(post_dominator)
+    loops, loop = _natural_loops(forward, backward, order, dominator, depth)
+    return ControlFlow(forward, backward, order, dominator, depth, post_dominator, post_depth, loops, loop)
 
 
 def function_flow(program: Program, function: int) -> ControlFlow:
@@ -165,38 +159,59 @@ def _meet(above: list[int], place: Callable[[int], int], a: int, b: int) -> int:
     return a
 
 
-def _above(tree: list[int], a: int, b: int) -> bool:
+def _depths(tree: list[int]) -> list[int]:
+    """How many ancestors each block has."""
+    depth = [NONE] * len(tree)
+    for block in range(len(tree)):
+        path = []
+        while depth[block] == NONE and tree[block] != NONE:
+            path.append(block)
+            block = tree[block]
+        depth[block] = max(depth[block], 0)
+        for below in reversed(path):
+            depth[below] = depth[tree[below]] + 1
+    return depth
+
+
+def _above(tree: list[int], depth: list[int], a: int, b: int) -> bool:
     """Whether `a` is `b` or an ancestor of it."""
-    while b not in (a, NONE):
+    while depth[b] > depth[a]:
         b = tree[b]
     return b == a
 
 
-def _common(tree: list[int], blocks: Iterable[int]) -> int:
-    """The lowest common ancestor of all."""
-    chains = []
-    for block in blocks:
-        chain = [block]
-        while tree[chain[-1]] != NONE:
-            chain.append(tree[chain[-1]])
-        chains.append(chain[::-1])
-    found = NONE
-    for level in zip(*chains, strict=False):
-        if len(set(level)) > 1:
-            break
-        found = level[0]
+def _common(tree: list[int], depth: list[int], blocks: Iterable[int]) -> int:
+    """The lowest common ancestor of all; each block of the tree is climbed over once at most."""
+    found, *others = blocks
+    below = {found}
+    for block in others:
+        while block not in below:
+            if depth[block] > depth[found]:
+                below.add(block)
+                block = tree[block]
+            elif tree[found] == NONE:
+                return NONE
+            else:
+                found = tree[found]
+                below.add(found)
     return found
 
 
 def _natural_loops(
-    successors: list[list[int]], predecessors: list[list[int]], order: list[int], dominator: list[int]
+    successors: list[list[int]],
+    predecessors: list[list[int]],
+    order: list[int],
+    dominator: list[int],
+    depth: list[int],
 ) -> tuple[list[NaturalLoop], list[int]]:
     """Loops by the place of their headers, and the innermost one of each block."""
     reached = set(order)
     loops: list[NaturalLoop] = []
     loop = [NONE] * len(successors)
     for header in order:
-        latches = [each for each in predecessors[header] if each in reached and _above(dominator, header, each)]
+        latches = [
+            each for each in predecessors[header] if each in reached and _above(dominator, depth, header, each)
+        ]
         if not latches:
             continue
         inside = {header}

@@ -145,6 +145,32 @@ class _View(NamedTuple):
 
 
 @njit
+def _scan_chains(view: _View, cores: int) -> tuple[Ids, Ids]:
+    """Empty chains of accesses: the last one of each, [owner, core, 0 written or 1 read], and the one before each."""
+    owners = 0
+    for at in range(len(view.access)):
+        owners = max(owners, view.owner[at] + 1)
+    return np.full((owners, cores, 2), -1, np.int32), np.full(len(view.access), -1, np.int32)
+
+
+@njit
+def _scan_enter(view: _View, at: int, head: Ids, previous: Ids) -> None:
+    """Put an access at the end of its chain."""
+    chain = 0 if view.write[at] else 1
+    previous[at] = head[view.owner[at], view.core[at], chain]
+    head[view.owner[at], view.core[at], chain] = at
+
+
+@njit
+def _scan_end(view: _View, at: int) -> int:
+    """The place behind the accesses of the instruction that access `at` is the first of."""
+    end = at
+    while end < len(view.access) and view.instruction[end] == view.instruction[at]:
+        end += 1
+    return end
+
+
+@njit
 def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool) -> tuple[Ids, Ids]:
     """Number of cross-core edges on the longest path to each instruction, and conflicts with equal `seq`.
 
@@ -152,12 +178,7 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
     `latest` lets it. In reverse order of the rows, without `follow`: longest paths *from* each instruction.
     """
     count = len(view.access)
-    groups = 0
-    for at in range(count):
-        groups = max(groups, view.owner[at] + 1)
-    head = np.full((groups, cores, 2), -1, np.int32)
-    """Last access of each chain: [owner, core, 0 written or 1 read]."""
-    previous = np.full(count, -1, np.int32)
+    head, previous = _scan_chains(view, cores)
     phase = np.zeros(count, np.int32)
     current = np.zeros(cores, np.int32)
     part = np.full(cores, -1, np.int32)
@@ -168,9 +189,7 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
     at = 0
     while at < count:
         # All accesses of one instruction are judged before any is entered.
-        end = at
-        while end < count and view.instruction[end] == view.instruction[at]:
-            end += 1
+        end = _scan_end(view, at)
         core, segment = view.core[at], view.segment[at]
         if segment > furthest:
             furthest, entered, entering = segment, 0, 0
@@ -206,9 +225,7 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
         entering = max(entering, best) if segment == furthest else entering
         for a in range(at, end):
             phase[a] = best
-            chain = 0 if view.write[a] else 1
-            previous[a] = head[view.owner[a], core, chain]
-            head[view.owner[a], core, chain] = a
+            _scan_enter(view, a, head, previous)
         at = end
     return phase, clashes[:clash]
 
@@ -220,17 +237,11 @@ def _scan_reach(x: Extents, view: _View, cores: int, earliest: Ids, latest: Ids)
     Walks the chains of `_scan_phases`; a row whose latest phase is below this one's earliest ends the walk.
     """
     count = len(view.access)
-    groups = 0
-    for at in range(count):
-        groups = max(groups, view.owner[at] + 1)
-    head = np.full((groups, cores, 2), -1, np.int32)
-    previous = np.full(count, -1, np.int32)
+    head, previous = _scan_chains(view, cores)
     reach = np.full((count, cores), -1, np.int32)
     at = 0
     while at < count:
-        end = at
-        while end < count and view.instruction[end] == view.instruction[at]:
-            end += 1
+        end = _scan_end(view, at)
         core, segment = view.core[at], view.segment[at]
         for a in range(at, end):
             for other in range(cores):
@@ -249,8 +260,6 @@ def _scan_reach(x: Extents, view: _View, cores: int, earliest: Ids, latest: Ids)
         for a in range(at, end):
             for other in range(cores):
                 reach[a, other] = reach[at, other]
-            chain = 0 if view.write[a] else 1
-            previous[a] = head[view.owner[a], core, chain]
-            head[view.owner[a], core, chain] = a
+            _scan_enter(view, a, head, previous)
         at = end
     return reach

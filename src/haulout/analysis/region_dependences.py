@@ -19,6 +19,7 @@ join waits for what they did before the region too: behind it, everything on the
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import takewhile
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from haulout.analysis.order_scan import Order
 from haulout.analysis.overlap import Extents, extents
 from haulout.analysis.region_engines import region_engines
 from haulout.analysis.regions import Regions
-from haulout.analysis.unrolled import Joins, Unrolled, unroll
+from haulout.analysis.unrolled import Joins, Turns, Unrolled, unroll
 from haulout.ir.enums import LINES, DependenceKind
 from haulout.ir.program import Program
 from haulout.ir.schema import Dependences, Ids, Ints
@@ -111,23 +112,43 @@ def _waits(program: Program, found: Regions, listing: Unrolled) -> tuple[Ints, I
         (back or producers[edge] < row) and _always_ran(found, int(block[producers[edge]]), int(block[row]), back)
         for edge, (row, back) in enumerate(zip(have.instruction.tolist(), carried, strict=True))
     ]
-    scope = listing.paths.scope.tolist()
-    places: dict[int, list[int]] = defaultdict(list)
+    common = {
+        edge: loops
+        for edge, row in enumerate(have.instruction.tolist())
+        if carried[edge]
+        and holds[edge]
+        and (loops := _common_loops(found, int(block[producers[edge]]), int(block[row])))
+    }
+    """Of each carried edge: how many loops are around both its ends, the innermost of which carries it."""
+    behind: dict[int, list[int]] = defaultdict(list)
+    for edge in common:
+        behind[producers[edge]].append(edge)
+    turns_of = [listing.turns[scope] if scope >= 0 else () for scope in listing.paths.scope.tolist()]
+    latest: dict[int, int] = {}
+    """Row -> where it stands last, up to here."""
+    ran: dict[tuple[int, Turns], int] = {}
+    """(carried edge, turn of the loops that carry it) -> where its producer stands last."""
     waits, positions = [0], []
-    for at, row in enumerate(listing.rows.tolist()):
+    for at, (row, turns) in enumerate(zip(listing.rows.tolist(), turns_of, strict=True)):
         for edge in range(starts[row], starts[row + 1]):
-            if not holds[edge]:
-                continue
-            wanted = [
-                place
-                for place in places[producers[edge]]
-                if not carried[edge] or _is_turn_before(listing, scope[place], scope[at])
-            ]
-            if wanted:
-                positions.append(wanted[-1])
-        places[row].append(at)
+            if edge in common:
+                *outer, (loop, turn) = turns[: common[edge]]
+                place = ran.get((edge, (*outer, (loop, turn - 1))))
+            else:
+                place = latest.get(producers[edge]) if holds[edge] and not carried[edge] else None
+            if place is not None:
+                positions.append(place)
+        latest[row] = at
+        for edge in behind.get(row, ()):
+            ran[edge, turns[: common[edge]]] = at
         waits.append(len(positions))
     return np.array(waits, np.int64), np.array(positions, np.int32)
+
+
+def _common_loops(found: Regions, one: int, other: int) -> int:
+    """How many loops are around both of two blocks."""
+    pairs = zip(found.loops_around(one), found.loops_around(other), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _always_ran(found: Regions, producer: int, consumer: int, carried: bool) -> bool:
@@ -144,14 +165,3 @@ def _always_ran(found: Regions, producer: int, consumer: int, carried: bool) -> 
     if inner and found.regions[inner[-1]].is_loop and found.regions[inner[-1]].header == producer:
         inner.pop()
     return not inner
-
-
-def _is_turn_before(listing: Unrolled, place: int, at: int) -> bool:
-    """Whether scope `place` lies in the turn before of the innermost loop around both, seen from scope `at`."""
-    theirs, mine = (listing.turns[scope] if scope >= 0 else () for scope in (place, at))
-    common = 0
-    while common < min(len(theirs), len(mine)) and theirs[common][0] == mine[common][0]:
-        common += 1
-    if not common or theirs[: common - 1] != mine[: common - 1]:
-        return False
-    return theirs[common - 1][1] == mine[common - 1][1] - 1

@@ -89,15 +89,22 @@ def cover_loops(program: Program, found: Regions, access: Ints, begin: Ints, end
         begin[cond] = min(begin[cond], last)
         end[cond] = max(end[cond], last + 1 + (last in fences))
     spans = {each.header: (starts[each.header], starts[each.last + 1]) for each in found.regions if each.is_loop}
+    block_of, core_of = program.instructions.block.tolist(), program.instruction_core.tolist()
+
+    def loops_at(core: int, row: int) -> list[tuple[int, int]]:
+        """Rows of the loops around a row of a core, the outermost first; none behind the core's last row."""
+        if row >= len(core_of) or core_of[row] != core:
+            return []
+        return [spans[found.regions[loop].header] for loop in found.loops_around(block_of[row])]
+
     for location, header in _carried(program, found, access):
         low, high = spans[header]
         begin[location], end[location] = min(begin[location], low), max(end[location], high)
-    # Inner loops first: what reaches out of one covers it, and may then reach into the next.
-    for header, (low, high) in reversed(spans.items()):
-        mine = program.location_core == program.block_core[header]
-        reaches = mine & (begin < high) & (low < end) & ((begin < low) | (high < end))
-        begin[reaches] = np.minimum(begin[reaches], low)
-        end[reaches] = np.maximum(end[reaches], high)
+    for location in np.flatnonzero(begin < end).tolist():
+        core, first, last = int(program.location_core[location]), int(begin[location]), int(end[location]) - 1
+        # What reaches out of a loop covers it: the outermost loop around one end that is not around the other.
+        begin[location] = next((low for low, high in loops_at(core, first) if not low <= last < high), first)
+        end[location] = next((high for low, high in loops_at(core, last) if not low <= first < high), last + 1)
 
 
 @dataclass(slots=True)

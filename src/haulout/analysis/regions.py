@@ -29,6 +29,9 @@ from haulout.ir.schema import Ids
 from haulout.ir.verify import place
 from haulout.support.diagnostics import Label, bad_input
 
+MOST_DEPTH = 200
+"""Loops and branches around each other. They are walked by recursion, here and in the passes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -145,6 +148,7 @@ class _Finder:
         self.of_block: Ids = np.full(len(blocks), NONE, np.int32)
         self.regions: list[Region] = []
         self.branches: list[Branch] = []
+        self.depth = 0
 
     def find(self) -> Regions:
         """Function by function."""
@@ -156,6 +160,9 @@ class _Finder:
 
     def _sequence(self, first: int, end: int, leads_to: int, around: int) -> None:
         """Blocks `first:end`, the last of which leads to `leads_to` (NONE: it returns), inside region `around`."""
+        if self.depth > MOST_DEPTH:
+            self._refuse(first, f"more than {MOST_DEPTH} loops and branches stand around it")
+        self.depth += 1
         row = first
         while row < end:
             targets = self.successors[row]
@@ -174,6 +181,7 @@ class _Finder:
             if targets != wanted:
                 self._refuse_exit(row, targets, wanted, around)
             row += 1
+        self.depth -= 1
 
     def _loop(self, row: int, targets: list[int], end: int, around: int) -> int:
         """A loop whose header is `row`; the block behind it."""

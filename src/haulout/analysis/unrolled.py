@@ -7,7 +7,7 @@ a branch both arms are listed, one after the other. A loop of unknown trip count
     ( header  body  ( header  body )? )?  header
 
 A loop that is known to run once has one turn, one that never runs has its header alone. The list is exponential in
-the depth of loops alone; of branches every block stands in it once.
+the depth of loops alone (`MOST_POSITIONS`); of branches every block stands in it once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,18 @@ import numpy as np
 
 from haulout.analysis.order_scan import ARM, ELSE, FORK, LOOP, MEET, TURN, Paths
 from haulout.analysis.region_engines import RegionEngines
-from haulout.analysis.regions import Regions
+from haulout.analysis.regions import Region, Regions
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
+from haulout.ir.verify import place
+from haulout.support.diagnostics import Label, bad_input
+
+MOST_POSITIONS = 10_000_000
+"""Of the list, blocks and instructions: a million instructions in loops of depth three, or a few in a nest of 18."""
+
+Turns = tuple[tuple[int, int], ...]
+"""Loops around a place of the list and the turn of each, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +49,52 @@ class Unrolled:
 
     rows: Ids
     paths: Paths
-    turns: list[tuple[tuple[int, int], ...]]
-    """Of each scope: the loops around it and the turn of each, outermost first."""
+    turns: list[Turns]
+    """Of each scope."""
 
 
 def unroll(program: Program, found: Regions, joins: Joins, used: RegionEngines, line_of: Ids) -> Unrolled:
-    """The list of all functions. `line_of[engine]` numbers the lines of `Paths.covers`."""
+    """The list of all functions. `line_of[engine]` numbers the lines of `Paths.covers`.
+
+    Raises `bad-input` when loops nest so deep that the list has more than `MOST_POSITIONS`.
+    """
+    _require_writable(program, found)
     writer = _Writer(program, found, joins)
     for first, end in pairwise(program.starts("blocks", "functions").tolist()):
         writer.sequence(first, end, NONE)
     return writer.finish(used, line_of)
+
+
+def _turns(loop: Region) -> int:
+    """How often the list has the body of a loop; its header stands there once more."""
+    return loop.trip if 0 <= loop.trip <= 1 else 2
+
+
+def _require_writable(program: Program, found: Regions) -> None:
+    """Refuse a program of which the list is too long, with the innermost loop that is written out most often."""
+    starts = program.starts("instructions", "blocks").tolist()
+    body = [1] * len(found.regions)
+    header = list(body)
+    for index, region in enumerate(found.regions):
+        around = body[region.parent] if region.parent != NONE else 1
+        body[index] = around * _turns(region) if region.is_loop else around
+        header[index] = around * (_turns(region) + 1) if region.is_loop else around
+    positions = 0
+    for block, index in enumerate(found.of_block.tolist()):
+        times = 1
+        if index != NONE:
+            times = header[index] if block == found.regions[index].first else body[index]
+        positions += times * (1 + starts[block + 1] - starts[block])
+    if positions > MOST_POSITIONS:
+        row = found.regions[body.index(max(body))].header
+        bad_input(
+            f"loops nest too deeply: with two turns of each, the list has more than {MOST_POSITIONS:,} places",
+            Label(
+                f"^{program.strings[int(program.blocks.name[row])]} on core {program.block_core[row]}",
+                place(program, NONE, int(program.blocks.text_line[row])),
+            ),
+            help=["give `trip` where it is 0 or 1, or make one loop of two"],
+        )
 
 
 @dataclass(slots=True)
@@ -63,7 +107,7 @@ class _Scope:
     join: int = NONE
     tail: int = NONE
     first: bool = False
-    turns: tuple[tuple[int, int], ...] = ()
+    turns: Turns = ()
 
 
 @dataclass(slots=True)
@@ -100,7 +144,7 @@ class _Writer:
 
     def _loop(self, index: int, around: int) -> int:
         loop = self.found.regions[index]
-        times = loop.trip if 0 <= loop.trip <= 1 else 2
+        times = _turns(loop)
         open_ended = loop.trip == NONE
         whole = self._enter(LOOP, around, index)
         turns = []

@@ -96,19 +96,19 @@ def count_ways(nodes: Sequence[Node], mask: int) -> int:
 
 
 def all_ways(
-    nodes: Sequence[Node], mask: int, most: int, wanted: Callable[[Node], Sequence[int]]
+    nodes: Sequence[Node], mask: int, most: int, wanted: Callable[[Node], int]
 ) -> list[dict[Choice, int]] | None:
     """Every way through nodes, for the cores of a mask; None when they are more than `most`.
 
-    `wanted` says which options of a node to look at, as numbers; none: leave the choice open.
+    `wanted` says whose choices at a node matter, a bit a core; what the others choose, or all, is left open.
     """
     ways: list[dict[Choice, int]] = [{}]
     for node in nodes:
-        chosen = wanted(node)
-        if not chosen:
+        asked = wanted(node) & mask
+        if not asked:
             continue
         options: list[dict[Choice, int]] = []
-        for picked in _picks(node, mask, chosen, most):
+        for picked in _picks(node, asked if node.is_divergent else mask, range(len(node.options)), most):
             if picked is None:
                 return None
             choice, inside = picked
@@ -196,6 +196,15 @@ def _met(node: Node, choice: Mapping[Choice, int], mask: int) -> _Inside:
             part = 0
         if part:
             found.append((part, inside))
+    return found
+
+
+def spread(way: Mapping[Choice, int], cores: Sequence[int]) -> dict[Choice, int]:
+    """What one core chooses, chosen by all of some cores."""
+    found: dict[Choice, int] = {}
+    for (block, around, core), value in way.items():
+        for each in cores if core != NONE else (NONE,):
+            found[block, around, each] = value
     return found
 
 

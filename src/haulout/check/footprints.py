@@ -18,6 +18,9 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
 from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, rows_with
 
+_ONE_CORE = (1 << (LINES + 1)) - 1
+"""Engines of a core, and its branches."""
+
 
 @dataclass(slots=True)
 class Footprints:
@@ -34,6 +37,8 @@ class Footprints:
     has_rendezvous: list[bool]
     """Some instruction is a barrier or a `sendrecv`, or has to do with semaphores."""
     has_semaphores: list[bool]
+    fenced_only: list[bool]
+    """Whatever makes cores wait for each other is a barrier on `all`, and nothing has to do with semaphores."""
     counts_choices: bool
     """Leaving out what a run need not execute might add order (`constants.py`)."""
     rises: bool
@@ -45,9 +50,12 @@ class Footprints:
     shared: frozenset[int]
     """Groups of several owners."""
 
-    def touch(self, blocks: Iterable[int], group: int) -> bool:
-        """Whether some block touches a group."""
-        return any(group in self.reads[block] or group in self.writes[block] for block in blocks)
+    def touch(self, blocks: Iterable[int], group: int) -> int:
+        """The cores on which some block touches a group, a bit a core."""
+        lines = 0
+        for block in blocks:
+            lines |= self.reads[block].get(group, 0) | self.writes[block].get(group, 0)
+        return cores_of(lines)
 
     def write(self, blocks: Iterable[int], group: int) -> bool:
         """Whether some block writes a group."""
@@ -61,6 +69,16 @@ def joined(parts: Iterable[dict[int, int]]) -> dict[int, int]:
         for group, lines in part.items():
             found[group] = found.get(group, 0) | lines
     return found
+
+
+def cores_of(lines: int) -> int:
+    """The cores of some lines, a bit each."""
+    cores, core = 0, 0
+    while lines:
+        cores |= (lines & _ONE_CORE > 0) << core
+        lines >>= LINES + 1
+        core += 1
+    return cores
 
 
 def may_conflict(writes: dict[int, int], touches: dict[int, int]) -> bool:
@@ -102,10 +120,14 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
     fences = np.zeros((count, program.lnc), np.int64)
     rows = barriers.instruction[full]
     np.add.at(fences, (block[rows], program.instruction_core[rows]), 1)
-    signals, meets = np.zeros(count, bool), np.zeros(count, bool)
+    signals, meets, crooked = np.zeros(count, bool), np.zeros(count, bool), np.zeros(count, bool)
     for table, marks in ((program.semaphores, signals), (program.barriers, meets), (program.meetings, meets)):
         marked = block[table.instruction]
         marks[marked[marked != NONE]] = True
+    apart = barriers.instruction[program.instructions.engine[barriers.instruction] != Engine.ALL]
+    for rows in (apart, program.meetings.instruction):
+        marked = block[rows]
+        crooked[marked[marked != NONE]] = True
     far = block[rows_with(program, (REMOTE_SIGNAL, WAIT_BACK))]
     signals[far[far != NONE]] = True
     return Footprints(
@@ -115,6 +137,7 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
         (np.bincount(block[block != NONE], minlength=count) > 0).tolist(),
         (meets | signals).tolist(),
         signals.tolist(),
+        (~(crooked | signals)).tolist(),
         bool(signals.any()) and counts_choices(program, functions, nest),
         _rises(program, block, count),
         group,

@@ -13,6 +13,10 @@ different with all of them.
    wait for a constant is in later iterations satisfied by more signals: for one in a loop that signals, or behind one
    with unknown trips, they count so as well.
 
+   So it is with a `wait_back` where an iteration signals more than its core issues: when other cores signal it from
+   arms of a divergent fork that it does not take. Such a wait stands still while the signals go on, and is taken for
+   a constant, less what its core issues.
+
 3. What `wait_back` counts may rise by more in each iteration than is signalled: such a wait is *outrun* in the end.
 """
 
@@ -79,22 +83,36 @@ def left_out(model: Model, given: Given) -> LeftOut:
     added, issued = (_by_place(signal_place, key, given.amount) for key in (given.to, given.issued))
     instances = list(_instances(model.unrolled))
     after: list[tuple[int, dict[int, int]]] = []
+    after_issued: list[tuple[int, dict[int, int]]] = []
     open_until = np.full(len(model.unrolled.run.executions), -1, np.int32)
     for each in instances:
         if each.is_open:
             inside = [at for at, iteration in each.places if iteration >= each.times - 1]
             open_until[inside] = np.maximum(open_until[inside], inside[0])
-        if each.missing > 0 and (sums := _missing(each, added, after)):
-            after.append((each.places[-1][0], sums))
+        if each.missing > 0:
+            for by_place, so_far in ((added, after), (issued, after_issued)):
+                if sums := _missing(each, by_place, so_far):
+                    so_far.append((each.places[-1][0], sums))
     omitted = np.zeros(len(given.wait), np.int64)
     shown = place.copy()
-    for row in np.flatnonzero(given.constant).tolist():
+    rates = {id(each): (_rate(each, added), _rate(each, issued)) for each in instances if each.is_open}
+    for row, constant in enumerate(given.constant.tolist()):
         at, key = int(place[row]), int(given.semaphore[row])
         omitted[row] = sum(sums.get(key, 0) for end, sums in after if end < at)
+        if not constant:
+            counted = sum(sums.get(key, 0) for end, sums in after_issued if end < at)
+            omitted[row] = max(omitted[row] - counted, 0)
         for each in instances:
             begin, end = each.places[0][0], each.places[-1][0]
             within = begin <= at <= end or (at > end and each.missing == NONE)
-            if within and each.is_open and any(key in added.get(inside, {}) for inside, _ in each.places):
+            if not within or not each.is_open:
+                continue
+            if constant:
+                grows = any(key in added.get(inside, {}) for inside, _ in each.places)
+            else:
+                comes, expected = rates[id(each)]
+                grows = comes.get(key, 0) > expected.get(key, 0)
+            if grows:
                 shown[row] = -1
     return LeftOut(shown, omitted, open_until[signal_place], _outrun(given, place, instances, added, issued))
 
@@ -113,14 +131,7 @@ def _outrun(
     for each in instances:
         if not each.is_open:
             continue
-        last = [at for at, iteration in each.places if iteration == each.times - 1]
-        rates = []
-        for sums in (issued, added):
-            rate: dict[int, int] = {}
-            for at in last:
-                for key, amount in sums.get(at, {}).items():
-                    _add(rate, key, amount)
-            rates.append(rate)
+        rates = [_rate(each, sums) for sums in (issued, added)]
         for row in np.flatnonzero(~given.constant & (place >= each.places[0][0])).tolist():
             key = int(given.semaphore[row])
             wanted, comes = (rate.get(key, 0) for rate in rates)
@@ -128,6 +139,16 @@ def _outrun(
             if wanted > comes and (each.missing == NONE or short + each.missing * (wanted - comes) > 0):
                 found.append(Outrun(row, each.name, wanted, comes))
     return found
+
+
+def _rate(each: _Instance, by_place: dict[int, dict[int, int]]) -> dict[int, int]:
+    """Sums over the last iteration."""
+    rate: dict[int, int] = {}
+    for at, iteration in each.places:
+        if iteration == each.times - 1:
+            for key, amount in by_place.get(at, {}).items():
+                _add(rate, key, amount)
+    return rate
 
 
 def _by_place(place: Ids, keys: Ints, amounts: Ints) -> dict[int, dict[int, int]]:

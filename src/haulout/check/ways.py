@@ -3,7 +3,8 @@
 A fence that all cores meet whatever is chosen cuts a run into *segments*: what stands before it is ordered before
 what stands behind it, always. So order asks for every way through each segment, and ways through different segments
 are taken in one run. What crosses a fence is values: for each location (with those that share its storage) every way
-through the choices that touch it is asked for. What is asked for is packed into as few runs as first fit finds.
+through the choices that touch it is asked for, of the cores on which they do. What is asked for is packed into as few
+runs as first fit finds. Where cores choose for themselves and no order comes of it, all choose alike (`lockstep.py`).
 
 A segment with too many ways is taken by pairs: for two accesses least is ordered when nothing else runs. Each two
 regions that conflict, they alone, show all there is (and each alone, whether its barriers agree), provided that every
@@ -30,8 +31,10 @@ from haulout.check.choices import (
     find_nodes,
     find_places,
     first_way,
+    spread,
 )
 from haulout.check.footprints import Footprints, joined, may_conflict
+from haulout.check.lockstep import Lockstep, Segment
 from haulout.check.loops import Nest
 from haulout.check.runs import SKIP, Choice, Execution, Run, walk
 from haulout.check.steps import Copies
@@ -87,6 +90,7 @@ class _Planner:
     def __init__(self, nest: Nest, copies: Sequence[Copies], footprints: Footprints, cores: int, most: int) -> None:
         self.nest, self.copies, self.footprints = nest, copies, footprints
         self.cores, self.mask, self.most = cores, (1 << cores) - 1, most
+        self.lockstep = Lockstep(nest, copies, footprints, cores)
         self.nodes = find_nodes(nest, copies)
         self.made = Plan([first_way(self.nodes, self.mask)], total=count_ways(self.nodes, self.mask))
 
@@ -99,14 +103,24 @@ class _Planner:
             return self.made
         segments = self.segments()
         exact: set[int] = set()
-        for number, nodes in segments.items():
-            ways = all_ways(nodes, self.mask, self.most, lambda node: range(len(node.options)))
-            if ways is None:
-                self.by_pairs(nodes)
+        alike: set[int] = set()  # exact for each core alone
+        for number, segment in segments.items():
+            if self.lockstep.suits(segment):
+                if (asked := self.lockstep.ways(segment, self.most)) is None:
+                    self.by_pairs(segment.nodes, alike=True)
+                    continue
+                ways, whole = asked
+                alike |= {number} if whole else set()
+                self.pack(self.made.ways, ways)
+                continue
+            every = all_ways(segment.nodes, self.mask, self.most, lambda node: self.mask)
+            if every is None:
+                self.by_pairs(segment.nodes, alike=False)
             else:
                 exact.add(number)
-                self.pack(self.made.ways, ways)
-        of = {node: number for number, nodes in segments.items() for node in nodes}
+                self.pack(self.made.ways, every)
+        self.made.segments += sorted(self.lockstep.cuts)
+        of = {node: number for number, segment in segments.items() for node in segment.nodes}
         touching: dict[int, list[Node]] = {}
         written: set[int] = set()
         for node in self.nodes:
@@ -116,13 +130,19 @@ class _Planner:
             for group in writes.union(*self.footprints.reads[inside]):
                 touching.setdefault(group, []).append(node)
         for group in sorted(written):
-            where = {of[node] for node in touching[group]}
-            if len(where) > 1 or not where <= exact:
-                self.values(group, touching[group])
+            nodes = touching[group]
+            where = {of[node] for node in nodes}
+            lone = all(self.touching(node, group).bit_count() < 2 for node in nodes if node.is_divergent)
+            if len(where) > 1 or not where <= (exact | alike if lone else exact):
+                self.values(group, nodes)
         return self.made
 
-    def segments(self) -> dict[int, list[Node]]:
-        """The nodes by segment; where the segments begin is noted."""
+    def touching(self, node: Node, group: int) -> int:
+        """The cores whose choices at a node matter for a group."""
+        return self.footprints.touch(node.inside, group)
+
+    def segments(self) -> dict[int, Segment]:
+        """The segments in which something is chosen; where they begin is noted."""
         base = walk(self.nest, self.copies, self.cores, {}, everything=True)
         footprints = self.footprints
         conditional = [
@@ -142,17 +162,32 @@ class _Planner:
                 before[core] += fences[core] if base.cores[place] >> core & 1 else 0
         self.made.segments = [base.executions[place] for place in cuts]
         place_of = {execution: place for place, execution in enumerate(base.executions)}
-        found: dict[int, list[Node]] = {}
+        found: dict[int, Segment] = {}
         for node in self.nodes:
             first = (*node.around, 0) if node.is_loop else node.around
-            found.setdefault(bisect_right(cuts, place_of[node.block, first]), []).append(node)
+            segment = found.setdefault(bisect_right(cuts, place_of[node.block, first]), Segment())
+            segment.nodes.append(node)
+            segment.blocks |= set(node.inside)
+        ends = [0, *cuts, len(base.executions) - 1]
+        for number, segment in found.items():
+            # What stands before the fence in the block at the end belongs to it.
+            segment.blocks |= {block for block, _ in base.executions[ends[number] : ends[number + 1] + 1]}
         return found
 
     # -- order ------------------------------------------------------------------------------------------------------
 
-    def by_pairs(self, nodes: list[Node]) -> None:
-        """The ways through a segment in which two regions run alone, and where that is no proof, a covering set."""
-        places = find_places(self.nest, nodes, self.mask)
+    def by_pairs(self, nodes: list[Node], alike: bool) -> None:
+        """The ways through a segment in which two regions run alone, and where that is no proof, a covering set; in
+        `alike` ones all cores may do the same.
+        """
+        crossing: _Ways = []
+        if alike:
+            own = find_places(self.nest, nodes, 1)
+            if len(own) <= _MOST_PLACES:
+                crossing = self.lockstep.crossing(own)
+            places = [Place(spread(place.way, range(self.cores)), place.blocks) for place in own]
+        else:
+            places = find_places(self.nest, nodes, self.mask)
         blocks = {node.block for node in nodes} | {choice[0] for place in places for choice in place.way}
         # Each region runs at least once, for reads of what nothing writes.
         if not self.pack(self.made.ways, [place.way for place in places], self.most) or len(places) > _MOST_PLACES:
@@ -164,6 +199,9 @@ class _Planner:
             if _agree(one.way, other.way)
         ]
         alone = [] if self.footprints.counts_choices else self.alone(nodes, places)
+        if alone:
+            alone += [filled(nodes, self.mask, way) for way in crossing]
+        covering += crossing
         real = [way for way in alone if SKIP not in way.values()]
         doubtful = [way for way in alone if SKIP in way.values()]
         if not alone or len(alone) > 2 * self.most or not self.pack(self.made.ways, real, 2 * self.most):
@@ -206,7 +244,7 @@ class _Planner:
             nodes,
             self.mask,
             self.most,
-            lambda node: range(len(node.options)) if footprints.touch(node.inside, group) else (),
+            lambda node: self.touching(node, group),
         )
         if ways is None:
             ways = self.few_writes(nodes, group)
@@ -218,10 +256,13 @@ class _Planner:
         it is not values alone that matter.
         """
         footprints = self.footprints
-        places = [Place({}, ()), *find_places(self.nest, nodes, self.mask)]
+        cores = 0
+        for node in nodes:
+            cores |= self.touching(node, group)
+        places = [Place({}, ()), *find_places(self.nest, nodes, cores)]
         if len(places) > _MOST_PLACES:
             return None
-        touching = [place for place in places if not place.blocks or footprints.touch(place.blocks, group)]
+        touching = [place for place in places if not place.blocks or footprints.touch(place.blocks, group) > 0]
         alone = footprints.rises and group not in footprints.shared
         found: _Ways = []
         for one, other in combinations_with_replacement(touching, 2):
@@ -229,7 +270,7 @@ class _Planner:
                 continue
             ways = avoiding(
                 nodes,
-                self.mask,
+                cores,
                 {**one.way, **other.way},
                 lambda blocks: footprints.write(blocks, group),
                 self.blocks_of,

@@ -88,16 +88,18 @@ def semaphore_use(program: Program, malformed: Malformed) -> Use:
         attrs = program.instruction_attrs(row)
         for item in items(attrs, REMOTE_SIGNAL):
             match item:
-                case [int(to), str(name), int(amount)] if _plain(to, amount) and 1 <= amount <= MOST:
+                case [int(to), str(name), int(amount)] if (
+                    _plain(to, amount) and abs(to) <= MOST and 1 <= amount <= MOST
+                ):
                     remote.append((row, to, number(name), int(amount)))
                 case _:
-                    malformed(row, f"expected {REMOTE_SIGNAL}=[[CORE,NAME,INT],...] with amounts of at least 1")
+                    malformed(row, f"expected {REMOTE_SIGNAL}=[[CORE,NAME,INT],...], the amounts from 1 to {MOST}")
         for item in items(attrs, WAIT_BACK):
             match item:
                 case [str(name), int(value)] if _plain(value) and 0 <= value <= MOST:
                     back.append((row, number(name), value))
                 case _:
-                    malformed(row, f"expected {WAIT_BACK}=[[NAME,INT],...] with counts of at least 0")
+                    malformed(row, f"expected {WAIT_BACK}=[[NAME,INT],...], the counts from 0 to {MOST}")
     made = np.flatnonzero(~table.wait)
     far = np.array(remote, np.int64).reshape(-1, 4)
     signals = Signals(

@@ -158,8 +158,12 @@ def _check_names(program: Program, found: Diagnostics) -> None:
         _bad(found, f"block ^{program.strings[int(blocks.name[edges.source[row]])]} leads into another function")
     branches = np.flatnonzero(blocks.cond != NONE)
     foreign = program.locations.function[blocks.cond[branches]] != blocks.function[branches]
-    for row in branches[foreign].tolist():
-        _bad(found, f"block ^{program.strings[int(blocks.name[row])]} branches on a location of another function")
+    empty = program.locations.size[blocks.cond[branches]] < 1
+    for wrong, what in ((foreign, "of another function"), (empty, "without bytes")):
+        for row in branches[wrong].tolist():
+            name = "^" + format_name(program.strings[int(blocks.name[row])])
+            label = Label(name, place(program, NONE, int(blocks.text_line[row])))
+            _bad(found, f"block {name} branches on a location {what}", label)
     steps, stepped = program.steps, program.accesses.instruction[program.steps.access]
     for row in _some(program.instruction_function[stepped] != blocks.function[steps.header]):
         _bad(found, "a step follows a loop of another function", instruction_label(program, int(stepped[row])))
@@ -378,9 +382,10 @@ def _check_semaphores(program: Program, found: Diagnostics) -> None:
     signals, waits = use.signals, use.waits
     for at in _some((signals.amount < 1) | (signals.amount > MOST)):
         label = instruction_label(program, int(signals.instruction[at]))
-        _bad(found, f"a signal of {signals.amount[at]}; it adds at least 1", label)
+        _bad(found, f"a signal of {signals.amount[at]}; it adds at least 1 and at most {MOST}", label)
     for at in _some((waits.value < 0) | (waits.value > MOST)):
-        _bad(found, f"a wait for {waits.value[at]}", instruction_label(program, int(waits.instruction[at])))
+        label = instruction_label(program, int(waits.instruction[at]))
+        _bad(found, f"a wait for {waits.value[at]}; it is for 0 to {MOST}", label)
     own = program.instruction_core[signals.instruction]
     for at in _some((signals.core < 0) | (signals.core >= program.lnc)):
         label = instruction_label(program, int(signals.instruction[at]))

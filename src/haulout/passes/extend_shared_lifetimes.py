@@ -72,9 +72,9 @@ class ExtendSharedLifetimes(Pass):
         found = find_regions(program)
         log_spans(program, require_produced(program, found))
         if self.fences == "bracket":
-            program = self._bracket(program, context)
+            program = self._bracket(program, found, context)
         else:
-            program = self._minimal(program, context)
+            program = self._minimal(program, found, context)
         if log.isEnabledFor(logging.DEBUG):
             for name in made_fences(program, self.name):
                 log.debug("Inserted new CB %s", name)
@@ -83,13 +83,13 @@ class ExtendSharedLifetimes(Pass):
             fail("internal-error", f"fences changed the number of blocks from {blocks} to {len(program.blocks)}")
         return program
 
-    def _bracket(self, program: Program, context: PassContext) -> Program:
+    def _bracket(self, program: Program, regions: Regions, context: PassContext) -> Program:
         program = drop_barriers(program, {self.name})
-        program = insert_fences(program, bracket_slots(program, find_regions(program)), self.name)
+        program = insert_fences(program, bracket_slots(program, regions), self.name)
         if has_seq(program):
             # Inside its bracket a writer needs a rendezvous before a reader on another core; where none is, add it.
-            found = outside_atoms(program, find_regions(program), phases(program, fence_rows(program)))
-            program = self._insert(program, found, context)
+            found = outside_atoms(program, regions, phases(program, fence_rows(program)))
+            program = self._insert(program, found, regions)
             if found.needed.any():
                 context.note(
                     "added-rendezvous",
@@ -98,7 +98,7 @@ class ExtendSharedLifetimes(Pass):
         context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
         return program
 
-    def _minimal(self, program: Program, context: PassContext) -> Program:
+    def _minimal(self, program: Program, regions: Regions, context: PassContext) -> Program:
         if not has_seq(program):
             context.note(
                 "kept-fences",
@@ -110,7 +110,6 @@ class ExtendSharedLifetimes(Pass):
         if made_fences(program, LOWERING):
             self._count_makespans(context, lowered=makespan(program, target).makespan)
         bare = drop_barriers(program, {self.name, LOWERING})
-        regions = find_regions(bare)
         found = outside_atoms(bare, regions, phases(bare, fence_rows(bare)))
         program = self._place(bare, found, regions, target, context)
         if regions:
@@ -165,7 +164,7 @@ class ExtendSharedLifetimes(Pass):
             target,
             capacity=self.capacity,
             finish=lambda program: insert_fences(
-                program, fences_between(program, find_regions(program), f"{stem}_block"), self.name
+                program, fences_between(program, regions, f"{stem}_block"), self.name
             ),
             cost=lambda program: fence_runs(program, regions),
         )
@@ -178,11 +177,11 @@ class ExtendSharedLifetimes(Pass):
         noted = context.counters.setdefault(f"{self.name}.makespan_ns", {})
         noted.update({rule: round(time * 1e3) for rule, time in makespans.items()})
 
-    def _insert(self, program: Program, found: Phases, context: PassContext) -> Program:
+    def _insert(self, program: Program, found: Phases, regions: Regions) -> Program:
         stem = self._stem(program)
         names = [f"{stem}_fence{k}" for k in range(int(found.needed.sum()))]
         program = insert_fences(program, phase_slots(program, found, names), self.name)
-        return insert_fences(program, fences_between(program, find_regions(program), f"{stem}_block"), self.name)
+        return insert_fences(program, fences_between(program, regions, f"{stem}_block"), self.name)
 
     def _free_storage(
         self, bare: Program, program: Program, regions: Regions, capacity: int, target: Target, context: PassContext

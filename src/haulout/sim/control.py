@@ -158,8 +158,11 @@ def find_nest(program: Program, functions: list[int]) -> Nest:
 
 
 def _chain(program: Program, function: int) -> list[int] | None:
-    """Blocks from the entry on, each the only successor of the one before; None when they branch or loop."""
+    """All blocks from the entry on, each the only successor of the one before; None when they are something else."""
     first, last = program.starts("blocks", "functions")[function : function + 2].tolist()
+    blocks = program.blocks
+    if ((blocks.cond != NONE) | (blocks.trip != NONE) | blocks.divergent)[first:last].any():
+        return None
     chain: dict[int, None] = {}
     block = first if first < last else NONE
     while block != NONE:
@@ -168,7 +171,7 @@ def _chain(program: Program, function: int) -> list[int] | None:
             return None
         chain[block] = None
         block = following[0] if following else NONE
-    return list(chain)
+    return list(chain) if len(chain) == last - first else None
 
 
 def _nest(program: Program, functions: list[int], shape: Shape) -> Nest:

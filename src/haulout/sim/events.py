@@ -102,6 +102,8 @@ class EventGraph:
     counters: Counters
     semaphores: Semaphores
     """What the counters are, for messages."""
+    completes: Ids
+    """Of each item of the trace: the event with which it is complete, but for its deliveries."""
     going_on: frozenset[int]
     """Cores that may come to more than these events."""
     senders: dict[int, int]
@@ -181,6 +183,7 @@ def event_graph(
         waits_for=waits_for,
         counters=_counters(counting, adds, begin[counting.waiter], events),
         semaphores=semaphores,
+        completes=end,
         going_on=frozenset(going_on),
         senders=senders(trace, pairs),
     )

@@ -104,10 +104,10 @@ class Execution:
                     self._strays(row, visits.around(steps.visit[item]), takes, schedule)
         self.events += len(steps)
 
-    def count(self, steps: Steps) -> None:
-        """Count a plan that has been executed."""
-        self.instructions += steps.instructions
-        self.barriers += steps.barriers
+    def count(self, instructions: int, barriers: int) -> None:
+        """Count what has been executed to its end."""
+        self.instructions += instructions
+        self.barriers += barriers
 
     def outputs(self) -> dict[str, npt.NDArray[Any]]:
         """The outputs of every core; notes the bytes that were never written."""

@@ -6,8 +6,8 @@ once for each section and whoever runs it.
 
 Some cannot: an arm of a divergent branch, say, in which one core meets another one that is in the other arm, or a
 wait for a semaphore to which the other core adds in its next section. Then sections *pend*. Whenever cores enter
-another one, all that pend are planned again, and what has not happened yet and now can does. When nothing is left to
-happen, nothing pends. When no core can enter anything, the cores hang, and the plan of everything tells why.
+another one, all that pend are planned again, and what has not happened yet and now can does. What is over on a core
+(`settled.py`) pends no more. When no core can enter anything, the cores hang, and the plan of everything tells why.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import NoReturn
 
 import numpy as np
 
-from haulout.ir.schema import Bytes
+from haulout.ir.enums import NONE
+from haulout.ir.schema import Bytes, Ids
 from haulout.sim.control import Fork, Loop
 from haulout.sim.events import Effect
 from haulout.sim.execution import Execution, Steps
 from haulout.sim.plan import Plan, Prepared, plan_section, plan_visits
 from haulout.sim.schedules import ListOrder, as_far_as_it_goes, event_order
 from haulout.sim.semaphores import Tally, gains, nothing_counted
+from haulout.sim.settled import settled
 from haulout.sim.trace import Trace
 from haulout.sim.visits import Visits, Walk, mask_of
 from haulout.support.diagnostics import HauloutError, bad_input, fail
@@ -73,7 +75,7 @@ class Reference:
             return False
         steps, gained = known
         self.execution.happen(steps, place.iteration)
-        self.execution.count(steps)
+        self.execution.count(steps.instructions, steps.barriers)
         self._add(gained)
         choice = self.nest.choices.get(place.section)
         if choice is not None:
@@ -109,14 +111,26 @@ class Reference:
         self.happened.update(names)
         steps = Steps(plan, order[is_new])
         self.execution.happen(steps, sent=self.sent, numbers=numbers)
-        if len(order) == len(graph):
-            self.execution.count(steps)
-            self._add(gains(trace, self.prepared.semaphores))
-            self.pending, self.happened, self.sent = {}, set(), {}
+        self._settle(plan, order, numbers)
         for item, effect in zip(steps.item, steps.effect, strict=True):
             if effect == Effect.BRANCHES:
                 visit, row = numbers[steps.visit[item]], steps.row[item]
                 self._decide(visit, (steps.core[item],), self.code.choice(row), self.execution.branches[row])
+
+    def _settle(self, plan: Plan, order: Ids, numbers: list[int]) -> None:
+        """Let go of what is over, core by core; what follows then has no need to plan it again."""
+        trace, graph = plan.trace, plan.graph
+        over = settled(plan, order)
+        for visit, cores in zip(numbers, over.T.tolist(), strict=True):
+            self.pending[visit] &= ~mask_of(tuple(core for core in self.every if cores[core]))
+            if not self.pending[visit]:
+                del self.pending[visit]
+        if not self.pending:
+            self.happened, self.sent = set(), {}
+        items = over[trace.core, trace.visit]
+        instructions = int((items & (trace.row < self.code.instructions)).sum())
+        self.execution.count(instructions, int((items[graph.item] & (graph.queue == NONE)).sum()))
+        self._add(gains(trace, self.prepared.semaphores, items))
 
     def _names(
         self, trace: Trace, items: list[int], effects: list[int], numbers: list[int]

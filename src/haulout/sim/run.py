@@ -109,7 +109,7 @@ def run(
     execution = Execution(prepared, inputs, seed, progress)
     with within_memory(prepared.layout.size):
         execution.happen(steps, schedule=str(schedule))
-        execution.count(steps)
+        execution.count(steps.instructions, steps.barriers)
     return _result(execution, schedule)
 
 

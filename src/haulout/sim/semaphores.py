@@ -157,11 +157,13 @@ def nothing_counted(semaphores: Semaphores) -> Tally:
     return Tally(np.zeros(len(semaphores), np.int64), np.zeros(len(semaphores), np.int64))
 
 
-def gains(trace: Trace, semaphores: Semaphores) -> Tally:
-    """What a trace adds when all of it is complete."""
+def gains(trace: Trace, semaphores: Semaphores, items: Bools | None = None) -> Tally:
+    """What a trace, or some items of it, adds when it is complete."""
     found = []
     for marks in (semaphores.signals, semaphores.issues):
-        _, mark = _expand(trace, marks)
+        item, mark = _expand(trace, marks)
+        if items is not None:
+            mark = mark[items[item]]
         total = np.zeros(len(semaphores), np.int64)
         np.add.at(total, marks.semaphore[mark], marks.value[mark])
         found.append(total)

@@ -24,8 +24,8 @@ from haulout.ir.program import Program
 from haulout.ir.verify import place
 from haulout.support.diagnostics import Label, bad_input
 
-_DEEPEST = 64
-"""Loops and branches around each other that are followed."""
+_DEEPEST = 1000
+"""Loops and branches around each other that are followed; what is around a block is a tuple, so time is quadratic."""
 
 
 class Region(NamedTuple):
@@ -78,15 +78,30 @@ def find_shape(program: Program, function: int) -> Shape:
 def equal_shapes(program: Program, functions: list[int], shapes: list[Shape]) -> Shape:
     """The shape of all cores; `bad-input` where a core differs from the first one."""
     starts = program.starts("blocks", "functions")
+    core = program.function_core[functions[0]]
     for function, shape in zip(functions, shapes, strict=True):
         if shape != shapes[0]:
-            first = program.function_core[functions[0]]
             if not len(shape.around):
-                bad_input(f"core {program.function_core[function]} has other blocks than core {first}")
-            pairs = zip([*shape.loops, *shape.forks], [*shapes[0].loops, *shapes[0].forks], strict=False)
-            at = min((mine[0] for mine, theirs in pairs if mine != theirs), default=0)
-            refuse(program, int(starts[function]) + at, f"core {first} has other loops or branches")
+                bad_input(f"core {program.function_core[function]} has other blocks than core {core}")
+            at, why = _difference(shape, shapes[0])
+            refuse(program, int(starts[function]) + at, f"{why} core {core}")
     return shapes[0]
+
+
+def _difference(mine: Shape, theirs: Shape) -> tuple[int, str]:
+    """The block with which a shape begins to differ from another one, and how."""
+    for own, other in zip(_choices(mine), _choices(theirs), strict=False):
+        if own != other:
+            if isinstance(own, LoopBlocks) and isinstance(other, LoopBlocks) and own[:2] == other[:2]:
+                return own.header, "its loop does not run as often as that of"
+            if isinstance(own, ForkBlocks) and isinstance(other, ForkBlocks) and own[:3] == other[:3]:
+                return own.fork, "its branch is divergent on one core only: here, or on"
+            return own[0], "its loop or branch is not that of"
+    return 0, "its function has other blocks on"
+
+
+def _choices(shape: Shape) -> list[LoopBlocks | ForkBlocks]:
+    return sorted([*shape.loops, *shape.forks], key=lambda each: each[0])
 
 
 def refuse(program: Program, block: int, why: str) -> NoReturn:

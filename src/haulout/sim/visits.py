@@ -193,7 +193,7 @@ class Walk:
         inside = ", ".join(f"{name} in iteration {k}" for name, k in zip(names, place.iteration, strict=True))
         bad_input(
             f"the loops have executed {self.most:,} instructions and do not end: {inside}",
-            help=["let the simulator run for longer with `max_instructions`"],
+            help=["let the simulator run for longer with max_instructions, or --max-instructions"],
         )
 
 

@@ -281,9 +281,9 @@ def test_aliases_that_make_no_sense(entries: str, expected: str) -> None:
 
 def test_an_unsupported_opcode_names_itself_and_the_users_line() -> None:
     with pytest.raises(HauloutError) as caught:
-        program(X + 'ROOT y = f32[2] sort(x), dimensions={0}, metadata={source_file="u.py" source_line=9}')
+        program(X + 'ROOT y = f32[2] fft(x), fft_length={2}, metadata={source_file="u.py" source_line=9}')
     (finding,) = caught.value.diagnostics
-    assert finding.message == "`sort` is not supported yet"
+    assert finding.message == "`fft` is not supported yet"
     assert [str(label.span) for label in finding.labels] == ["m.hlo:5:6", "u.py:9"]
 
 
@@ -306,7 +306,13 @@ PRELUDE = (
         ("r = s32[] tanh(i)", "not defined on s32"),
         ("r = pred[4,6] compare(x, x)", "needs the attribute `direction`"),
         ("r = pred[4,6] compare(x, x), direction=XX", "found `XX`"),
-        ("r = pred[4,6] compare(x, x), direction=LT, type=TOTALORDER", "expected FLOAT"),
+        ("r = pred[4,6] compare(x, x), direction=LT, type=SIGNED", "expected FLOAT or TOTALORDER"),
+        ("r = pred[] compare(i, i), direction=LT, type=TOTALORDER", "expected SIGNED"),
+        ("r = f32[4,6] reduce-precision(x), exponent_bits=0, mantissa_bits=7", "it has no exponent"),
+        ("r = s32[] reduce-precision(i), exponent_bits=5, mantissa_bits=7", "not defined on s32"),
+        ("r = f32[4,6] sort(x), dimensions={2}, to_apply=sum", "`dimensions` must be one, below 2"),
+        ("r = f32[4,6] sort(x), dimensions={0}, to_apply=sum", "it returns (f32), expected (pred)"),
+        ("r = f32[4] sort(x), dimensions={0}, to_apply=sum", "the result is f32[4,6], declared as f32[4]"),
         ("r = f32[4,6] select(x, x, x)", "the predicate must be pred"),
         ("r = f32[4,6] clamp(i, x, c)", "a bound must have the type of the value"),
         ("r = c64[2] parameter(2)", "element type `c64` is not supported"),

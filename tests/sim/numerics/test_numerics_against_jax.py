@@ -540,3 +540,28 @@ def test_topk(dtype: Any) -> None:
     if dtype is np.float32:
         special = np.array([0.0, -0.0, np.nan, -np.nan, 1, 1, -np.inf, np.inf, 0.0], dtype)
         agree("topk", {"k": 9}, [special], by_jax(lambda x: lax.top_k(x, 9), special))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, BF16, np.int32])
+def test_sort(dtype: Any) -> None:
+    operand = np.random.default_rng(0).integers(-3, 4, (3, 7, 5)).astype(dtype)
+    direction = "LT" if dtype is np.int32 else "LT_TOTAL"
+    body = [["compare", "pred", [0, 1], direction]]
+    places = np.broadcast_to(np.arange(7, dtype=np.int32)[:, None], operand.shape).copy()
+    expected = by_jax(lambda x, y: lax.sort((x, y), dimension=1, num_keys=1), operand, places)
+    agree("sort", {"dim": 1, "body": body, "results": [4]}, [operand, places], expected)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_reduce_precision(dtype: Any) -> None:
+    width, mantissa = np.dtype(dtype).itemsize, {2: 10, 4: 23, 8: 52}[np.dtype(dtype).itemsize]
+    bits = np.random.default_rng(0).integers(0, 2 ** (8 * width), 4000, np.uint64, endpoint=width < 8)
+    operand = np.concatenate([floats(dtype), bits.astype(f"u{width}").view(dtype)])
+    operand = operand[operand == operand]  # which NaN it is does not count
+    for exponent_bits, mantissa_bits in product((1, 2, 5, 8, 11), (0, 1, 7, mantissa)):
+        if exponent_bits > (11 if width == 8 else 8 if width == 4 or dtype == BF16 else 5):
+            continue
+        (expected,) = by_jax(lambda x, e=exponent_bits, m=mantissa_bits: lax.reduce_precision(x, e, m), operand)
+        attrs = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+        (found,) = evaluate("reduce_precision", attrs, [operand], [TensorType(operand.dtype, operand.shape)])
+        assert found.tobytes() == expected.tobytes(), (exponent_bits, mantissa_bits)

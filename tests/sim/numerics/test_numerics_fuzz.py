@@ -55,6 +55,9 @@ SOUND: list[Any] = [
                  "scatter_indices_batching_dims": [0], "index_vector_dim": 2},
      [(F, [2, 3]), (S, [2, 4, 1]), (F, [2, 4])], [(F, [2, 3])]),
     ("topk", {"k": 2, "largest": True}, [(F, [2, 3])], [(F, [2, 2]), (S, [2, 2])]),
+    ("sort", {"dim": 1, "body": [["compare", P, [0, 1], "LT_TOTAL"]], "results": [4]},
+     [(F, [2, 3]), (S, [2, 3])], [(F, [2, 3]), (S, [2, 3])]),
+    ("reduce_precision", {"exponent_bits": 5, "mantissa_bits": 10}, [(F, [4])], [(F, [4])]),
 ]  # fmt: skip
 
 ODD_NUMBERS = st.sampled_from([-(2**63), -7, -1, 0, 1, 2, 3, 5, 64, 10**6, 10**9, 2**31, 2**62, 2**63 - 1])

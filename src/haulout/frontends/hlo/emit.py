@@ -29,7 +29,7 @@ from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, unique
 from haulout.frontends.hlo.trips import trip_count
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Branch, BranchMark, Loop, Mark, Operation, Phase, Stage, Step, View
+from haulout.frontends.hlo.values import Branch, Loop, Mark, Operation, Stage, Step, View
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
@@ -37,9 +37,9 @@ from haulout.ir.enums import Engine, Space
 from haulout.ir.patterns import Pattern
 
 _COPIES = {
-    Phase.ENTER: "init",
-    Phase.BRANCH: "set",
-    Phase.LEAVE: "next",
+    Stage.ENTER: "init",
+    Stage.BRANCH: "set",
+    Stage.LEAVE: "next",
     Stage.FORK: "set",
     Stage.ELSE: "then",
     Stage.JOIN: "else",
@@ -130,29 +130,30 @@ class Emitter:
         ]
         self._append(operation, "dma_copy", self.dma(), operands[:1], operands[1:], {})
 
-    def mark(self, mark: Mark | BranchMark) -> None:
+    def mark(self, mark: Mark) -> None:
         """Copy what a mark needs to have copied, and go on in the next block."""
-        kind = mark.phase if isinstance(mark, Mark) else mark.stage
-        self._copies(self._storage.copies[mark], mark.seq, _COPIES[kind])
-        if isinstance(mark, Mark):
+        self._copies(self._storage.copies[mark], mark.seq, _COPIES[mark.stage])
+        if isinstance(mark.region, Loop):
             self._loop_mark(mark)
         else:
             self._branch_mark(mark)
 
     def _loop_mark(self, mark: Mark) -> None:
         block = self._block
-        match mark.phase:
-            case Phase.ENTER:
+        match mark.stage:
+            case Stage.ENTER:
                 self._block = self._header(mark.loop)
-            case Phase.BRANCH:
+            case Stage.BRANCH:
+                if mark.loop.ragged:
+                    self._meet(mark.loop, mark.seq)
                 self._block = self._add_block(f"{self._open[-1][1]}.body", mark)
-            case Phase.LEAVE:
+            case Stage.LEAVE:
                 header, _, end = self._open.pop()
                 self.build.edge(block, header)
                 block, self._block = header, self._add_block(end, mark)
         self.build.edge(block, self._block)
 
-    def _branch_mark(self, mark: BranchMark) -> None:
+    def _branch_mark(self, mark: Mark) -> None:
         branch, block = mark.branch, self._block
         match mark.stage:
             case Stage.FORK:
@@ -189,7 +190,7 @@ class Emitter:
         self._open.append((header, name, f"{name}.end"))
         return header
 
-    def _add_block(self, name: str, after: Mark | BranchMark | None) -> int:
+    def _add_block(self, name: str, after: Mark | None) -> int:
         """The block behind a mark (None: the first one); the branch that it ends with is known already."""
         branch = self._forks.get(after)
         return self.build.block(
@@ -218,6 +219,24 @@ class Emitter:
             seq=seq,
             attrs=found,
             loc=branch.instruction.loc,
+        )
+
+    def _meet(self, loop: Loop, seq: int) -> None:
+        """Of a ragged loop: whether the condition holds on one of the cores."""
+        own, any_core = self._storage.homes[loop.condition.array], self._storage.conditions[loop]
+        found: dict[str, AttrValue] = {"op": "or", "groups": [list(range(self.module.num_partitions))]}
+        if own.shape.dims:
+            found["shapes"] = [[], []]
+        self.build.instruction(
+            self._block,
+            unique(f"{any_core.name}.set", self._names),
+            "all_reduce",
+            Engine.POOL,
+            [self._ids[own]],
+            [self._ids[any_core]],
+            seq=seq,
+            attrs=found,
+            loc=loop.instruction.loc,
         )
 
     def _copies(self, copies: Copies, seq: int, suffix: str) -> None:
@@ -255,11 +274,11 @@ class Emitter:
         )
 
 
-def _forks(steps: Sequence[Step]) -> Iterator[tuple[Mark | BranchMark | None, Branch]]:
+def _forks(steps: Sequence[Step]) -> Iterator[tuple[Mark | None, Branch]]:
     """Of each fork the mark before it, which its block begins behind, and its branch."""
-    before: Mark | BranchMark | None = None
+    before: Mark | None = None
     for step in steps:
-        if isinstance(step, BranchMark) and step.stage is Stage.FORK:
+        if isinstance(step, Mark) and step.stage is Stage.FORK:
             yield before, step.branch
         if not isinstance(step, Operation):
             before = step

@@ -4,7 +4,7 @@
     what only rearranges names (`structure.py`)       trees and views
     call                                              the callee's instructions, with the operands for its parameters
     while                                             mark, condition, mark, body, mark (`values.Mark`)
-    conditional                                       mark, one arm, mark, the other one, mark (`values.BranchMark`)
+    conditional                                       mark, one arm, mark, the other one, mark (`values.Mark`)
     anything else                                     an `Operation`, `seq` counting all instructions on the way
 
 Condition and body of a loop see the same fresh arrays, one for each array of the state. Those that the body returns
@@ -29,13 +29,11 @@ from haulout.frontends.hlo.types import AnyShape, Shape
 from haulout.frontends.hlo.values import (
     Array,
     Branch,
-    BranchMark,
     Carried,
     Loop,
     Mark,
     Merged,
     Operation,
-    Phase,
     Stage,
     Step,
     Tree,
@@ -91,14 +89,14 @@ def flatten(module: HloModule, computation: Computation, known: Container[str], 
     for step in walk.steps:
         if isinstance(step, Operation):
             step.operands = tuple(_moved(operand, final) for operand in step.operands)
-        elif isinstance(step, BranchMark):
+        elif isinstance(step.region, Branch):
             if step.stage is Stage.FORK:
                 step.branch.selector = _moved(step.branch.selector, final)
                 step.branch.merged = tuple(
                     replace(each, then=_moved(each.then, final), other=_moved(each.other, final))
                     for each in step.branch.merged
                 )
-        elif step.phase is Phase.ENTER:
+        elif step.stage is Stage.ENTER:
             step.loop.condition = _moved(step.loop.condition, final)
             step.loop.carried = tuple(
                 replace(each, init=_moved(each.init, final), new=_moved(each.new, final))
@@ -219,25 +217,25 @@ class _Walk:
         loop, state = Loop(instruction, self.seq), arrays_of(instruction)
         for _, view in leaves(state):
             view.array.producer = loop
-        self._mark(loop, Phase.ENTER, state)
+        self._mark(loop, Stage.ENTER, state)
 
         def branch(result: Tree) -> None:
             assert isinstance(result, View)
             loop.condition = result
-            self._mark(loop, Phase.BRANCH, state)
+            self._mark(loop, Stage.BRANCH, state)
             self._push(body, (state,), leave, frame.in_condition)
 
         def leave(result: Tree) -> None:
             loop.carried = tuple(self._carried(init, state, result))
-            self._mark(loop, Phase.LEAVE, state)
+            self._mark(loop, Stage.LEAVE, state)
             frame.values[instruction.name] = state
 
         self._push(condition, (state,), branch, True)
 
-    def _mark(self, loop: Loop, phase: Phase, state: Tree) -> None:
+    def _mark(self, loop: Loop, stage: Stage, state: Tree) -> None:
         """A mark, and numbers for the copies that it may need: an array is copied, and perhaps saved before."""
-        self.steps.append(Mark(loop, phase, self.seq + 1))
-        self._count(loop.instruction, 1 if phase is Phase.BRANCH else 2 * len(list(leaves(state))) + 1)
+        self.steps.append(Mark(loop, stage, self.seq + 1))
+        self._count(loop.instruction, 1 if stage is Stage.BRANCH else 2 * len(list(leaves(state))) + 1)
 
     def _carried(self, init: Tree, state: Tree, new: Tree) -> Iterator[Carried]:
         """The state that changes; notes what does not."""
@@ -294,7 +292,7 @@ class _Walk:
 
     def _branch_mark(self, branch: Branch, stage: Stage) -> None:
         """A mark, and numbers for its comparison or copies."""
-        self.steps.append(BranchMark(branch, stage, self.seq + 1))
+        self.steps.append(Mark(branch, stage, self.seq + 1))
         count = _count_arrays(branch.instruction.shape)
         self._count(branch.instruction, 1 if stage is Stage.FORK else 2 * count + 1)
 

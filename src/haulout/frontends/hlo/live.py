@@ -9,7 +9,7 @@ arms, and the selector.
 from __future__ import annotations
 
 from haulout.frontends.hlo.flatten import Flat
-from haulout.frontends.hlo.values import Array, Branch, BranchMark, Loop, Mark, Operation, Phase, Stage, Step, leaves
+from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step, leaves
 
 
 def live(flat: Flat) -> list[Step]:
@@ -23,7 +23,7 @@ def live(flat: Flat) -> list[Step]:
         if isinstance(step, Operation):
             if any(result in needed for result in step.results):
                 kept.append(step)
-        elif isinstance(step, BranchMark):
+        elif isinstance(step.region, Branch):
             step.branch.merged = tuple(each for each in step.branch.merged if each.result in needed)
             if step.branch.merged:
                 kept.append(step)
@@ -41,8 +41,8 @@ def live_operations(flat: Flat) -> list[Operation]:
 
 def _needed(flat: Flat) -> set[Array]:
     """The arrays that the result depends on."""
-    loops = [step.loop for step in flat.steps if isinstance(step, Mark) and step.phase is Phase.ENTER]
-    branches = [step.branch for step in flat.steps if isinstance(step, BranchMark) and step.stage is Stage.FORK]
+    loops = [step.loop for step in flat.steps if isinstance(step, Mark) and step.stage is Stage.ENTER]
+    branches = [step.branch for step in flat.steps if isinstance(step, Mark) and step.stage is Stage.FORK]
     carried = {each.state: each for loop in loops for each in loop.carried}
     merged = {each.result: each for branch in branches for each in branch.merged}
     needed: set[Array] = set()

@@ -4,13 +4,14 @@
    (`flatten.py`).
 2. Keep the steps that the result depends on (`live.py`), and all parameters: the rest has no effect that could be
    seen.
-3. Give every array a location; results go straight to the outputs, new values of a loop to the place of the old ones,
+3. Loops that cores may run differently often go on until all of them are done (`ragged_loops.py`).
+4. Give every array a location; results go straight to the outputs, new values of a loop to the place of the old ones,
    the values of two arms to one place, where that is safe (`storage.py`, `sharing.py`); elsewhere plan a copy
    (`planning.py`).
-4. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece; blocks for
+5. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece; blocks for
    loops and branches (`emit.py`), with the number of iterations where it is known (`trips.py`), and a mark where
    cores may part (`uniformity.py`).
-5. Repeat them for every core. Cores differ only in the constants that hold their ids.
+6. Repeat them for every core. Cores differ only in the constants that hold their ids.
 
 HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is the
 common time of all of them. `outputs=` on the program names the locations of the results in the order of the result
@@ -25,8 +26,9 @@ from haulout.frontends.hlo.live import live
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
 from haulout.frontends.hlo.planning import plan_marks
+from haulout.frontends.hlo.ragged_loops import even_out, loops_of
 from haulout.frontends.hlo.storage import assign_storage
-from haulout.frontends.hlo.uniformity import divergent_branches
+from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
 from haulout.frontends.hlo.values import Operation, check_attributes
 from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
@@ -56,9 +58,15 @@ def lower(module: HloModule) -> Program:
         )
     flat = flatten(module, module.entry, RULES, control=True)
     steps = live(flat)
+    uniformity = find_uniformity(module, flat, steps)
+    ragged = [loop for loop in loops_of(steps) if uniformity.is_ragged(loop)]
+    length = flat.length
+    if ragged:
+        steps, length = even_out(steps, ragged)
+        uniformity = find_uniformity(module, flat, steps)
     storage = assign_storage(module, flat, steps)
     plan_marks(steps, storage)
-    out = Emitter(module, storage, steps, divergent_branches(module, flat, steps))
+    out = Emitter(module, storage, steps, divergent_branches(steps, uniformity))
     for step in steps:
         if not isinstance(step, Operation):
             out.mark(step)
@@ -66,5 +74,5 @@ def lower(module: HloModule) -> Program:
         rule = RULES[step.opcode]
         check_attributes(step.instruction, rule.attributes)
         rule.emit(out, step)
-    out.finish(flat.length + 1)
+    out.finish(length + 1)
     return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from haulout.ir.enums import Engine
 
-DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
+HOLDS: dict[str, Callable[[Any, Any], Any]] = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+}
+"""By direction: whether a comparison holds, of two numbers or of each two of two arrays of integers."""
+
+DIRECTIONS = tuple(HOLDS)
 MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 """The direction of a comparison when its operands change places."""
 
@@ -62,6 +75,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "compare": Elementwise(Engine.VECTOR, 2, "psuf"),
     "convert": Elementwise(Engine.VECTOR, 1, "psuf"),
     "bitcast-convert": Elementwise(Engine.VECTOR, 1, "psuf"),
+    "reduce-precision": Elementwise(Engine.VECTOR, 1, "f"),
 }
 
 

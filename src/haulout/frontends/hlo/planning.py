@@ -1,7 +1,8 @@
 """What happens at the marks of loops and branches: copies, and the locations that are branched on.
 
     loop     enter   the initial values go where the state lives
-             branch  the header branches on what its condition has written
+             branch  the header branches on what its condition has written, or, of a ragged loop, on whether it holds
+                     on one of the cores
              leave   the new values go where the state lives
     branch   fork    its block branches on what it has written: the predicate, or whether an index is below a limit
              else    the values of the first arm go where the results live
@@ -14,7 +15,7 @@ without operations and copies needs no block: the fork leads to the join.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeGuard
 
@@ -23,18 +24,7 @@ import numpy as np
 from haulout.frontends.hlo.copies import in_sequence
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, encode
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import (
-    Array,
-    Branch,
-    BranchMark,
-    Loop,
-    Mark,
-    Operation,
-    Phase,
-    Stage,
-    Step,
-    View,
-)
+from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step
 from haulout.ir.enums import Kind
 
 
@@ -45,15 +35,15 @@ def plan_marks(steps: Sequence[Step], storage: Storage) -> None:
         if isinstance(step, Operation):
             planner.here.add(step)
             continue
-        storage.copies[step] = planner.branch(step) if isinstance(step, BranchMark) else planner.loop(step)
+        storage.copies[step] = planner.copies(step)
         planner.here.clear()
     for step, following in pairwise(steps):
         if _is_mark(step, Stage.ELSE) and _is_mark(following, Stage.JOIN) and not storage.copies[following]:
             storage.one_armed.add(following.branch)
 
 
-def _is_mark(step: Step, stage: Stage) -> TypeGuard[BranchMark]:
-    return isinstance(step, BranchMark) and step.stage is stage
+def _is_mark(step: Step, stage: Stage) -> TypeGuard[Mark]:
+    return isinstance(step, Mark) and step.stage is stage
 
 
 class _Planner:
@@ -65,39 +55,22 @@ class _Planner:
         """Operations since the last mark, which are in one block."""
         self._limits: dict[int, Slot] = {}
 
-    def loop(self, mark: Mark) -> Copies:
-        loop = mark.loop
-        match mark.phase:
-            case Phase.ENTER:
-                return self._in_sequence((each.init.array, each.state) for each in loop.carried)
-            case Phase.BRANCH:
-                return self._decide(loop, loop.condition)
-            case Phase.LEAVE:
-                return self._in_sequence((each.new.array, each.state) for each in loop.carried)
+    def copies(self, mark: Mark) -> Copies:
+        region, homes = mark.region, self.storage.homes
+        if not mark.decides:
+            moved = zip(mark.reads(), mark.targets(), strict=True)
+            return in_sequence(((homes[source], homes[target]) for source, target in moved), self.storage.save)
+        if isinstance(region, Branch) and region.below is not None:
+            self.storage.limits[region] = homes[region.selector.array], self._limit(region, region.below)
+        elif not (isinstance(region, Loop) and region.ragged):
+            return self._decide(region, *mark.reads())
+        self.storage.conditions[region] = self._condition(region)
+        return []
 
-    def branch(self, mark: BranchMark) -> Copies:
-        branch = mark.branch
-        match mark.stage:
-            case Stage.FORK:
-                if branch.below is None:
-                    return self._decide(branch, branch.selector)
-                selector = self.storage.homes[branch.selector.array]
-                self.storage.limits[branch] = selector, self._limit(branch, branch.below)
-                self.storage.conditions[branch] = self._condition(branch)
-                return []
-            case Stage.ELSE:
-                return self._in_sequence((each.then.array, each.result) for each in branch.merged)
-            case Stage.JOIN:
-                return self._in_sequence((each.other.array, each.result) for each in branch.merged)
-
-    def _in_sequence(self, copies: Iterable[tuple[Array, Array]]) -> Copies:
-        homes = self.storage.homes
-        return in_sequence(((homes[source], homes[target]) for source, target in copies), self.storage.save)
-
-    def _decide(self, region: Loop | Branch, predicate: View) -> Copies:
+    def _decide(self, region: Loop | Branch, predicate: Array) -> Copies:
         """Branch on the predicate's own location, or on a copy."""
-        home = self.storage.homes[predicate.array]
-        if predicate.array.producer in self.here:
+        home = self.storage.homes[predicate]
+        if predicate.producer in self.here:
             self.storage.conditions[region] = home
             return []
         target = self.storage.conditions[region] = self._condition(region)

@@ -1,9 +1,9 @@
-"""The computation that a reduction, a scatter or an all-reduce applies: `op=` when it is one of six, else a `body=`.
+"""The scalar computation of a reduction, a scatter, an all-reduce or a sort: `op=` for one of six, else a `body=`.
 
     body=[[OPCODE,DTYPE,[operand numbers],extra],...] results=[numbers]
 
 Parameters are numbered 0 to P-1, statement i is P+i; `extra` is the direction of a compare, the value of a
-constant. For n arrays the parameters are n values so far, then n new values.
+constant. For n arrays the parameters are n values so far, then n new values; of a sort two elements of each array.
 """
 
 from __future__ import annotations
@@ -33,6 +33,15 @@ def combiner(module: HloModule, operation: Operation, dtypes: Sequence[str]) -> 
         _fail(operation, "to_apply", f"it returns ({', '.join(found)}), expected ({', '.join(dtypes)})")
     name = _named(flat)
     return {"op": name} if name is not None else _body(operation, flat)
+
+
+def sort_order(module: HloModule, operation: Operation, dtypes: Sequence[str]) -> dict[str, AttrValue]:
+    """`body=` and `results=` of the comparison that sorts arrays of these types: two elements of each, a pred."""
+    flat = _computation(module, operation, "to_apply", [dtype for dtype in dtypes for _ in range(2)])
+    found = [view.shape.dtype for _, view in leaves(flat.result)]
+    if found != ["pred"]:
+        _fail(operation, "to_apply", f"it returns ({', '.join(found)}), expected (pred)")
+    return _body(operation, flat)
 
 
 def named_combiner(module: HloModule, operation: Operation, dtype: str, key: str = "to_apply") -> str:
@@ -109,7 +118,10 @@ def _body(operation: Operation, flat: Flat) -> dict[str, AttrValue]:
 
     for step in live_operations(flat):
         operands: list[AttrValue] = [number(operand) for operand in step.operands]
-        extra = elementwise.check(step).get("direction")
+        attrs = elementwise.check(step)
+        extra = attrs.pop("direction", None)
+        if attrs:
+            step.fail(f"`{step.opcode}` in a computation on scalars is not supported yet")
         statement: list[AttrValue] = [opcode_of(step.opcode), step.results[0].shape.dtype, operands]
         statements.append(statement if extra is None else [*statement, extra])
         numbers[step.results[0]] = len(_parameters(flat)) + len(statements) - 1

@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from haulout.frontends.hlo.opcodes import ELEMENTWISE
-from haulout.frontends.hlo.values import Array, BranchMark, Loop, Mark, Operation, Phase, Stage, Step
+from haulout.frontends.hlo.values import Array, Loop, Mark, Operation, Stage, Step
 
 Ranges = list[tuple[int, int]]
 """Times, first and last included, rising, none meeting another."""
@@ -42,8 +42,6 @@ def live_ranges(steps: Sequence[Step], parameters: Iterable[Array], results: Ite
                 scan.read(step.operands[position].array, at, late=not _may_share(step, position))
             for result in step.results:
                 scan.born(result, at)
-        elif isinstance(step, BranchMark):
-            scan.branch_mark(step, at)
         else:
             scan.mark(step, at)
     for result in results:
@@ -103,7 +101,7 @@ class _Scan:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         marks = [(at, step) for at, step in enumerate(steps) if isinstance(step, Mark)]
-        self._places = {(mark.loop, mark.phase): at for at, mark in marks}
+        self._places = {(mark.region, mark.stage): at for at, mark in marks}
         self._end = 2 * len(steps) + 1
         self._first: dict[Array, int] = {}
         """The step that produces it; of a loop's state the one that enters the loop."""
@@ -112,7 +110,7 @@ class _Scan:
         self._read: defaultdict[int, list[Array]] = defaultdict(list)
         """By time."""
         self._stages: dict[int, Stage] = {}
-        """Marks of branches, by time."""
+        """Of marks, by time."""
         self._loops: list[Loop] = []
         self._starts: list[int] = []
         """Of the loops that are open."""
@@ -129,43 +127,24 @@ class _Scan:
         time = 2 * at + late
         entered = bisect.bisect_right(self._starts, self._first[array])
         if entered < len(self._loops):
-            time = 2 * self._places[self._loops[entered], Phase.LEAVE] + 1
+            time = 2 * self._places[self._loops[entered], Stage.LEAVE] + 1
         self._read[time].append(array)
 
     def mark(self, mark: Mark, at: int) -> None:
-        loop = mark.loop
-        match mark.phase:
-            case Phase.ENTER:
-                for each in loop.carried:
-                    self.read(each.init.array, at)
-                for each in loop.carried:
-                    self.born(each.state, at)
-                self._loops.append(loop)
+        """Step `at` reads, then sets the state of a loop or the results of a branch."""
+        for array in mark.reads():
+            self.read(array, at, late=mark.decides)
+        match mark.stage:
+            case Stage.ENTER:
+                self._loops.append(mark.loop)
                 self._starts.append(at)
-            case Phase.BRANCH:
-                self.read(loop.condition.array, at, late=True)
-            case Phase.LEAVE:
-                for each in loop.carried:
-                    self.read(each.new.array, at)
+            case Stage.LEAVE:
                 self._loops.pop()
                 self._starts.pop()
-                for each in loop.carried:
-                    self.born(each.state, at)
-
-    def branch_mark(self, mark: BranchMark, at: int) -> None:
-        branch = mark.branch
+        if mark.stage in (Stage.ENTER, Stage.LEAVE, Stage.JOIN):
+            for array in mark.targets():
+                self.born(array, at)
         self._stages[2 * at + 1] = mark.stage
-        match mark.stage:
-            case Stage.FORK:
-                self.read(branch.selector.array, at, late=True)
-            case Stage.ELSE:
-                for each in branch.merged:
-                    self.read(each.then.array, at)
-            case Stage.JOIN:
-                for each in branch.merged:
-                    self.read(each.other.array, at)
-                for each in branch.merged:
-                    self.born(each.result, at)
 
     def ranges(self) -> dict[Array, Ranges]:
         """Backwards from the end: a read opens a range, what produces the array closes it."""
@@ -179,7 +158,7 @@ class _Scan:
                 live.close(array, time)
                 if is_behind:
                     assert isinstance(array.producer, Loop)
-                    self._read[2 * self._places[array.producer, Phase.BRANCH] + 1].append(array)
+                    self._read[2 * self._places[array.producer, Stage.BRANCH] + 1].append(array)
             match self._stages.get(time):
                 case Stage.JOIN:
                     live.end_of_second()

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,19 +24,7 @@ from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import Alias, HloModule, Instruction, Literal
 from haulout.frontends.hlo.sharing import Classes, live_ranges
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import (
-    Array,
-    Branch,
-    BranchMark,
-    Loop,
-    Mark,
-    Operation,
-    Phase,
-    Stage,
-    Step,
-    View,
-    leaves,
-)
+from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step, View, leaves
 from haulout.ir.enums import Kind
 
 
@@ -68,7 +56,7 @@ class Storage:
     """What each loop or fork branches on."""
     limits: dict[Branch, tuple[Slot, Slot]] = field(default_factory=dict)
     """Of a branch by number: its selector, and what that is compared with."""
-    copies: dict[Mark | BranchMark, Copies] = field(default_factory=dict)
+    copies: dict[Mark, Copies] = field(default_factory=dict)
     """At each mark."""
     one_armed: set[Branch] = field(default_factory=set)
     """Branches whose second arm holds nothing."""
@@ -162,15 +150,15 @@ def _join_carried(steps: Sequence[Step], classes: Classes) -> None:
     Then state with initial values.
     """
     for step in steps:
-        if isinstance(step, BranchMark) and step.stage is Stage.JOIN:
+        if isinstance(step, Mark) and step.stage is Stage.JOIN:
             for merged in step.branch.merged:
                 classes.join(merged.result, merged.then.array)
                 classes.join(merged.result, merged.other.array)
-        elif isinstance(step, Mark) and step.phase is Phase.LEAVE:
+        elif isinstance(step, Mark) and step.stage is Stage.LEAVE:
             for carried in step.loop.carried:
                 classes.join(carried.state, carried.new.array)
     for step in steps:
-        if isinstance(step, Mark) and step.phase is Phase.LEAVE:
+        if isinstance(step, Mark) and step.stage is Stage.LEAVE:
             for carried in step.loop.carried:
                 classes.join(carried.state, carried.init.array)
 
@@ -216,42 +204,14 @@ def _place_rest(
                 storage.place(members, slot)
 
 
-def _reads(step: Step) -> Iterator[Array]:
+def _reads(step: Step) -> Iterable[Array]:
+    return step.reads() if isinstance(step, Mark) else (operand.array for operand in step.operands)
+
+
+def _writes(step: Step) -> Iterable[Array]:
     if isinstance(step, Operation):
-        yield from (operand.array for operand in step.operands)
-    elif isinstance(step, BranchMark):
-        yield from _branch_reads(step.branch, step.stage)
-    else:
-        yield from _loop_reads(step.loop, step.phase)
-
-
-def _loop_reads(loop: Loop, phase: Phase) -> Iterator[Array]:
-    match phase:
-        case Phase.ENTER:
-            yield from (each.init.array for each in loop.carried)
-        case Phase.BRANCH:
-            yield loop.condition.array
-        case Phase.LEAVE:
-            yield from (each.new.array for each in loop.carried)
-
-
-def _branch_reads(branch: Branch, stage: Stage) -> Iterator[Array]:
-    match stage:
-        case Stage.FORK:
-            yield branch.selector.array
-        case Stage.ELSE:
-            yield from (each.then.array for each in branch.merged)
-        case Stage.JOIN:
-            yield from (each.other.array for each in branch.merged)
-
-
-def _writes(step: Step) -> Iterator[Array]:
-    if isinstance(step, Operation):
-        yield from step.results
-    elif isinstance(step, BranchMark):
-        yield from (each.result for each in step.branch.merged if step.stage is Stage.JOIN)
-    elif step.phase is Phase.ENTER:
-        yield from (each.state for each in step.loop.carried)
+        return step.results
+    return step.targets() if step.stage in (Stage.ENTER, Stage.JOIN) else ()
 
 
 def _region_seq(array: Array) -> float:

@@ -7,21 +7,9 @@ a loop whose integer would wrap around before the comparison fails.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-
-from haulout.frontends.hlo.opcodes import MIRRORED
+from haulout.frontends.hlo.opcodes import HOLDS, MIRRORED
 from haulout.frontends.hlo.values import Array, Carried, Loop, Operation, View
 from haulout.ir.dtypes import NUMPY
-
-_HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "EQ": operator.eq,
-    "NE": operator.ne,
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-}
 
 
 def trip_count(loop: Loop) -> int | None:
@@ -31,7 +19,7 @@ def trip_count(loop: Loop) -> int | None:
         return None
     written = compare.instruction.attributes.get("direction")
     direction = written.text if written is not None else ""
-    if direction not in _HOLDS:
+    if direction not in HOLDS:
         return None
     carried = {each.state: each for each in loop.carried}
     left, right = compare.operands
@@ -49,7 +37,7 @@ def trip_count(loop: Loop) -> int | None:
 
 def _count(start: int, step: int, limit: int, direction: str) -> int | None:
     """The smallest k for which `start + k * step DIRECTION limit` is false; None: there is none without wrapping."""
-    if not _HOLDS[direction](start, limit):
+    if not HOLDS[direction](start, limit):
         return 0
     match direction:
         case "EQ":

@@ -1,44 +1,34 @@
-"""Which branches may go different ways on different cores.
+"""Which branches may go different ways on different cores, and which loops may run differently often on them.
 
 A value *varies* when it may differ between cores. The sources are parameters that are not marked as replicated,
 `partition-id`, and collectives that give each core its own part (a reduce-scatter, an all-to-all, a permutation that
 leaves cores out, groups of unequal size); from there it spreads through every operation, loop and branch. It ends
-where all cores get the same: an all-reduce or an all-gather over one group of all. Loops add nothing of their own:
-all cores run equally many iterations.
+where all cores get the same: an all-reduce or an all-gather over one group of all. What a loop carries varies, too,
+where the condition does.
 
 Where a scalar is computed from constants and the core's number alone, it is computed here, for every core; so it is
 known whether it differs.
 
-HLO demands that all cores take the same branch of a conditional with a collective inside. That is relied on, unless
-the selector is known to differ: then it is an error. Whatever stands in an arm that only some cores take may only be
-taken by some.
+HLO demands that all cores take the same branch of a conditional with a collective inside, and run a loop with one
+inside equally often. That is relied on, unless the selector is known to differ: then it is an error. Whatever stands
+in an arm that only some cores take may only be taken by some.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import HloModule
-from haulout.frontends.hlo.opcodes import COLLECTIVES
+from haulout.frontends.hlo.opcodes import COLLECTIVES, HOLDS
 from haulout.frontends.hlo.replica_groups import core_groups, core_pairs
-from haulout.frontends.hlo.values import (
-    Array,
-    Branch,
-    BranchMark,
-    Mark,
-    Operation,
-    Phase,
-    Stage,
-    Step,
-    View,
-    leaves,
-)
+from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step, View, leaves
 from haulout.ir.dtypes import NUMPY
 
 _Values = npt.NDArray[Any]
@@ -61,58 +51,78 @@ _COMPUTED: dict[str, Callable[..., Any]] = {
     "subtract": np.subtract,
     "xor": np.bitwise_xor,
 }
-_COMPARED: dict[str, Callable[..., Any]] = {
-    "EQ": np.equal,
-    "NE": np.not_equal,
-    "LT": np.less,
-    "LE": np.less_equal,
-    "GT": np.greater,
-    "GE": np.greater_equal,
-}
 
 
-def divergent_branches(module: HloModule, flat: Flat, steps: Sequence[Step]) -> set[Branch]:
-    """The branches of `steps` at which cores may part.
+@dataclass(frozen=True, slots=True)
+class Uniformity:
+    """What may differ between the cores of a program."""
 
-    Raises `HauloutError` (`bad-input`) where they do although one of the arms holds a collective.
-    """
+    varying: frozenset[Array]
+    """Arrays that may."""
+    known: Mapping[Array, _Values]
+    """Scalars whose values are known, on every core."""
+    inside: Mapping[Loop | Branch, Sequence[Operation]]
+    """Of each loop and branch a collective in it, if there is one."""
+
+    def is_ragged(self, loop: Loop) -> bool:
+        """Whether cores may run it differently often."""
+        return loop.condition.array in self.varying and not self.inside[loop]
+
+
+def find_uniformity(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Uniformity:
+    """What may differ between cores that run these steps; nothing is said where there are no loops and branches."""
     inside = dict(_collectives_inside(steps))
     if not inside:
-        return set()
+        return Uniformity(frozenset(), {}, {})
     known = _known_values(module, steps)
-    varying = _varying(module, flat, steps, known, inside)
+    return Uniformity(frozenset(_varying(module, flat, steps, known, inside)), known, inside)
+
+
+def divergent_branches(steps: Sequence[Step], uniformity: Uniformity) -> set[Branch]:
+    """The branches of `steps` at which cores may part.
+
+    Raises `HauloutError` (`bad-input`) where they do although one of the arms holds a collective, or a ragged loop.
+    """
+    inside, known, varying = uniformity.inside, uniformity.known, uniformity.varying
     parting: set[Branch] = set()
     around: list[Branch] = []
+
+    def is_for_some() -> bool:
+        return bool(around) and around[-1] in parting
+
     for step in steps:
-        if not isinstance(step, BranchMark):
+        if not isinstance(step, Mark):
             continue
-        branch = step.branch
-        if step.stage is Stage.JOIN:
+        if step.stage is Stage.ENTER and step.loop.ragged and is_for_some():
+            _fail_ragged(step.loop)
+        elif step.stage is Stage.JOIN:
             around.pop()
         elif step.stage is Stage.FORK:
+            branch = step.branch
             sides = _sides(branch, known)
             if sides is not None and len(set(sides)) > 1 and inside[branch]:
                 _fail(branch, inside[branch][0], sides)
             differs = branch.selector.array in varying if sides is None else len(set(sides)) > 1
-            if not inside[branch] and (differs or (around and around[-1] in parting)):
+            if not inside[branch] and (differs or is_for_some()):
                 parting.add(branch)
             around.append(branch)
     return parting
 
 
-def _collectives_inside(steps: Sequence[Step]) -> Iterator[tuple[Branch, list[Operation]]]:
-    """Every branch with the first collective in its arms, if there is one."""
-    open_: list[tuple[Branch, list[Operation]]] = []
+def _collectives_inside(steps: Sequence[Step]) -> Iterator[tuple[Loop | Branch, list[Operation]]]:
+    """Every loop and branch with the first collective in it, if there is one."""
+    open_: list[tuple[Loop | Branch, list[Operation]]] = []
     for step in steps:
-        if isinstance(step, Operation) and step.opcode in COLLECTIVES and open_ and not open_[-1][1]:
-            open_[-1][1].append(step)
-        elif isinstance(step, BranchMark) and step.stage is Stage.FORK:
-            open_.append((step.branch, []))
-        elif isinstance(step, BranchMark) and step.stage is Stage.JOIN:
-            branch, found = open_.pop()
+        if isinstance(step, Operation):
+            if step.opcode in COLLECTIVES and open_ and not open_[-1][1]:
+                open_[-1][1].append(step)
+        elif step.stage in (Stage.ENTER, Stage.FORK):
+            open_.append((step.region, []))
+        elif step.stage in (Stage.LEAVE, Stage.JOIN):
+            region, found = open_.pop()
             if open_ and not open_[-1][1]:
                 open_[-1][1].extend(found)
-            yield branch, found
+            yield region, found
 
 
 # -- values that may differ -----------------------------------------------------------------------------------
@@ -123,7 +133,7 @@ def _varying(
     flat: Flat,
     steps: Sequence[Step],
     known: dict[Array, _Values],
-    inside: dict[Branch, list[Operation]],
+    inside: Mapping[Loop | Branch, Sequence[Operation]],
 ) -> set[Array]:
     """All arrays that may differ between cores."""
     if module.num_partitions == 1:
@@ -131,10 +141,10 @@ def _varying(
     readers: defaultdict[Array, list[Array]] = defaultdict(list)
     sources = list(_varying_parameters(flat))
 
-    def flows(view: View, target: Array) -> None:
-        readers[view.array].append(target)
-        if view.array.source.opcode == "partition-id" and view.array.producer is None:
-            sources.append(view.array)
+    def flows(source: Array, target: Array) -> None:
+        readers[source].append(target)
+        if source.source.opcode == "partition-id" and source.producer is None:
+            sources.append(source)
 
     for step in steps:
         if isinstance(step, Operation):
@@ -143,17 +153,14 @@ def _varying(
                 sources += step.results
             for operand in step.operands if given else ():
                 for result in step.results:
-                    flows(operand, result)
-        elif isinstance(step, Mark):
-            for each in step.loop.carried if step.phase is Phase.LEAVE else ():
-                flows(each.init, each.state)
-                flows(each.new, each.state)
-        elif step.stage is Stage.JOIN:
-            for merged in step.branch.merged:
-                flows(merged.then, merged.result)
-                flows(merged.other, merged.result)
-                if not inside[step.branch]:
-                    flows(step.branch.selector, merged.result)
+                    flows(operand.array, result)
+        elif not step.decides:
+            region = step.region
+            decider = region.condition if isinstance(region, Loop) else region.selector
+            for source, target in zip(step.reads(), step.targets(), strict=True):
+                flows(source, target)
+                if not inside[region]:
+                    flows(decider.array, target)
     found: set[Array] = set()
     while sources:
         array = sources.pop()
@@ -202,7 +209,7 @@ def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, _Valu
                 if values is not None:
                     known[step.results[0]] = values.astype(NUMPY[step.result.shape.dtype])
     for step in steps:
-        if isinstance(step, BranchMark) and step.stage is Stage.FORK:
+        if isinstance(step, Mark) and step.stage is Stage.FORK:
             values = _given(module, step.branch.selector, known)
             if values is not None:
                 known[step.branch.selector.array] = values
@@ -228,7 +235,7 @@ def _computed(operation: Operation, operands: list[_Values]) -> _Values | None:
         return None
     if opcode == "compare":
         written = operation.instruction.attributes.get("direction")
-        function = _COMPARED.get(written.text) if written is not None else None
+        function = HOLDS.get(written.text) if written is not None else None
     else:
         function = _COMPUTED.get(opcode)
     if opcode in ("divide", "remainder") and not (np.all(operands[0] >= 0) and np.all(operands[-1] > 0)):
@@ -244,7 +251,7 @@ def _is_same(values: _Values | None) -> bool:
     return values is not None and bool(np.all(values == values[0]))
 
 
-def _sides(branch: Branch, known: dict[Array, _Values]) -> list[bool] | None:
+def _sides(branch: Branch, known: Mapping[Array, _Values]) -> list[bool] | None:
     """On each core whether the first arm is taken; None when it is not known."""
     values = known.get(branch.selector.array)
     if values is None:
@@ -252,6 +259,13 @@ def _sides(branch: Branch, known: dict[Array, _Values]) -> list[bool] | None:
     if branch.below is None:
         return [bool(value) for value in values.tolist()]
     return [0 <= value < branch.below for value in values.tolist()]
+
+
+def _fail_ragged(loop: Loop) -> NoReturn:
+    loop.instruction.fail(
+        "not supported yet: a loop that cores may run differently often, where not all cores reach it",
+        "in a branch that only some may take, or in another such loop",
+    )
 
 
 def _fail(branch: Branch, collective: Operation, sides: list[bool]) -> None:

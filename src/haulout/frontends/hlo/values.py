@@ -144,26 +144,8 @@ class Loop:
     carried: tuple[Carried, ...] = ()
     condition: View = field(init=False)
     """pred[], computed between the start and the branch."""
-
-
-class Phase(Enum):
-    """The marks of a loop among the steps; reads of a mark come before its writes."""
-
-    ENTER = "enter"
-    """Reads the initial values, sets the state; the operations behind it compute the condition."""
-    BRANCH = "branch"
-    """Reads the condition; the operations behind it are the body."""
-    LEAVE = "leave"
-    """Reads the new values, sets the state; the steps behind it follow the loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """One of the three marks of a loop; `seq` is the first number that its copies may take."""
-
-    loop: Loop
-    phase: Phase
-    seq: int
+    ragged: bool = False
+    """Cores may need different numbers of iterations: the loop goes on while one of them does (`ragged_loops.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +181,14 @@ class Branch:
 
 
 class Stage(Enum):
-    """The marks of a branch among the steps; reads of a mark come before its writes."""
+    """Where a mark stands: the first three are those of a loop, the others those of a branch."""
 
+    ENTER = "enter"
+    """Reads the initial values, sets the state; the operations behind it compute the condition."""
+    BRANCH = "branch"
+    """Reads the condition; the operations behind it are the body."""
+    LEAVE = "leave"
+    """Reads the new values, sets the state; the steps behind it follow the loop."""
     FORK = "fork"
     """Reads the selector; the steps behind it are the first arm."""
     ELSE = "else"
@@ -210,15 +198,59 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class BranchMark:
-    """One of the three marks of a branch; `seq` is the first number that its copies may take."""
+class Mark:
+    """One of the three marks of a loop or a branch among the steps; its reads come before its writes.
 
-    branch: Branch
+    `seq` is the first number that its copies may take.
+    """
+
+    region: Loop | Branch
     stage: Stage
     seq: int
 
+    @property
+    def loop(self) -> Loop:
+        """The loop whose mark it is."""
+        assert isinstance(self.region, Loop)
+        return self.region
 
-Step: TypeAlias = Operation | Mark | BranchMark
+    @property
+    def branch(self) -> Branch:
+        """The branch whose mark it is."""
+        assert isinstance(self.region, Branch)
+        return self.region
+
+    @property
+    def decides(self) -> bool:
+        """Whether cores go one way or another from here."""
+        return self.stage in (Stage.BRANCH, Stage.FORK)
+
+    def reads(self) -> list[Array]:
+        """What it reads, in the order of the state or the results."""
+        match self.stage:
+            case Stage.ENTER:
+                return [each.init.array for each in self.loop.carried]
+            case Stage.BRANCH:
+                return [self.loop.condition.array]
+            case Stage.LEAVE:
+                return [each.new.array for each in self.loop.carried]
+            case Stage.FORK:
+                return [self.branch.selector.array]
+            case Stage.ELSE:
+                return [each.then.array for each in self.branch.merged]
+            case Stage.JOIN:
+                return [each.other.array for each in self.branch.merged]
+
+    def targets(self) -> list[Array]:
+        """Where what it reads belongs, in the same order; nowhere if it decides."""
+        if self.decides:
+            return []
+        if isinstance(self.region, Loop):
+            return [each.state for each in self.region.carried]
+        return [each.result for each in self.region.merged]
+
+
+Step: TypeAlias = Operation | Mark
 
 _HINTS = frozenset(
     {

@@ -111,9 +111,11 @@ class Attributes:
                     not isinstance(cell, kind) or isinstance(cell, bool)
                     for cell, kind in zip(row, types, strict=True)
                 )
-                or any(isinstance(cell, int) and abs(cell) > SIZE_MAX for cell in row)
             ):
                 self.error(key, f"expected a list of {shape}, found {row!r}")
+            for cell in row:
+                if isinstance(cell, int) and abs(cell) > SIZE_MAX:
+                    self.error(key, f"expected integers from {-SIZE_MAX} to {SIZE_MAX}, found {cell}")
         return rows  # type: ignore[return-value]
 
 

@@ -4,6 +4,7 @@ Inside a block the phases have put what is needed. Two accesses of different cor
 across iterations of one block, are ordered by a fence at the start of the block of the later one, and by nothing less
 unless a fence already stands on the way: behind the first in its block or before the second in its block. No way
 leads from one arm of a branch to the other, but through a loop around both. A block that nothing asks for gets none.
+Conflicts are those of whole locations: which bytes meet, `nests.py` looks at, in programs that it can take.
 
 A divergent branch is an atom: no fence may stand in its arms, so what an arm asks for stands at the end of the fork,
 and what its own arms have among each other in one run cannot be ordered by fences; the checker reports it.
@@ -11,44 +12,26 @@ and what its own arms have among each other in one run cannot be ordered by fenc
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
-from haulout.analysis.cfg import control_flow
-from haulout.analysis.liveness import block_graph
 from haulout.analysis.phases import Phases, shared_accesses
 from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Ids, Ints
 from haulout.passes.fences.slots import Slots
 
-Touch = tuple[int, int, bool, bool, bool]
-"""(block, core, written, no fence before it in its block, no fence behind it)"""
+Range = tuple[int, int]
+"""Block numbers, the second one not included."""
 
 
 def fences_between(program: Program, found: Regions, stem: str) -> Slots:
     """A fence for each block that needs one, on every core, named `<stem>0`, `<stem>1`, ..."""
     blocks = len(program.blocks) // program.lnc
-    needed: set[tuple[int, bool]] = set()
-    """(block, at its end)"""
-    if found:
-        flow = control_flow(block_graph(program))
-        behind = [flow.reached_from(block) for block in range(blocks)]
-        atoms = [found.atom(block) for block in range(blocks)]
-        for touches in _touches(program, atoms).values():
-            for late in touches:
-                atom = atoms[late[0]]
-                place = (late[0], False) if atom == NONE else (found.branches[atom].fork, True)
-                for early in touches:
-                    # Inside an atom only a later run of it can be held back.
-                    same = atom != NONE and atoms[early[0]] == atom
-                    if _needs_fence(early, late, behind) and (not same or place[0] in behind[place[0]]):
-                        needed.add(place)
     starts = program.starts("instructions", "blocks")
     before, joined, names = [], [], []
-    for number, (block, at_end) in enumerate(sorted(needed)):
+    for number, (block, at_end) in enumerate(_needed(program, found) if found else []):
         for core in range(program.lnc):
             row = core * blocks + block
             before.append(int(starts[row + at_end]))
@@ -65,35 +48,66 @@ def outside_atoms(program: Program, found: Regions, phases: Phases) -> Phases:
     return phases._replace(needed=needed)
 
 
-def _needs_fence(early: Touch, late: Touch, behind: list[set[int]]) -> bool:
-    if early[1] == late[1] or not (early[2] or late[2]):
-        return False
-    return early[4] and late[3] and late[0] in behind[early[0]]
+def _needed(program: Program, found: Regions) -> list[tuple[int, bool]]:
+    """(block, whether at its end) of each fence, in layout order.
+
+    An access asks for one when some block that leads to it holds one of another core with no fence behind it there:
+    when of all accesses to the location in the ranges of those blocks not all are its own core's.
+    """
+    blocks = len(program.blocks) // program.lnc
+    places = [
+        (at, False) if (atom := found.atom(at)) == NONE else (found.branches[atom].fork, True) for at in range(blocks)
+    ]
+    ranges = [_leading(program, found, *place) for place in places]
+    picked = np.flatnonzero(shared_accesses(program))
+    row = program.accesses.instruction[picked]
+    owner = program.owner[program.accesses.location[picked]].astype(np.int64)
+    own = owner * program.lnc + program.instruction_core[row]
+    block = (program.instructions.block[row] % blocks).astype(np.int64)
+    written = program.accesses.write[picked]
+    first, last = _unfenced(program, np.array([at_end for _, at_end in places], bool), row)
+    asks = np.zeros(len(picked), bool)
+    for early, late in ((last, first & written), (last & written, first & ~written)):
+        everyone, mine = (np.sort(key[early] * blocks + block[early]) for key in (owner, own))
+        for number in range(max(map(len, ranges), default=0)):
+            low, high = np.array([each[number] if number < len(each) else (0, 0) for each in ranges], np.int64).T
+            met = _between(everyone, owner * blocks, low[block], high[block])
+            asks |= late & (met > _between(mine, own * blocks, low[block], high[block]))
+    return sorted({places[at] for at in np.unique(block[asks]).tolist()})
 
 
-def _touches(program: Program, atoms: list[int]) -> dict[int, set[Touch]]:
-    """Owner location -> how it is touched; blocks and cores by number."""
-    rows, blocks = len(program.instructions), len(atoms)
-    is_fence = np.zeros(rows + 1, np.int64)
+def _between(keys: Ints, base: Ints, low: Ints, high: Ints) -> Ints:
+    """How many of some ascending keys are in `base + low : base + high`."""
+    return np.searchsorted(keys, base + high) - np.searchsorted(keys, base + low)
+
+
+def _leading(program: Program, found: Regions, block: int, at_end: bool) -> list[Range]:
+    """Blocks from which a way of one edge at least leads to a block, or to its end: all of the outermost loop around
+    it and all before that, but for the other arms of the branches around.
+    """
+    begin = int(program.starts("blocks", "functions")[program.blocks.function[block]])
+    end = block + at_end
+    ranges = []
+    for region in (found.regions[at] for at in found.around(block)):
+        if region.is_loop:
+            end = region.last + 1
+            break
+        then_arm = found.regions[found.branches[region.branch].arms[0]]
+        if then_arm is not region:
+            ranges.append((begin, then_arm.first))
+            begin = region.first
+    return [*ranges, (begin, end)]
+
+
+def _unfenced(program: Program, in_atom: Bools, row: Ids) -> tuple[Bools, Bools]:
+    """Whether no fence stands before each of some instructions in its block, and whether none stands behind it."""
+    is_fence = np.zeros(len(program.instructions) + 1, np.int64)
     is_fence[fence_rows(program) + 1] = 1
     fences_before = np.cumsum(is_fence)
     starts = program.starts("instructions", "blocks")
-    picked = np.flatnonzero(shared_accesses(program))
-    row = program.accesses.instruction[picked]
     block = program.instructions.block[row]
     # A fence in a divergent arm is one that another core may not meet.
-    loose = np.array(atoms)[block % blocks] != NONE
-    first = loose | (fences_before[row] == fences_before[starts[block]])
-    last = loose | (fences_before[row] == fences_before[starts[block + 1]])
-    result: dict[int, set[Touch]] = defaultdict(set)
-    for owner, *touch in zip(
-        program.owner[program.accesses.location[picked]].tolist(),
-        (block % blocks).tolist(),
-        program.instruction_core[row].tolist(),
-        program.accesses.write[picked].tolist(),
-        first.tolist(),
-        last.tolist(),
-        strict=True,
-    ):
-        result[owner].add(tuple(touch))
-    return result
+    loose = in_atom[block % len(in_atom)]
+    first: Bools = loose | (fences_before[row] == fences_before[starts[block]])
+    last: Bools = loose | (fences_before[row] == fences_before[starts[block + 1]])
+    return first, last

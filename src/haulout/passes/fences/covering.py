@@ -17,6 +17,7 @@ the last weight are fences that are there: they hold, and cost nothing.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,9 +43,9 @@ class Covering:
         held: set[Term] = {("slot", len(self.weights) + at) for at in range(self.present)}
         held |= self._held_branches(held)
         open_demands = {self._possible(demand) for demand in self.demands if not demand & held}
-        least = [each for each in open_demands if not any(other < each for other in open_demands)]
         if frozenset() in open_demands:
             return None
+        least = _least(open_demands)
         if not least:
             return []
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -92,3 +93,13 @@ class Covering:
     def _possible(self, terms: frozenset[Term] | set[Term]) -> frozenset[Term]:
         """Without branches that can never be cut."""
         return frozenset(term for term in terms if term[0] == "slot" or term[1] in self.arms)
+
+
+def _least(demands: set[frozenset[Term]]) -> list[frozenset[Term]]:
+    """The demands that no other one implies."""
+    uses = Counter(term for demand in demands for term in demand)
+    by_rarest: dict[Term, list[frozenset[Term]]] = defaultdict(list)
+    for demand in demands:
+        # What is a part of another demand has its rarest term there, too.
+        by_rarest[min(demand, key=lambda term: (uses[term], term))].append(demand)
+    return [each for each in demands if not any(other < each for term in each for other in by_rarest.get(term, ()))]

@@ -25,6 +25,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,8 @@ END = np.iinfo(np.int64).max
 ASSUMED_TRIP = 4
 MOST_PAIRS = 200_000
 """Pairs of accesses looked at; a program with more keeps the fences of the phases."""
+MOST_TERMS = 1_000_000
+"""Of all rows together; likewise."""
 
 Place = tuple[int, int]
 """(block number, seq)"""
@@ -112,6 +115,47 @@ def nest_slots(program: Program, plan: NestPlan, stem: str) -> Slots:
     return Slots(np.array(before, np.int32), np.array(joined, np.int32), names)
 
 
+class _End(NamedTuple):
+    """Where an access of a conflict stands."""
+
+    block: int
+    time: int
+    passed: int
+    """Fences before it on its core."""
+
+
+class _Demand(NamedTuple):
+    """A fence is wanted on the way from one access to another; `loop`: to its next iteration."""
+
+    first: _End
+    second: _End
+    loop: int | None
+
+
+class _Tightest:
+    """Of demands in one region: for each start the one from there on that stops first."""
+
+    def __init__(self, demands: list[_Demand]) -> None:
+        ordered = sorted(demands, key=lambda each: (each.first, each.second), reverse=True)
+        self.best = [ordered[0]]
+        for each in ordered[1:]:
+            self.best.append(min(self.best[-1], each, key=lambda one: one.second))
+        self.best.reverse()
+        self.start = [each.first[:2] for each in reversed(ordered)]
+
+    def implies(self, demand: _Demand) -> bool:
+        """Whether one starts no earlier and stops no later than another demand, on the same side of all fences."""
+        at = bisect_left(self.start, demand.first[:2])
+        if at == len(self.start) or self.best[at] == demand:
+            return False
+        first, second, _ = self.best[at]
+        return (
+            second[:2] <= demand.second[:2]
+            and first.passed >= demand.first.passed
+            and second.passed <= demand.second.passed
+        )
+
+
 class _Problem:
     """Blocks and regions by their number on core 0."""
 
@@ -143,6 +187,7 @@ class _Problem:
         self.fences = [[rows[at] for at in met] for rows in each]
         """Fences that are there, outside of atoms: their rows, by core."""
         self.fence_block = program.instructions.block[self.fences[0]].tolist()
+        self.headers = set(found.headers)
         self.shared_parts: dict[tuple[int, int, int | None], frozenset[Term]] = {}
 
     def rows(self) -> set[frozenset[Term]] | None:
@@ -153,8 +198,7 @@ class _Problem:
         if sum(len(group) ** 2 for group in groups.values()) > 2 * MOST_PAIRS:
             return None
         x = extents(self.program)
-        asked: dict[tuple[int, int, int | None, int, int], set[tuple[int, int]]] = defaultdict(set)
-        """(blocks, carrying loop, fences before each on its core) -> times of the two."""
+        asked: set[_Demand] = set()
         with plain_if_small(_scan_meets, sum(len(group) ** 2 for group in groups.values()), 20_000):
             for group in groups.values():
                 for a, b in combinations(group, 2):
@@ -164,27 +208,58 @@ class _Problem:
                         continue
                     if _scan_meets(x, self.access[a], self.access[b]):
                         for first, second, loop in self._demands(a, b):
-                            key = (
-                                self.block[first],
-                                self.block[second],
-                                loop,
-                                self._passed(first),
-                                self._passed(second),
-                            )
-                            asked[key].add((self.seq[first], self.seq[second]))
+                            asked.add(_Demand(self._end(first), self._end(second), loop))
+        return self._rows(sorted(self._least(asked), key=str))
+
+    def _rows(self, demands: list[_Demand]) -> set[frozenset[Term]] | None:
+        """What orders each demand; None when that is too much to write down."""
         rows: set[frozenset[Term]] = set()
-        for key, times in sorted(asked.items(), key=str):
-            latest = END
-            for start, stop in sorted(times, key=lambda pair: (-pair[0], pair[1])):
-                # What starts later and stops earlier asks for more.
-                if stop < latest:
-                    latest = stop
-                    rows.add(self._eligible(key, start, stop))
+        terms = 0
+        for demand in demands:
+            rows.add(row := self._eligible(demand))
+            terms += len(row)
+            if terms > MOST_TERMS:
+                return None
         return rows
 
-    def _passed(self, at: int) -> int:
-        """Fences before an access on its core."""
-        return bisect_left(self.fences[self.core[at]], self.row[at])
+    def _end(self, at: int) -> _End:
+        """Where an access stands."""
+        return _End(self.block[at], self.seq[at], bisect_left(self.fences[self.core[at]], self.row[at]))
+
+    def _least(self, asked: set[_Demand]) -> list[_Demand]:
+        """Demands without most of those that another one implies, which then holds all the terms of.
+
+        That one's ends stand in one region directly, around both ends of the other; in no region of their own, so all
+        that counts between them counts for the other, too.
+        """
+        direct: dict[tuple[int, int | None], list[_Demand]] = defaultdict(list)
+        by_blocks: dict[tuple[int, int, int | None, int, int], list[_Demand]] = defaultdict(list)
+        for demand in asked:
+            first, second, loop = demand
+            by_blocks[first.block, second.block, loop, first.passed, second.passed].append(demand)
+            around = self.around[first.block]
+            region = around[-1] if around else NONE
+            headers = {first.block, second.block} & self.headers
+            if around == self.around[second.block] and not headers and loop in (None, region):
+                direct[region, loop].append(demand)
+        tightest = {key: _Tightest(demands) for key, demands in direct.items()}
+        least = []
+        for demands in by_blocks.values():
+            latest = END
+            for demand in sorted(demands, key=lambda each: (-each.first.time, each.second.time)):
+                # What starts later and stops earlier asks for more.
+                if demand.second.time < latest:
+                    latest = demand.second.time
+                    least.append(demand)
+        return [demand for demand in least if not self._is_implied(demand, tightest)]
+
+    def _is_implied(self, demand: _Demand, tightest: dict[tuple[int, int | None], _Tightest]) -> bool:
+        """Whether another demand with the ends in one region asks for more."""
+        first, second, loop = demand
+        if loop is not None:
+            return (loop, loop) in tightest and tightest[loop, loop].implies(demand)
+        common = [a for a, b in zip(self.around[first.block], self.around[second.block], strict=False) if a == b]
+        return any((at, None) in tightest and tightest[at, None].implies(demand) for at in (NONE, *common))
 
     def covering(self, rows: set[frozenset[Term]]) -> Covering:
         """The problem of choosing slots, with what cuts each branch."""
@@ -236,26 +311,30 @@ class _Problem:
         loops = [self.found.regions[region] for region in self.around[block]]
         return any(loop.is_loop and loop.trip == 0 and loop.header != block for loop in loops)
 
-    def _eligible(self, key: tuple[int, int, int | None, int, int], start: int, stop: int) -> frozenset[Term]:
-        """What orders the second access, at time `stop` of its block, behind the first, at time `start`."""
-        first, second, loop, behind, ahead = key
+    def _eligible(self, demand: _Demand) -> frozenset[Term]:
+        """What orders the second access behind the first."""
+        (first, _, behind), (second, _, ahead), loop = demand
+        headers = self._left_headers(first, second, loop)
         if (first, second, loop) not in self.shared_parts:
-            others = [block for block in range(self.blocks) if block not in (first, second)]
-            parts = [self._in_block(block, first, second, loop, start, stop) for block in others]
+            if loop is None:
+                others = {*range(first, second + 1), *headers}
+            else:
+                others = set(range(self.found.regions[loop].first, self.found.regions[loop].last + 1))
+            parts = [self._in_block(block, demand, headers) for block in sorted(others - {first, second})]
             self.shared_parts[first, second, loop] = frozenset().union(*parts)
         terms = set(self.shared_parts[first, second, loop])
         for block in {first, second}:
-            terms |= self._in_block(block, first, second, loop, start, stop)
-        headers = self._left_headers(first, second, loop)
+            terms |= self._in_block(block, demand, headers)
         for fence, block in enumerate(self.fence_block):
             sides = (fence >= behind or block in headers, fence < ahead)
             terms |= self._between([len(self.slots) + fence], block, (first, second), loop, sides)
         return frozenset(terms)
 
-    def _in_block(self, block: int, first: int, second: int, loop: int | None, start: int, stop: int) -> set[Term]:
-        """What the slots of a block count as between two accesses."""
+    def _in_block(self, block: int, demand: _Demand, headers: set[int]) -> set[Term]:
+        """What the slots of a block count as between two accesses; `headers`: of the loops that are left."""
+        (first, start, _), (second, stop, _), loop = demand
         times, number = self.times[block], self.first_slot[block]
-        after = 0 if block > first or block in self._left_headers(first, second, loop) else len(times)
+        after = 0 if block > first or block in headers else len(times)
         after = bisect_right(times, start) if block == first else after
         before = len(times) if block < second else bisect_right(times, stop) if block == second else 0
         ends, terms = (first, second), set[Term]()

@@ -27,7 +27,7 @@ from haulout.analysis.phases import shared_accesses
 from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.program import Program
-from haulout.ir.schema import Ids
+from haulout.ir.schema import Ints
 from haulout.passes.fences.slots import Slots
 from haulout.support.jit import plain_if_small
 
@@ -48,12 +48,15 @@ def round_slots(program: Program, found: Regions, stem: str) -> Slots:
     before: list[int] = []
     joined: list[int] = []
     names: list[str] = []
+    block = program.instructions.block[program.accesses.instruction[touched]] % blocks
+    touched = touched[np.argsort(block, kind="stable")]
+    starts = np.searchsorted(np.sort(block), np.arange(blocks + 1)).tolist()
     for region in found.regions:
         if region.first >= blocks or not region.is_loop or region.last != region.first + 1 or region.trip in (0, 1):
             continue
-        block = program.instructions.block[program.accesses.instruction[touched]] % blocks
-        inside = touched[block == region.last]
-        if fenced & {region.first, region.last} or np.any(block == region.first) or not len(inside):
+        inside = touched[starts[region.last] : starts[region.last + 1]]
+        in_header = starts[region.first + 1] > starts[region.first]
+        if fenced & {region.first, region.last} or in_header or not len(inside):
             continue
         lists = _lists(program, inside)
         conflicts = _conflicts(program, inside)
@@ -92,14 +95,14 @@ def least_rounds(lists: list[list[int]], conflicts: list[Conflict]) -> tuple[int
     return None
 
 
-def _lists(program: Program, access: Ids) -> list[list[int]]:
+def _lists(program: Program, access: Ints) -> list[list[int]]:
     """The rows of some accesses on each core, in order."""
     rows = np.unique(program.accesses.instruction[access])
     core = program.instruction_core[rows]
     return [rows[core == each].tolist() for each in range(program.lnc)]
 
 
-def _conflicts(program: Program, access: Ids) -> list[Conflict] | None:
+def _conflicts(program: Program, access: Ints) -> list[Conflict] | None:
     """What must be ordered between cores; None when there are too many pairs to look at."""
     accesses = program.accesses
     row = accesses.instruction[access]

@@ -14,6 +14,7 @@ never ends in an arm of a divergent fork, where no fence may stand. Blocks are c
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
 import numpy as np
@@ -44,10 +45,10 @@ def shared_spans(program: Program, found: Regions) -> list[Span]:
     spans = _components(low[touched], high[touched])
     if not found:
         return spans
-    blocks = np.unique(block).tolist()
+    blocks, flows = np.unique(block).tolist(), _Flows(program)
     while True:
         wider = [
-            _control_equivalent(program, found, [each for each in blocks if low <= each <= high])
+            _control_equivalent(flows, found, blocks[bisect_left(blocks, low) : bisect_right(blocks, high)])
             for low, high in spans
         ]
         merged = _components(
@@ -57,6 +58,23 @@ def shared_spans(program: Program, found: Regions) -> list[Span]:
         if merged == spans:
             return wider
         spans = merged
+
+
+class _Flows:
+    """The graphs of the functions, each analysed once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.found: dict[int, tuple[int, ControlFlow, dict[int, int]]] = {}
+
+    def around(self, block: int) -> tuple[int, ControlFlow, dict[int, int]]:
+        """Of the function of a block: its first block, its graph, the place of each block in the graph's order."""
+        function = int(self.program.blocks.function[block])
+        if function not in self.found:
+            flow = function_flow(self.program, function)
+            origin = int(self.program.starts("blocks", "functions")[function])
+            self.found[function] = origin, flow, {each: at for at, each in enumerate(flow.order)}
+        return self.found[function]
 
 
 def _touched(program: Program) -> tuple[Ints, Ints]:
@@ -80,12 +98,10 @@ def _components(low: Ints, high: Ints) -> list[Span]:
     return list(zip(low[firsts].tolist(), reach[lasts].tolist(), strict=True))
 
 
-def _control_equivalent(program: Program, found: Regions, blocks: list[int]) -> Span:
+def _control_equivalent(flows: _Flows, found: Regions, blocks: list[int]) -> Span:
     """The smallest span around some blocks of one function."""
-    origin = int(np.searchsorted(program.blocks.function, program.blocks.function[blocks[0]]))
-    flow = function_flow(program, int(program.blocks.function[blocks[0]]))
+    origin, flow, place = flows.around(blocks[0])
     inside = [block - origin for block in blocks]
-    place = {block: at for at, block in enumerate(flow.order)}
     first = last = inside[0]
     while True:
         first = flow.common_dominator([first, last, *inside])

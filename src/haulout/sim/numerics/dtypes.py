@@ -19,6 +19,9 @@ S32: np.dtype[Any] = NUMPY["s32"]
 F32: np.dtype[Any] = NUMPY["f32"]
 F64: np.dtype[Any] = NUMPY["f64"]
 
+MANTISSA_BITS: dict[np.dtype[Any], int] = {NUMPY["f16"]: 10, NUMPY["bf16"]: 7, F32: 23, F64: 52}
+"""Of the floats whose exponent says infinity where it is all ones: those of IEEE 754, and bf16."""
+
 _NAMES: dict[np.dtype[Any], str] = {dtype: name for name, dtype in NUMPY.items()}
 _NARROW_FLOATS = tuple(NUMPY[name] for name in ("f16", "bf16", "f8e4m3fn", "f8e5m2"))
 

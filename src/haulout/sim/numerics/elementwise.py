@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.sim.numerics import attributes, formulas, integers
-from haulout.sim.numerics.dtypes import PRED, is_float, name_of
-from haulout.sim.numerics.rounding import convert, widen
+from haulout.sim.numerics.dtypes import MANTISSA_BITS, PRED, is_float, name_of
+from haulout.sim.numerics.rounding import convert, reduce_precision, widen
+from haulout.sim.numerics.total_order import ordered_keys
 from haulout.sim.numerics.types import Array, Attrs, DType, Kernel, TensorType
 from haulout.support.diagnostics import bad_input
 
@@ -78,7 +79,7 @@ RULES: dict[str, Rule] = {
 
 OPCODES = (*RULES, "convert", "compare", "select")
 
-COMPARISONS: dict[str, Callable[..., Array]] = {
+_RELATIONS: dict[str, Callable[..., Array]] = {
     "EQ": np.equal,
     "NE": np.not_equal,
     "LT": np.less,
@@ -86,7 +87,14 @@ COMPARISONS: dict[str, Callable[..., Array]] = {
     "GT": np.greater,
     "GE": np.greater_equal,
 }
-"""A NaN compares false in every direction except NE."""
+
+
+def _in_total_order(relation: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda left, right: relation(ordered_keys(left), ordered_keys(right))
+
+
+COMPARISONS = _RELATIONS | {f"{name}_TOTAL": _in_total_order(relation) for name, relation in _RELATIONS.items()}
+"""A NaN compares false in every direction except NE; in the total order it has a place like any other value."""
 
 _MAY_BE_SCALAR = {"select": (0,), "clamp": (0, 2)}
 
@@ -152,6 +160,17 @@ def bitcast_convert(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[Ten
     if operand.nbytes != outputs[0].nbytes:
         bad_input(f"{operand.nbytes} bytes cannot be read as {outputs[0]}")
     return [np.frombuffer(operand.tobytes(), outputs[0].dtype).reshape(outputs[0].shape)]
+
+
+def with_fewer_bits(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
+    """`reduce_precision exponent_bits= mantissa_bits=`: rounded to a narrower float, kept in the same type."""
+    (operand,) = inputs
+    if operand.dtype not in MANTISSA_BITS:
+        bad_input(f"`reduce_precision` is not defined on {name_of(operand.dtype)}")
+    exponent, mantissa = (attributes.integer(attrs, f"{part}_bits") for part in ("exponent", "mantissa"))
+    if exponent < 1 or mantissa < 0:
+        bad_input(f"a float of {exponent} exponent bits and {mantissa} mantissa bits is none")
+    return [reduce_precision(operand, exponent, mantissa)]
 
 
 def _select(predicate: Array, on_true: Array, on_false: Array) -> Array:

@@ -18,6 +18,7 @@ from haulout.sim.numerics import (
     indexing,
     reductions,
     shaping,
+    sorting,
     topk,
     windows,
 )
@@ -27,6 +28,7 @@ from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, bad_
 KERNELS: dict[str, Kernel] = {
     **{opcode: elementwise.elementwise(opcode) for opcode in elementwise.OPCODES},
     "bitcast_convert": elementwise.bitcast_convert,
+    "reduce_precision": elementwise.with_fewer_bits,
     "dma_copy": shaping.dma_copy,
     "memset": shaping.memset,
     "broadcast": shaping.broadcast,
@@ -43,10 +45,12 @@ KERNELS: dict[str, Kernel] = {
     "gather": indexing.gather,
     "scatter": indexing.scatter,
     "topk": topk.topk,
+    "sort": sorting.sort,
 }
 
 _OPERANDS = {
     "bitcast_convert": 1,
+    "reduce_precision": 1,
     "dma_copy": 1,
     "memset": 0,
     "broadcast": 1,
@@ -58,7 +62,7 @@ _OPERANDS = {
     "gather": 2,
     "topk": 1,
 }
-_AT_LEAST = {"dynamic_slice": 1, "dynamic_update_slice": 2}
+_AT_LEAST = {"dynamic_slice": 1, "dynamic_update_slice": 2, "sort": 1}
 
 
 def evaluate(opcode: str, attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -88,6 +92,8 @@ def _expect_operands(opcode: str, inputs: Sequence[Array], outputs: Sequence[Ten
         bad_input(f"expected {exactly} operands, found {len(inputs)}")
     if opcode in ("reduce", "reduce_window", "scatter"):
         results = max(1, len(inputs) // 2)
+    elif opcode == "sort":
+        results = len(inputs)
     else:
         results = 2 if opcode == "topk" else 1
     if len(outputs) != results:

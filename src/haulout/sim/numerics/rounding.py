@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.sim.numerics.dtypes import F32, F64, PRED, computes_in, is_float
+from haulout.sim.numerics.dtypes import F32, F64, MANTISSA_BITS, PRED, computes_in, is_float
 from haulout.sim.numerics.types import Array, DType
 
 
@@ -28,6 +28,33 @@ def convert(array: Array, dtype: DType) -> Array:
     if computes_in(dtype) != dtype and wide.dtype == F64:
         wide = wide.astype(F32)
     return wide.astype(dtype)
+
+
+def reduce_precision(array: Array, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Floats rounded, to nearest even, to a type with so many bits, and kept in their own.
+
+    As XLA does it, on the bits: what is too large becomes infinite, what is too small (subnormals among them) a zero
+    of its sign; NaN stays as it is. Bits that the type does not have change nothing.
+    """
+    width, own_mantissa = 8 * array.dtype.itemsize, MANTISSA_BITS[array.dtype]
+    own_exponent = width - 1 - own_mantissa
+    unsigned = np.dtype(f"u{array.dtype.itemsize}")
+    bits = np.ascontiguousarray(array).view(unsigned).reshape(array.shape).astype(np.uint64)
+    sign = bits & np.uint64(1 << width - 1)
+    magnitude = bits ^ sign
+    if mantissa_bits < own_mantissa:
+        dropped = own_mantissa - mantissa_bits
+        last = magnitude >> np.uint64(dropped) & np.uint64(1)
+        magnitude += last + np.uint64((1 << dropped - 1) - 1)
+        magnitude &= np.uint64((1 << width) - (1 << dropped))
+    if exponent_bits < own_exponent:
+        bias, largest = (1 << own_exponent - 1) - 1, (1 << exponent_bits - 1) - 1
+        exponent = magnitude >> np.uint64(own_mantissa)
+        infinity = np.uint64((1 << own_exponent) - 1 << own_mantissa)
+        magnitude = np.where(exponent > bias + largest, infinity, magnitude)
+        magnitude = np.where(exponent <= bias - largest, np.uint64(0), magnitude)
+    rounded = (magnitude | sign).astype(unsigned).view(array.dtype)
+    return np.where(np.isnan(array), array, rounded)
 
 
 def _saturate(wide: Array, dtype: DType) -> Array:

@@ -1,7 +1,7 @@
 """The k largest or smallest elements along the last dimension, with their places.
 
-Floats are ordered as XLA orders them here: totally, -NaN < -inf < -0 < +0 < inf < NaN, by comparing their bit
-patterns as integers. Equal elements come in the order of their places.
+Floats are ordered totally (`total_order.py`), as XLA orders them here. Equal elements come in the order of their
+places.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from haulout.sim.numerics import attributes
-from haulout.sim.numerics.dtypes import is_float
 from haulout.sim.numerics.rounding import convert
+from haulout.sim.numerics.total_order import ordered_keys
 from haulout.sim.numerics.types import Array, Attrs, TensorType
 from haulout.support.diagnostics import bad_input
 
@@ -23,16 +23,8 @@ def topk(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -
     count = attributes.integer(attrs, "k")
     if operand.ndim == 0 or not 0 <= count <= operand.shape[-1]:
         bad_input(f"attribute `k`: {count} elements of a last dimension of {operand.shape[-1:]}")
-    keys = _ordered_keys(operand)
+    keys = ordered_keys(operand)
     # ~key reverses the order of any integer type without overflow, and a stable sort keeps ties in place.
     falling = ~keys if attributes.flag(attrs, "largest", True) else keys
     order = np.argsort(falling, axis=-1, kind="stable")[..., :count]
     return [np.take_along_axis(operand, order, axis=-1), convert(order, outputs[1].dtype)]
-
-
-def _ordered_keys(operand: Array) -> Array:
-    """Integers, or predicates, in the order of the elements."""
-    if not is_float(operand.dtype):
-        return operand
-    bits = np.ascontiguousarray(operand).view(f"i{operand.dtype.itemsize}")
-    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)

@@ -33,12 +33,17 @@ def check(operation: Operation) -> dict[str, AttrValue]:
             wanted = wanted[1:2]
         case "compare":
             attrs["direction"] = operation.attribute("direction", _direction)
+        case "reduce-precision":
+            for key in ("exponent_bits", "mantissa_bits"):
+                attrs[key] = operation.attribute(key, attributes.integer)
+            operation.expect(operation.attribute("exponent_bits", attributes.integer) > 0, "it has no exponent")
     shape = same_shape(operation, wanted)
     kind = "f" if shape.dtype.startswith(("f", "bf")) else shape.dtype[0]
     operation.expect(kind in row.kinds, f"not defined on {shape.dtype}")
     match operation.opcode:
         case "compare":
-            _check_order(operation, kind)
+            if _is_total_order(operation, kind):
+                attrs["direction"] = f"{attrs['direction']}_TOTAL"
             operation.expect_result(shape.dims, "pred")
         case "is-finite":
             operation.expect_result(shape.dims, "pred")
@@ -55,12 +60,14 @@ def _direction(value: Excerpt) -> str:
     return attributes.choice(value, *DIRECTIONS)
 
 
-def _check_order(operation: Operation, kind: str) -> None:
-    """Only the default order of each type can be executed; `TOTALORDER` tells zeros and NaNs apart."""
+def _is_total_order(operation: Operation, kind: str) -> bool:
+    """Whether floats are compared in their total order, which tells zeros apart and knows a place for NaN."""
     order = operation.instruction.attributes.get("type")
-    if order is not None:
-        default = {"f": "FLOAT", "s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED"}[kind]
-        attributes.choice(order, default)
+    if order is None:
+        return False
+    default = {"f": "FLOAT", "s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED"}[kind]
+    allowed = (default, "TOTALORDER") if kind == "f" else (default,)
+    return attributes.choice(order, *allowed) == "TOTALORDER"
 
 
 def _check_bitcast(operation: Operation) -> None:
@@ -77,6 +84,6 @@ def _emit(out: Emitter, operation: Operation) -> None:
     out.compute(operation, opcode_of(operation.opcode), ELEMENTWISE[operation.opcode].engine, attrs)
 
 
-_ATTRIBUTES = {"compare": ("direction", "type")}
+_ATTRIBUTES = {"compare": ("direction", "type"), "reduce-precision": ("exponent_bits", "mantissa_bits")}
 
 RULES = {name: Rule(_emit, _ATTRIBUTES.get(name, ())) for name in ELEMENTWISE}

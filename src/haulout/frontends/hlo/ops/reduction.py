@@ -1,10 +1,10 @@
-"""`reduce` and `topk`: fewer elements out of many."""
+"""`reduce`, `topk` and `sort`: along a dimension, elements are combined, chosen or ordered."""
 
 from __future__ import annotations
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
-from haulout.frontends.hlo.scalar_body import combiner
+from haulout.frontends.hlo.scalar_body import combiner, sort_order
 from haulout.frontends.hlo.values import Operation
 from haulout.ir.enums import Engine
 
@@ -37,7 +37,23 @@ def _emit_topk(out: Emitter, operation: Operation) -> None:
     out.compute(operation, "topk", Engine.POOL, {"k": k, "largest": largest})
 
 
+def _emit_sort(out: Emitter, operation: Operation) -> None:
+    count = len(operation.operands)
+    operation.expect(count > 0, "expected an operand")
+    operation.expect_counts(count, count)
+    dims = operation.operands[0].shape.dims
+    lines = operation.integers("dimensions")
+    operation.expect(len(lines) == 1 and lines[0] < len(dims), f"`dimensions` must be one, below {len(dims)}")
+    for index, operand in enumerate(operation.operands):
+        operation.expect(operand.shape.dims == dims, "the arrays differ in shape")
+        operation.expect_result(dims, operand.shape.dtype, index)
+    operation.attribute("is_stable", attributes.boolean, False)  # it is in any case
+    order = sort_order(out.module, operation, [operand.shape.dtype for operand in operation.operands])
+    out.compute(operation, "sort", Engine.POOL, {"dim": lines[0], **order})
+
+
 RULES = {
     "reduce": Rule(_emit_reduce, ("dimensions", "to_apply")),
     "topk": Rule(_emit_topk, ("k", "largest")),
+    "sort": Rule(_emit_sort, ("dimensions", "is_stable", "to_apply")),
 }
