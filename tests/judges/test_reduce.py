@@ -141,3 +141,61 @@ def test_a_finding_that_is_not_there(code: str, says: str) -> None:
     assert said.status == 2
     assert says in said.stdout
     assert "cross-core-race" in said.stdout  # what it reports, what was meant
+
+
+# -- branches and semaphores -----------------------------------------------------------------------------------------
+
+BRANCH = """
+    mloc %c dram.local size=4 kind=input
+    {}
+    block ^entry -> ^fork:
+    block ^fork -> ^then, ^else cond=c divergent=true:
+    %f = iota @pool () -> ()
+    block ^then -> ^join:
+    {}
+    block ^else -> ^inner:
+    {}
+    block ^inner -> ^more, ^end cond=c:
+    block ^more -> ^end:
+    %o = iota @pool () -> ()
+    block ^end -> ^join:
+    block ^join:
+    {}
+"""
+OWN = "mloc %t dram.shared size=64 kind=inout"
+VIEW = "mloc %t dram.shared size=64 remote=[t,0]"
+WRITE, READ = "%w = iota @act () -> (%t)", "%r = copy @act (%t) -> ()"
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_a_race_leaves_no_branch(where: int) -> None:
+    """Behind the branch, and in either arm."""
+    noise = "%s = nop @pe () -> () signal=[[s,1]] remote_signal=[[{},u,1]]\n%q = nop @act () -> () wait=[[s,1]] wait_back=[[u,0]]"
+    bodies = [["", "", ""], ["", "", ""]]
+    for core, access in enumerate((WRITE, READ)):
+        bodies[core][where] = access
+        bodies[core][where - 1] = noise.format(1 - core)
+    program = snippet(BRANCH.format(OWN, *bodies[0]), BRANCH.format(VIEW, *bodies[1]))
+    assert verify(program) == [] and shows("cross-core-race")(program)
+    smallest = reduce_program(program, shows("cross-core-race"))
+    names = [smallest.instruction_name(row) for row in range(len(smallest.instructions))]
+    assert names == ["w", "r"]
+    assert len(smallest.edges) == 0
+    assert len(smallest.semaphores) == 0
+
+
+def test_a_mismatch_keeps_the_divergent_branch_alone() -> None:
+    meet = '%m = core_barrier @all () -> () name="m"'
+    text = BRANCH.format("", meet, "%a = iota @act () -> ()", "%b = iota @act () -> ()")
+    program = snippet(text, text)
+    smallest = reduce_program(program, shows("barrier-mismatch"))
+    assert len(smallest.instructions) <= 2
+    assert len(smallest.blocks) <= 2 * 3
+
+
+def test_a_hang_of_semaphores_keeps_what_waits() -> None:
+    wait = "%w = nop @act () -> () wait=[[s,1]] remote_signal=[[{},s,1]]\n%n = nop @pool () -> () signal=[[u,1]]"
+    program = snippet(*(BRANCH.format("", "", "", wait.format(1 - core)) for core in range(2)))
+    smallest = reduce_program(program, shows("deadlock"))
+    assert len(smallest.instructions) == 1
+    assert len(smallest.edges) == 0

@@ -72,6 +72,8 @@ class Counting(NamedTuple):
     """... when it arrives (otherwise: is complete) ..."""
     instruction: Ids
     """... comes before that one starts."""
+    weak: bool = False
+    """Some waits were only taken to be behind the signals that they need one by one: there may be more order."""
 
 
 def find_counting(fused: Fused, counts: Counts) -> Counting:
@@ -84,11 +86,12 @@ def find_counting(fused: Fused, counts: Counts) -> Counting:
     producer, instruction = _last_needed(counts, np.flatnonzero(one_queue))
     arrival = np.zeros(len(producer), bool)
     hard = np.flatnonzero(~one_queue)
+    weak = False
     if len(hard):
         joint = _joint(fused, counts, schedule, (producer, instruction), hard)
         producer, instruction = np.append(producer, joint[0]), np.append(instruction, joint[1])
-        arrival = np.append(arrival, joint[2])
-    return Counting(schedule, reached, producer, arrival, instruction)
+        arrival, weak = np.append(arrival, joint[2]), joint[3]
+    return Counting(schedule, reached, producer, arrival, instruction, weak)
 
 
 # -- one queue -------------------------------------------------------------------------------------------------------
@@ -165,8 +168,10 @@ class _Marks(NamedTuple):
 
 def _joint(
     fused: Fused, counts: Counts, schedule: Ids, simple: tuple[Ids, Ids], hard: Ints
-) -> tuple[Ids, Ids, Bools]:
-    """(producer, instruction, arrival) of the waits `hard`; `simple` are the edges of all others."""
+) -> tuple[Ids, Ids, Bools, bool]:
+    """(producer, instruction, arrival) of the waits `hard`, and whether some are weak; `simple` are the edges of all
+    others.
+    """
     nodes = len(schedule)
     signals, marks = _signals(fused, counts, schedule), _marks(fused, nodes)
     waits = _waits(fused, counts, signals, hard, nodes)
@@ -177,7 +182,7 @@ def _joint(
         # The waits of a weak semaphore are behind some of its signals, for certain, and are done with.
         alone = _needed_alone(fused, counts, waits, weak[waits.semaphore])
         if weak[waits.semaphore].all():
-            return *alone, np.zeros(len(alone[0]), bool)
+            return *alone, np.zeros(len(alone[0]), bool), True
         begin, before = _predecessors(
             np.concatenate([source, fused.leave[alone[0]]]), np.concatenate([target, fused.enter[alone[1]]]), nodes
         )
@@ -196,7 +201,8 @@ def _joint(
     rows, which = _scan_sources(begin, before, clock, waits, behind, marks)
     producer = np.concatenate([alone[0], marks.instruction[which]])
     instruction = np.concatenate([alone[1], waits.instruction[rows]])
-    return producer, instruction, np.append(np.zeros(len(alone[0]), bool), marks.entry[which] >= marks.queues)
+    arrival = np.append(np.zeros(len(alone[0]), bool), marks.entry[which] >= marks.queues)
+    return producer, instruction, arrival, bool(weak[waits.semaphore].any())
 
 
 def _signals(fused: Fused, counts: Counts, schedule: Ids) -> _Signals:

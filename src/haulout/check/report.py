@@ -57,6 +57,7 @@ class Reporter:
 
     def __init__(self, model: Model, graph: Graph, order: Order, regions: Regions, lines: Lines) -> None:
         self.model, self.order, self.regions, self.lines = model, order, regions, lines
+        self.graph = graph
         self.evidence = Evidence(model, graph, order, regions)
 
     def tell(self, conflicts: Conflicts) -> list[Diagnostic]:
@@ -152,6 +153,11 @@ class Reporter:
             )
         if kind in _UNORDERED:
             notes += self.evidence.tell(first, second)
+        if kind in _UNORDERED and self.graph.counting is not None and self.graph.counting.weak:
+            notes.append(
+                "semaphores that several queues signal were too many to follow together: an order that only several "
+                "signals give is not seen, and this may be a false alarm"
+            )
         if proviso := self.model.proviso(i, j):
             notes.append(proviso)
         return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), helps)

@@ -45,11 +45,9 @@ class Witnesses:
         """What two unordered accesses need, in the order of a schedule."""
         begin, before, rank = self._back()
         targets = np.array([self.order.node[first], self.order.node[second]], np.int32)
-        if self.graph.counting is None:
-            needed = _scan_needed(begin, before, targets)
-        else:
+        if self.graph.counting is not None:
             rank = self._rank_without(targets)
-            needed = _scan_needed_counts(begin, before, *self._counts(rank), targets)
+        needed = _scan_needed(begin, before, *self._counts(rank), targets)
         needed[targets] = False
         nodes = np.flatnonzero(needed).astype(np.int32)
         return Witness(nodes[np.argsort(rank[nodes], kind="stable")], first, second)
@@ -101,31 +99,7 @@ class Witnesses:
 
 
 @njit
-def _scan_needed(begin: Ints, before: Ids, targets: Ids) -> Bools:
-    """All nodes from which a target is reachable, targets included."""
-    nodes = len(begin) - 1
-    needed = np.zeros(nodes, np.bool_)
-    stack = np.empty(nodes, np.int32)
-    top = 0
-    for v in targets:
-        if not needed[v]:
-            needed[v] = True
-            stack[top] = v
-            top += 1
-    while top > 0:
-        top -= 1
-        v = stack[top]
-        for e in range(begin[v], begin[v + 1]):
-            u = before[e]
-            if not needed[u]:
-                needed[u] = True
-                stack[top] = u
-                top += 1
-    return needed
-
-
-@njit
-def _scan_needed_counts(
+def _scan_needed(
     begin: Ints,
     before: Ids,
     wait_starts: Ints,
@@ -136,8 +110,9 @@ def _scan_needed_counts(
     amount: Ints,
     targets: Ids,
 ) -> Bools:
-    """The same where node v waits for counts: rows `wait_starts[v]:wait_starts[v + 1]`. The signals of each semaphore
-    stand in the order of a schedule, so the first that reach the count are what it needs.
+    """All nodes from which a target is reachable, targets included. Node v waits for the counts of rows
+    `wait_starts[v]:wait_starts[v + 1]`; the signals of each semaphore stand in the order of a schedule, so the first
+    that reach the count are what it needs.
     """
     nodes = len(begin) - 1
     needed = np.zeros(nodes, np.bool_)

@@ -3,6 +3,7 @@
     functions       all but the first that matters
     cores           modules, with everything that names them
     instructions    those that meet, those of one name on all cores together, then singly
+    branches        each arm left out, or both one behind the other; no longer divergent
     loops           each written as a straight line of blocks; empty blocks are merged away
     locations       by name on all cores, with their accesses and views
     operands        single accesses
@@ -57,7 +58,7 @@ class _Reduction:
             program = self.functions(program)
             program = self.cores(program)
             program = self.instructions(program)
-            program = self.loops(program)
+            program = self.flow(program)
             program = self.locations(program)
             program = self.rows(program, "accesses")
             program = self.rows(program, "dependences")
@@ -130,7 +131,7 @@ class _Reduction:
         program = self.without(program, list(by_name.values()), _without_instructions)
         return self.without(program, [[row] for row in range(len(program.instructions))], _without_instructions)
 
-    def loops(self, program: Program) -> Program:
+    def flow(self, program: Program) -> Program:
         block = 0
         while block < _blocks_of_a_core(program):
             program = self.better(program, _straightened(program, block))
@@ -284,26 +285,85 @@ def _same_block(program: Program, block: int) -> list[int]:
 
 
 def _straightened(program: Program, block: int) -> list[Program]:
-    """Where a loop's header stands at that place: the program without its body, and with one straight run of it."""
-    headers = np.array(_same_block(program, block), np.int64)
-    edges, count = program.edges, np.bincount(program.edges.source, minlength=len(program.blocks))
-    if not len(headers) or (count[headers] != 2).any():
+    """Simpler programs where a loop's header or a fork stands at that place, the simplest first.
+
+    A loop: without its body; with one straight run of it. A branch: without its arms; with one of them; with both one
+    behind the other; no longer divergent.
+    """
+    rows = np.array(_same_block(program, block), np.int64)
+    edges = program.edges
+    if not len(rows) or (np.bincount(edges.source, minlength=len(program.blocks))[rows] != 2).any():
         return []
-    behind = np.full(len(program.blocks), NONE, np.int32)
-    behind[headers] = [int(edges.target[edges.source == header][1]) for header in headers.tolist()]
-    body = np.zeros(len(program.blocks), bool)
-    for header in headers.tolist():
-        body[header + 1 : behind[header]] = True
-    plain = np.isin(np.arange(len(body)), headers)
-    blocks = program.blocks.replace(
-        cond=np.where(plain, NONE, program.blocks.cond), trip=np.where(plain, NONE, program.blocks.trip)
+    other = np.array([edges.target[edges.source == row][1] for row in rows.tolist()], np.int64)
+    leave = [edges.target[edges.source == row].tolist() for row in (other - 1).tolist()]
+    if (other <= rows).any() or any(len(targets) != 1 for targets in leave):
+        return []
+    if all(targets == [row] for targets, row in zip(leave, rows.tolist(), strict=True)):
+        return _without_loop(program, rows, other)
+    return _without_branch(program, rows, other, np.array([targets[0] for targets in leave], np.int64))
+
+
+def _decided(program: Program, rows: Ids) -> Program:
+    """Blocks that do not branch any more."""
+    plain, blocks = np.isin(np.arange(len(program.blocks)), rows), program.blocks
+    return program.replace(
+        blocks=blocks.replace(
+            cond=np.where(plain, NONE, blocks.cond),
+            trip=np.where(plain, NONE, blocks.trip),
+            divergent=blocks.divergent & ~plain,
+        )
     )
-    skipped = keep(program.replace(blocks=blocks), blocks=~body)
-    back = (behind[edges.target] != NONE) & body[edges.source]
-    target = np.where(back, behind[edges.target], edges.target)
-    leaves = edges.target == behind[edges.source]
-    once = program.replace(blocks=blocks, edges=edges.replace(target=target).take(~leaves))
-    return [skipped, keep(once, steps=~plain[once.steps.header])]
+
+
+def _between(program: Program, begin: Ids, end: Ids) -> Bools:
+    """Blocks `begin:end` of each core."""
+    inside = np.zeros(len(program.blocks), bool)
+    for first, last in zip(begin.tolist(), end.tolist(), strict=True):
+        inside[first:last] = True
+    return inside
+
+
+def _led(program: Program, source: Bools, old: Ids, new: Ids) -> Program:
+    """Edges out of some blocks that lead to other ones: to `new` in place of `old`, core by core."""
+    edges, target = program.edges, program.edges.target.copy()
+    for before, after in zip(old.tolist(), new.tolist(), strict=True):
+        target[source[edges.source] & (edges.target == before)] = after
+    return program.replace(edges=edges.replace(target=target))
+
+
+def _without_edges(program: Program, source: Ids, target: Ids) -> Program:
+    """Without the edge of each core from one block to another."""
+    edges = program.edges
+    gone = np.zeros(len(edges), bool)
+    for begin, end in zip(source.tolist(), target.tolist(), strict=True):
+        gone |= (edges.source == begin) & (edges.target == end)
+    return program.replace(edges=edges.take(~gone))
+
+
+def _without_loop(program: Program, headers: Ids, behind: Ids) -> list[Program]:
+    plain, body = _decided(program, headers), _between(program, headers + 1, behind)
+    once = _led(_without_edges(plain, headers, behind), body, headers, behind)
+    steps = np.isin(once.steps.header, headers)
+    return [keep(plain, blocks=~body), keep(once, steps=~steps)]
+
+
+def _without_branch(program: Program, forks: Ids, other: Ids, join: Ids) -> list[Program]:
+    if (join < other).any():
+        return []
+    plain, at = _decided(program, forks), np.isin(np.arange(len(program.blocks)), forks)
+    neither = _led(_without_edges(plain, forks, other), at, forks + 1, join)
+    found = [keep(neither, blocks=~_between(program, forks + 1, join))]
+    if (other < join).all():
+        found.append(keep(plain, blocks=~_between(program, forks + 1, other)))
+        found.append(keep(plain, blocks=~_between(program, other, join)))
+        then = _between(program, forks + 1, other)
+        found.append(_led(_without_edges(plain, forks, other), then, join, other))
+    else:
+        found.append(_without_edges(plain, forks, other))
+    if program.blocks.divergent[forks].any():
+        uniform = program.blocks.replace(divergent=program.blocks.divergent & ~at)
+        found.append(program.replace(blocks=uniform))
+    return found
 
 
 def _merged(program: Program) -> Program | None:
@@ -356,6 +416,7 @@ def _size(program: Program) -> tuple[int, ...]:
         *(len(program.table(name)) for name in TABLES if name not in ("patterns", "dims", "shapes")),
         int((program.accesses.pattern != NONE).sum()),
         int((program.locations.address != NONE).sum()),
+        int(program.blocks.divergent.sum()),
     )
 
 
