@@ -125,8 +125,8 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
         marked = block[table.instruction]
         marks[marked[marked != NONE]] = True
     apart = barriers.instruction[program.instructions.engine[barriers.instruction] != Engine.ALL]
-    for rows in (apart, program.meetings.instruction):
-        marked = block[rows]
+    for astray in (apart, program.meetings.instruction):
+        marked = block[astray]
         crooked[marked[marked != NONE]] = True
     far = block[rows_with(program, (REMOTE_SIGNAL, WAIT_BACK))]
     signals[far[far != NONE]] = True
