@@ -73,8 +73,10 @@ def load(
         case ".npz":
             program = load_program(path)
         case _:
+            kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
             bad_input(
-                f"{path}: no reader for {path.suffix or 'a file without a suffix'}", help=[f"one of {SUFFIXES}"]
+                f"{path}: no reader for {path.suffix or 'a file without a suffix'}",
+                help=[f"one of {', '.join(SUFFIXES)}", *kernel],
             )
     check_sound(program)
     if path.suffix == ".npz":

@@ -87,6 +87,7 @@ INPUTS: dict[str, tuple[str, bytes, str]] = {
     "garbage .npz": ("x.npz", GARBAGE, "not a stored program"),
     "zeros .bir": ("x.bir", bytes(99), "token"),
     "unknown suffix": ("x.txt", b"bir 1\n", "no reader for .txt"),
+    "a kernel's file": ("x.py", b"", "a kernel is FILE.py::FUNCTION"),
     "no suffix": ("x", b"bir 1\n", "no reader for"),
     "other version": ("x.bir", b"bir 2\n", "version 1"),
     "cut off": ("x.bir", MENDED.read_bytes()[:700], "expected"),

@@ -20,7 +20,12 @@ from haulout.testing.mutate import KINDS, Mutant, mutants
 from haulout.testing.programs import random_program
 
 DATA = Path(__file__).parent / "data"
-EXAMPLES = sorted(path.stem for path in DATA.glob("*.hlo"))
+BY_DATA = """
+    accumulation chosen_by_data conjugate_gradients experts line_search loss_scaling pipeline ragged_loops
+    ring_attention
+"""
+"""Not judged: one run takes one of many ways through them, and what is harmless there may matter on another."""
+EXAMPLES = sorted(path.stem for path in DATA.glob("*.hlo") if path.stem.partition(".")[0] not in BY_DATA.split())
 RACE = Path(__file__).parents[2] / "examples" / "race"
 ORDER_ONLY = ("drop-barrier", "move-barrier", "drop-dependence")
 """Changes that leave storage alone: what the simulator calls harmless must be clean."""

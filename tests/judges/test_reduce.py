@@ -170,7 +170,8 @@ WRITE, READ = "%w = iota @act () -> (%t)", "%r = copy @act (%t) -> ()"
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_a_race_leaves_no_branch(where: int) -> None:
     """Behind the branch, and in either arm."""
-    noise = "%s = nop @pe () -> () signal=[[s,1]] remote_signal=[[{},u,1]]\n%q = nop @act () -> () wait=[[s,1]] wait_back=[[u,0]]"
+    signals = "%s = nop @pe () -> () signal=[[s,1]] remote_signal=[[{},u,1]]"
+    noise = signals + "\n%q = nop @act () -> () wait=[[s,1]] wait_back=[[u,0]]"
     bodies = [["", "", ""], ["", "", ""]]
     for core, access in enumerate((WRITE, READ)):
         bodies[core][where] = access
@@ -199,3 +200,14 @@ def test_a_hang_of_semaphores_keeps_what_waits() -> None:
     smallest = reduce_program(program, shows("deadlock"))
     assert len(smallest.instructions) == 1
     assert len(smallest.edges) == 0
+
+
+def test_a_core_less_where_cores_signal_each_other() -> None:
+    tell = "%t = nop @act () -> () remote_signal=[[{},s,1],[{},u,2]]"
+    program = snippet(*(tell.format(*(each for each in range(3) if each != core)) for core in range(3)))
+    fewer = without_core(program, 1)
+    assert verify(fewer) == []
+    assert [fewer.instruction_attrs(row) for row in range(2)] == [
+        {"remote_signal": [[1, "u", 2]]},
+        {"remote_signal": [[0, "s", 1]]},
+    ]

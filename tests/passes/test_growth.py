@@ -17,7 +17,7 @@ from haulout.passes.pipeline import Fences, standard_pipeline
 
 
 def row_of_shapes(items: int) -> Program:
-    """Loops and branches behind each other; what one writes, another core reads in the next, and in one much later."""
+    """Loops and branches behind each other; what one writes another core reads in the next, and in one later."""
     build = ProgramBuilder("row", 2)
     loops = [4 * item for item in range(items) if item % 2]
     for core in range(2):

@@ -10,7 +10,9 @@ from tests.sim.test_sim_loop_order import PIPELINE, pipeline
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.lower_sync import LowerSync
-from haulout.sim import ScheduleReport, compare_schedules, simulate
+from haulout.sim import ScheduleReport, compare_schedules, reference, simulate
+from haulout.sim.plan import Plan, Prepared
+from haulout.sim.visits import Visits
 from haulout.support.diagnostics import HauloutError
 
 XAY = "\n".join(vector(name, attrs=attrs) for name, attrs in (("x", "kind=input"), ("a", ""), ("y", "kind=output")))
@@ -299,3 +301,22 @@ def test_a_lowered_loop_needs_every_signal(at: int) -> None:
     assert int((~low.semaphores.wait).sum()) == 2
     assert not found(low, PIPELINE)
     assert found(without_signal(low, at), PIPELINE)
+
+
+@pytest.mark.parametrize("ahead", ["%w = nop @act () -> () signal=[[s,1]] wait_back=[[s,0]]", ""])
+def test_a_core_that_stays_behind_leaves_little_pending(ahead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One core waits for ever at a barrier in a loop; the other one goes round it again and again."""
+    longest = []
+    plan = reference.plan_visits
+
+    def watched(prepared: Prepared, visits: Visits, *rest: Any) -> Plan:
+        longest.append(len(visits))
+        return plan(prepared, visits, *rest)
+
+    monkeypatch.setattr(reference, "plan_visits", watched)
+    loop = "mloc %c dram.local size=1 kind=input\nblock ^a -> ^b, ^z cond=c:\nblock ^b -> ^a:\n{}\nblock ^z:"
+    text = program(loop.format('%m = core_barrier @all () -> () name="m"'), loop.format(ahead))
+    with pytest.raises(HauloutError, match="do not end"):
+        simulate(text, {"c": np.ones(1, np.uint8)}, max_instructions=200)
+    assert len(longest) > 50
+    assert max(longest) <= 4

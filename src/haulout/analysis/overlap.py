@@ -47,13 +47,14 @@ class Extents(NamedTuple):
 
 
 def extents(program: Program) -> Extents:
-    """Columns of all accesses; `?` covers its whole location."""
+    """Columns of all accesses; `?`, and a pattern that moves with an iteration, cover their whole location."""
     accesses, patterns = program.accesses, program.patterns
     size = program.locations.size[accesses.location]
     low, high = (np.append(values, 0) for values in pattern_hulls(program))
     run = np.append(patterns.run, NONE)
     dims = np.append(patterns.dim_end - patterns.dim_begin, 0)
     whole = run[accesses.pattern] == NONE
+    whole[program.steps.access] = True
     return Extents(
         np.where(whole, 0, low[accesses.pattern]),
         np.where(whole, size, high[accesses.pattern]),

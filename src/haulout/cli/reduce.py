@@ -28,9 +28,9 @@ from haulout.testing.reduce import TIME_LIMIT, reduce_program
 def reduce(source: str, code: str, output: str | None, time_limit: float) -> int:
     """Shrink a program as long as `haulout check` reports CODE.
 
-    INPUT is a .bir, .hlo or .npz file. Instructions, locations, barriers, dependences, patterns, loops and cores are
-    left out or made simpler one after another; every step is a valid program. Equal inputs give equal programs unless
-    the time runs out.
+    INPUT is a .bir, .hlo or .npz file. Instructions, locations, barriers, dependences, semaphores, patterns,
+    branches, loops and cores are left out or made simpler one after another; every step is a valid program. Equal
+    inputs give equal programs unless the time runs out.
     """
     known_code(code)
     program = api.load(source)

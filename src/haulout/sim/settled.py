@@ -1,9 +1,9 @@
 """What is over among sections that pend: the rest can be planned without it.
 
-A core's part in a visit is over when everything in it has happened, its signals to others have arrived, and the same
-is true of all that it came to before. Whoever meets somebody is over together with those that it meets, since the k-th
-barrier of one core belongs to the k-th one of the others. What is planned later takes it for complete: dependences on
-it hold, and what it added to semaphores is in their tally.
+A core's part in a visit is over when everything in it has happened, its signals to others have arrived, and the
+same is true of all that it came to before. Whoever meets somebody is over together with those that it meets, since
+the k-th barrier of one core belongs to the k-th one of the others. What is planned later takes it for complete:
+dependences on it hold, and what it added to semaphores is in their tally.
 
 A core that runs ahead of one that waits is over as it goes, so that what pends stays small.
 """
@@ -46,6 +46,6 @@ def _partners(plan: Plan) -> tuple[Ids, Ids]:
     lead = graph.item[graph.completes]
     members = np.flatnonzero(lead != np.arange(len(lead)))
     meets = graph.why == Why.MEETING
-    ends = (members, lead[members]), (graph.source_item[meets], graph.target_item[meets])
-    one, other = (np.concatenate(each) for each in zip(*ends, strict=True))
+    one = np.concatenate([members, graph.source_item[meets]])
+    other = np.concatenate([lead[members], graph.target_item[meets]])
     return np.append(one, other), np.append(other, one)

@@ -27,9 +27,11 @@ from typing import Any
 
 import numpy as np
 
+from haulout.ir.attributes import AttrValue, format_attrs
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import TABLES, Bools, Column, Ids
+from haulout.ir.semaphores import REMOTE_SIGNAL, items, rows_with
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
 
@@ -184,10 +186,8 @@ class _Reduction:
             program = self.better(program, [program.replace(locations=plain)])
         if (instructions.seq != NONE).any():
             program = self.better(program, [program.replace(instructions=instructions.replace(seq=NONE))])
-        if (program.instructions.attrs != NONE).any():
-            bare = program.instructions.replace(attrs=NONE)
-            program = self.better(program, [program.replace(instructions=bare)])
-        return program
+        said = np.flatnonzero(program.instructions.attrs != NONE).tolist()
+        return self.without(program, [(row,) for row in said], _without_attributes)
 
 
 # -- candidates ------------------------------------------------------------------------------------------------------
@@ -224,6 +224,8 @@ def without_core(program: Program, core: int) -> Program:
     def moved(cores: Column) -> Column:
         return np.where(cores > core, cores - 1, cores)
 
+    attrs = _signals_without(program, core)
+    program = program.replace(instructions=program.instructions.replace(attrs=attrs))
     meetings = program.meetings
     to, source = (np.where(each == core, NONE, moved(each)) for each in (meetings.to, meetings.source))
     mask = program.barriers.cores
@@ -236,6 +238,22 @@ def without_core(program: Program, core: int) -> Program:
         meetings=meetings.replace(to=to, source=source),
         barriers=program.barriers.replace(cores=low | high),
     )
+
+
+def _signals_without(program: Program, core: int) -> Ids:
+    """The attributes without signals to a core; those to later cores go one lower."""
+    attrs = program.instructions.attrs.copy()
+    for row in rows_with(program, (REMOTE_SIGNAL,)):
+        said = program.instruction_attrs(row)
+        kept: list[AttrValue] = []
+        for item in items(said, REMOTE_SIGNAL):
+            match item:
+                case [int(to), name, amount] if to != core:
+                    kept.append([to - (to > core), name, amount])
+        said[REMOTE_SIGNAL] = kept
+        text = format_attrs({key: value for key, value in said.items() if value != []})
+        attrs[row] = program.strings.intern(text) if text else NONE
+    return attrs
 
 
 def _has_bodies(program: Program) -> bool:
@@ -266,6 +284,12 @@ def _mask(count: int, gone: Sequence[int]) -> Bools:
 
 def _without_instructions(program: Program, gone: Sequence[Sequence[int]]) -> Program:
     return keep(program, instructions=_mask(len(program.instructions), [row for rows in gone for row in rows]))
+
+
+def _without_attributes(program: Program, gone: Sequence[tuple[int]]) -> Program:
+    attrs = program.instructions.attrs.copy()
+    attrs[[row for (row,) in gone]] = NONE
+    return program.replace(instructions=program.instructions.replace(attrs=attrs))
 
 
 def _without_locations(program: Program, gone: Sequence[Sequence[int]]) -> Program:
@@ -303,7 +327,7 @@ def _straightened(program: Program, block: int) -> list[Program]:
     return _without_branch(program, rows, other, np.array([targets[0] for targets in leave], np.int64))
 
 
-def _decided(program: Program, rows: Ids) -> Program:
+def _decided(program: Program, rows: Column) -> Program:
     """Blocks that do not branch any more."""
     plain, blocks = np.isin(np.arange(len(program.blocks)), rows), program.blocks
     return program.replace(
@@ -315,7 +339,7 @@ def _decided(program: Program, rows: Ids) -> Program:
     )
 
 
-def _between(program: Program, begin: Ids, end: Ids) -> Bools:
+def _between(program: Program, begin: Column, end: Column) -> Bools:
     """Blocks `begin:end` of each core."""
     inside = np.zeros(len(program.blocks), bool)
     for first, last in zip(begin.tolist(), end.tolist(), strict=True):
@@ -323,7 +347,7 @@ def _between(program: Program, begin: Ids, end: Ids) -> Bools:
     return inside
 
 
-def _led(program: Program, source: Bools, old: Ids, new: Ids) -> Program:
+def _led(program: Program, source: Bools, old: Column, new: Column) -> Program:
     """Edges out of some blocks that lead to other ones: to `new` in place of `old`, core by core."""
     edges, target = program.edges, program.edges.target.copy()
     for before, after in zip(old.tolist(), new.tolist(), strict=True):
@@ -331,7 +355,7 @@ def _led(program: Program, source: Bools, old: Ids, new: Ids) -> Program:
     return program.replace(edges=edges.replace(target=target))
 
 
-def _without_edges(program: Program, source: Ids, target: Ids) -> Program:
+def _without_edges(program: Program, source: Column, target: Column) -> Program:
     """Without the edge of each core from one block to another."""
     edges = program.edges
     gone = np.zeros(len(edges), bool)
@@ -340,14 +364,14 @@ def _without_edges(program: Program, source: Ids, target: Ids) -> Program:
     return program.replace(edges=edges.take(~gone))
 
 
-def _without_loop(program: Program, headers: Ids, behind: Ids) -> list[Program]:
+def _without_loop(program: Program, headers: Column, behind: Column) -> list[Program]:
     plain, body = _decided(program, headers), _between(program, headers + 1, behind)
     once = _led(_without_edges(plain, headers, behind), body, headers, behind)
     steps = np.isin(once.steps.header, headers)
     return [keep(plain, blocks=~body), keep(once, steps=~steps)]
 
 
-def _without_branch(program: Program, forks: Ids, other: Ids, join: Ids) -> list[Program]:
+def _without_branch(program: Program, forks: Column, other: Column, join: Column) -> list[Program]:
     if (join < other).any():
         return []
     plain, at = _decided(program, forks), np.isin(np.arange(len(program.blocks)), forks)
@@ -417,6 +441,7 @@ def _size(program: Program) -> tuple[int, ...]:
         int((program.accesses.pattern != NONE).sum()),
         int((program.locations.address != NONE).sum()),
         int(program.blocks.divergent.sum()),
+        int((program.instructions.attrs != NONE).sum()),
     )
 
 
