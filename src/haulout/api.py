@@ -107,16 +107,16 @@ def compile(
     `fences`: the policy; `capacity`: bytes of DRAM for all cores together; `partitions`: how the cores share it
     (see `coloring_allocator_dram_shared`); `target`: the machine that run times are estimated for, the name of a
     preset or a TOML file (see `haulout.target`; None: `generic`). Without `capacity` the target's DRAM is the
-    capacity, where it says how large that is. `sync`: whether order stays dependences and barriers (`edges`) or
-    becomes `semaphores`, as the hardware has it; times are estimated before that. The checker's findings do not
-    raise: they are in the result.
+    capacity, where it says how large that is. `sync`: whether order stays dependences and barriers (`edges`),
+    dependences become `semaphores`, or `all` does, barriers too; times are estimated before that. The checker's
+    findings do not raise: they are in the result.
     `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
     """
     from haulout.analysis.makespan import makespan
     from haulout.nki.certainty import check_certain
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
-    from haulout.passes.pipeline import semaphore_pipeline, standard_pipeline
+    from haulout.passes.pipeline import standard_pipeline, sync_pipeline
     from haulout.report.model import make_report
     from haulout.target import DEFAULT, load_target
 
@@ -149,14 +149,17 @@ def compile(
     began = perf_counter()
     estimate = makespan(fenced, machine)
     record("estimate", began)
-    program = fenced
-    if sync == "semaphores":
-        lowering = PassManager(semaphore_pipeline(), on_pass=on_pass, reproducer=reproducer)
+    began = perf_counter()
+    program, findings = fenced, check_certain(fenced)
+    record("check", began)
+    if sync != "edges" and not any(each.severity is Severity.ERROR for each in findings):
+        # Proved before, since barriers that do not match are hard to see in counts; and after, as it will run.
+        lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
         program = lowering.run(fenced, context)
         manager.records += lowering.records
-    began = perf_counter()
-    findings = check_certain(program)
-    record("check", began)
+        began = perf_counter()
+        findings = check_certain(program)
+        record("check", began)
     diagnostics = [*context.diagnostics, *findings]
     report = make_report(
         program,

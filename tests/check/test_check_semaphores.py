@@ -91,7 +91,7 @@ def test_beyond_the_limits_less_is_ordered_never_more(limit: str, monkeypatch: p
 
 def test_beyond_the_limits_a_finding_says_that_it_may_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Path(__file__).parents[2] / "examples" / "jax" / "ring_matmul.n4.hlo"
-    program = haulout.compile(source, sync="semaphores").program
+    program = haulout.compile(source, sync="all").program
     assert check_program(program) == []
     monkeypatch.setattr(counting, "MOST_CELLS", 0)
     found = [each for each in check_program(program) if each.code == "cross-core-race"]

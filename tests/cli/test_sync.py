@@ -1,4 +1,4 @@
-"""`compile --sync semaphores`: no dependence and no barrier is left, and the program does the same."""
+"""`compile --sync`: no dependence is left, with `all` no barrier either, and the program does the same."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ from tests.cli.command import HLO, MENDED, haulout
 import haulout as library
 
 
-@pytest.mark.parametrize("source", [MENDED, HLO])
-def test_order_is_semaphores_alone(source: Path, tmp_path: Path) -> None:
-    result = haulout("compile", source, "-o", tmp_path, "--sync", "semaphores")
+@pytest.mark.parametrize(("source", "sync"), [(HLO, "semaphores"), (HLO, "all"), (MENDED, "all")])
+def test_order_is_made_of_semaphores(source: Path, sync: str, tmp_path: Path) -> None:
+    result = haulout("compile", source, "-o", tmp_path, "--sync", sync)
     assert result.status == 0
     program = library.load(tmp_path / "program.bir")
     assert not len(program.dependences)
-    assert not len(program.barriers)
+    assert bool(len(program.barriers)) is (sync == "semaphores")
     report = json.loads((tmp_path / "report.json").read_text())
     assert 0 < report["semaphores"] <= 32
     assert report["barriers"] > 0
@@ -25,7 +25,18 @@ def test_order_is_semaphores_alone(source: Path, tmp_path: Path) -> None:
 
 def test_the_numbers_stay_the_same(tmp_path: Path) -> None:
     values = HLO.with_suffix(".npz")
-    haulout("compile", HLO, "-o", tmp_path, "--sync", "semaphores")
+    haulout("compile", HLO, "-o", tmp_path, "--sync", "all")
     result = haulout("simulate", tmp_path / "program.bir", "--inputs", values, "--expect", values)
     assert result.status == 0
     assert "as expected" in result.stdout
+
+
+def test_what_barriers_hide_once_they_are_lowered_is_found_before(tmp_path: Path) -> None:
+    text = MENDED.read_text()
+    at = text.rindex('name="')
+    path = tmp_path / "other_name.bir"
+    path.write_text(text[:at] + 'name="other' + text[text.index('"', at + 6) :])
+    result = haulout("compile", path, "-o", tmp_path / "out", "--sync", "all")
+    assert result.status == 1
+    assert "barrier-mismatch" in result.stdout
+    assert len(library.load(tmp_path / "out" / "program.bir").barriers)

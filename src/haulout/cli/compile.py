@@ -48,10 +48,10 @@ from haulout.support.files import write_files
 )
 @click.option(
     "--sync",
-    type=click.Choice(["edges", "semaphores"]),
+    type=click.Choice(["edges", "semaphores", "all"]),
     default="edges",
     show_default=True,
-    help="Leave order as dependences and barriers, or make it signals and waits of semaphores.",
+    help="Leave order as dependences and barriers, or make the dependences semaphores, or all of it.",
 )
 @click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
 @kernel_options

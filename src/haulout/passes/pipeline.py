@@ -22,8 +22,8 @@ from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT
 
 Fences = Literal["bracket", "minimal"]
-Sync = Literal["edges", "semaphores"]
-"""How order is written: dependences and barriers, or signals and waits of semaphores."""
+Sync = Literal["edges", "semaphores", "all"]
+"""How order is written: dependences and barriers; semaphores and barriers; semaphores alone."""
 
 REGISTRY: dict[str, type[Pass]] = {
     each.name: each
@@ -64,9 +64,10 @@ def standard_pipeline(
     ]
 
 
-def semaphore_pipeline() -> list[Pass]:
-    """What `haulout compile --sync semaphores` runs on top: no dependence edge and no barrier is left."""
-    return [LowerSync(), LowerBarriers()]
+def sync_pipeline(sync: Sync) -> list[Pass]:
+    """What `haulout compile --sync` runs on top: dependences become semaphores, with `all` barriers too."""
+    passes: list[Pass] = [LowerSync(), LowerBarriers()]
+    return passes[: ("edges", "semaphores", "all").index(sync)]
 
 
 _PASS = re.compile(r"\s*([a-z_0-9]+)\s*(?:\{([^}]*)\})?\s*(?:,|\Z)")

@@ -52,9 +52,10 @@ def summary_lines(report: Report) -> list[str]:
     if report.semaphores:
         dependences, barriers = (report.counters.get(name, {}) for name in ("lower_sync", "lower_barriers"))
         kept = dependences.get("kept", 0)
+        met, waited = barriers.get("barriers", 0), dependences.get("reduced", 0) - kept
         lines.append(
-            f"semaphores: at most {report.semaphores} on a core, for {dependences.get('reduced', 0) - kept:,} "
-            f"dependences and {barriers.get('barriers', 0):,} barriers of all cores"
+            f"semaphores: at most {report.semaphores} on a core, for {waited:,} dependences"
+            + (f" and {met:,} barriers of all cores" if met else "")
             + (f"; {kept:,} dependences stay" if kept else "")
         )
     return lines
