@@ -18,7 +18,7 @@ tail, a join that is a loop's header) is refused, with its place.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import NoReturn
 
 import numpy as np
@@ -156,7 +156,24 @@ class _Finder:
         for first, end in pairwise(starts):
             if first < end:
                 self._sequence(first, end, NONE, NONE)
+        self._compare(starts)
         return Regions(self.regions, self.branches, self.of_block)
+
+    def _compare(self, starts: list[int]) -> None:
+        """All cores have the same blocks: the passes find each other's by number."""
+        first_of: dict[int, int] = {}
+        for function, name in enumerate(self.program.functions.name.tolist()):
+            first, end = starts[function : function + 2]
+            twin = first_of.setdefault(name, function)
+            begin, stop = starts[twin : twin + 2]
+            for row, other in zip_longest(range(first, end), range(begin, stop)):
+                if row is None or other is None or self._shape(row, first) != self._shape(other, begin):
+                    core = self.program.function_core[twin if row is not None else function]
+                    self._refuse(other if row is None else row, f"its function has other blocks on core {core}")
+
+    def _shape(self, row: int, first: int) -> tuple[list[int], int, bool]:
+        """How a block runs, with its successors counted from the function's first block."""
+        return [target - first for target in self.successors[row]], self.trip[row], self.divergent[row]
 
     def _sequence(self, first: int, end: int, leads_to: int, around: int) -> None:
         """Blocks `first:end`, the last of which leads to `leads_to` (NONE: it returns), inside region `around`."""
@@ -172,6 +189,8 @@ class _Finder:
                 else:
                     row = self._branch(row, targets, end, around)
                 continue
+            if len(targets) > 2:
+                self._refuse(row, "it has more than two successors")
             self.of_block[row] = around
             if self.has_cond[row] or self.trip[row] != NONE:
                 self._refuse(row, "cond and trip belong to a block with two successors")

@@ -34,6 +34,8 @@ from haulout.ir.program import Program
 from haulout.ir.verify import instruction_label, place
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
+MOST_DEPTH = 200
+"""Loops and branches in each other."""
 Region = tuple[int, int]
 """A loop, by its number, and NONE; or a fork, by its number, and which of its arms: 0 or 1."""
 
@@ -223,6 +225,8 @@ class _Finder:
 
     def sequence(self, begin: int, end: int, leads_to: int, around: tuple[Region, ...], what: str) -> None:
         """Blocks `begin:end`; the last one leads to `leads_to`, which is `what` (NONE: it returns)."""
+        if len(around) > MOST_DEPTH:
+            self.refuse(begin, f"more than {MOST_DEPTH} loops and branches stand around it")
         at = begin
         while at < end:
             targets = self.successors[at]
@@ -231,6 +235,8 @@ class _Finder:
                 closed = inside and self.successors[targets[1] - 1] == [at]
                 at = self.loop(at, targets, end, around) if closed else self.branch(at, targets, end, around)
                 continue
+            if len(targets) > 2:
+                self.refuse(at, "it has more than two successors")
             self.around[at] = around
             row, blocks = at + self.blocks.start, self.program.blocks
             if blocks.cond[row] != NONE or blocks.trip[row] != NONE:

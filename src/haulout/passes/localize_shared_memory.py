@@ -28,8 +28,10 @@ class LocalizeSharedMemory(Pass):
     def run(self, program: Program, context: PassContext) -> Program:
         """Group accesses by owner location, find those of one core, move them there."""
         locations, owner = program.locations, program.owner
-        core = program.instruction_core[program.accesses.instruction]
-        touched_owner = owner[program.accesses.location]
+        # A branch touches what it reads to decide.
+        deciding = np.flatnonzero(program.blocks.cond != NONE)
+        core = np.append(program.instruction_core[program.accesses.instruction], program.block_core[deciding])
+        touched_owner = owner[np.append(program.accesses.location, program.blocks.cond[deciding])]
         least = np.full(len(locations), program.lnc, np.int64)
         most = np.full(len(locations), NONE, np.int64)
         # group by owner location: least and greatest core that touches it

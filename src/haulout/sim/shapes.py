@@ -169,6 +169,8 @@ class _Finder:
 
     def _straight(self, at: int, targets: list[int], end: int) -> None:
         self._note()
+        if len(targets) > 2:
+            self._refuse(at, "it has more than two successors")
         if self.has_cond[at] or self.trip[at] != NONE:
             self._refuse(at, "cond and trip belong to a block with two successors")
         if self.divergent[at]:
