@@ -6,9 +6,9 @@ The programs come from ten families in turn: straight lists with subset barriers
 patterns and 2 to 8 cores; compiled programs; those with something missing; loops with order of their own; loops and
 branches, some of each core's own choice, with order of their own; compiled loops, and compiled branches, with
 something missing; compiled branches; programs whose order is made of semaphores, barriers included; those with a
-signal or a wait missing or changed. SPIN gets the first ones that are small enough for it. `unjudged`: too large for that
-judge, or a tool is missing. `alarms`: the checker reports a race or a hang where the judge sees none; `silent`: the
-other way round.
+signal or a wait missing or changed. SPIN gets the first ones that are small enough for it. `unjudged`: too large for
+that judge, or a tool is missing. `alarms`: the checker reports a race or a hang where the judge sees none; `silent`:
+the other way round.
 """
 
 from __future__ import annotations
