@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from haulout.check.carryover import counts_carry
 from haulout.check.constants import counts_choices
 from haulout.check.loops import Nest, block_rows
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
@@ -37,8 +38,13 @@ class Footprints:
     has_rendezvous: list[bool]
     """Some instruction is a barrier or a `sendrecv`, or has to do with semaphores."""
     has_semaphores: list[bool]
+    meets_others: list[bool]
+    """Some instruction makes cores wait for each other: a barrier, a `sendrecv`; or has to do with semaphores, unless
+    no core signals one of another."""
     fenced_only: list[bool]
-    """Whatever makes cores wait for each other is a barrier on `all`, and nothing has to do with semaphores."""
+    """Whatever does so is a barrier on `all`."""
+    counts_carry: bool
+    """What is chosen before a fence of all cores might change what a wait behind it implies (`carryover.py`)."""
     counts_choices: bool
     """Leaving out what a run need not execute might add order (`constants.py`)."""
     rises: bool
@@ -130,6 +136,8 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
         crooked[marked[marked != NONE]] = True
     far = block[rows_with(program, (REMOTE_SIGNAL, WAIT_BACK))]
     signals[far[far != NONE]] = True
+    sends = bool((block[rows_with(program, (REMOTE_SIGNAL,))] != NONE).any())
+    foreign = signals & sends
     return Footprints(
         sides[0],
         sides[1],
@@ -137,7 +145,9 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
         (np.bincount(block[block != NONE], minlength=count) > 0).tolist(),
         (meets | signals).tolist(),
         signals.tolist(),
-        (~(crooked | signals)).tolist(),
+        (meets | foreign).tolist(),
+        (~(crooked | foreign)).tolist(),
+        bool(signals.any()) and counts_carry(program, block, nest, fences.sum(axis=1) > 0, signals),
         bool(signals.any()) and counts_choices(program, functions, nest),
         _rises(program, block, count),
         group,

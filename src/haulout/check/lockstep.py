@@ -1,14 +1,18 @@
 """Divergent branches without every combination: where cores cannot learn what others chose, all may choose alike.
 
 Take a segment (`ways.py`: what runs between two fences of all cores) in which no rendezvous stands in an arm of a
-divergent fork, every other rendezvous is a barrier on `all`, of whichever cores, and nothing signals. Fix what is
-chosen for all cores alike, loops and forks that do not diverge. Then:
+divergent fork, every other rendezvous is a barrier on `all`, of whichever cores, and no core signals a semaphore of
+another. Fix what is chosen for all cores alike, loops and forks that do not diverge. Then:
 
 1. The barriers of the segment are the same whatever the cores choose for themselves.
 2. An instruction comes before a barrier on `all` exactly if it stands before it in its core's list, and behind it
    likewise: no path from or to a barrier, or from one to the next, leans on an instruction of an arm.
+   Semaphores add nothing to that: with one that its own core alone signals, a wait leads from the list to the same
+   list. If it were behind a signal with a barrier between the two, in the list, the core would wait for itself, and
+   that hang shows in its own way.
 3. So what is ordered inside a core depends on its own choices alone: a path that leaves the core leaves at a barrier
-   and comes back at a barrier, and the part between is there in any case. A run in which all cores choose alike, for
+   and comes back at a barrier, and the part between is there in any case. What semaphores have counted, too, is a
+   matter of its own choices, and so is whether a wait ever ends. A run in which all cores choose alike, for
    each way of one core, shows all of it: 2^k runs, not 2^(k * cores).
 4. And two accesses of different cores are ordered or not whatever was chosen, provided that they run. So it is
    enough that each two that may conflict both run, once. If one core could run both, all cores do so in one of the
@@ -17,7 +21,8 @@ chosen for all cores alike, loops and forks that do not diverge. Then:
    Front ends put no shared access into divergent arms, so usually there is none.
 
 A fence of all cores in the body of a loop, or in an arm that all cores take, cuts too, once it is fixed that it runs:
-each iteration is a segment of its own.
+each iteration is a segment of its own. That takes for granted that nothing chosen before a fence tells behind it,
+counts of semaphores neither (`carryover.py`).
 """
 
 from __future__ import annotations
@@ -60,7 +65,7 @@ class Lockstep:
         footprints = self.footprints
         apart = [block for node in segment.nodes for block in _divergent(self.nest, node)]
         return all(footprints.fenced_only[block] for block in segment.blocks) and not any(
-            footprints.has_rendezvous[block] for block in apart
+            footprints.meets_others[block] for block in apart
         )
 
     def ways(self, segment: Segment, most: int) -> tuple[list[_Way], bool] | None:
@@ -94,7 +99,7 @@ class Lockstep:
         """Where cores choose for themselves, once common choices are made, cut at the fences that run then."""
         nodes = list(_met(segment.nodes, way))
         inside = {block for node in segment.nodes if not node.is_divergent for block in node.inside}
-        if not any(all(self.footprints.fences[block]) for block in inside):
+        if self.footprints.counts_carry or not any(all(self.footprints.fences[block]) for block in inside):
             return [nodes] if nodes else []
         run = walk(self.nest, self.copies, self.cores, way, everything=True)
         apart = {block for fork in self.nest.forks if fork.divergent for arm in fork.arms for block in arm}

@@ -131,9 +131,12 @@ def check_reachable(model: Model, counts: Counts) -> list[Diagnostic]:
             f"{total[semaphore] + more}"
         )
         labels = (model.label(instruction), *(model.label(signal) for signal in signals[:_SIGNALS].tolist()))
-        note = f"{len(signals)} instructions signal it" if len(signals) != 1 else "one instruction signals it"
+        number = {0: "no instruction that runs signals", 1: "one instruction signals"}
+        notes = [number.get(len(signals), f"{len(signals)} instructions signal") + " it"]
+        if proviso := model.proviso(NONE, instruction):
+            notes.append(proviso)
         help_text = "lower the count, or signal more; a semaphore belongs to one core, others need remote_signal"
-        found.append(Diagnostic("deadlock", Severity.ERROR, message, labels, (note,), (help_text,)))
+        found.append(Diagnostic("deadlock", Severity.ERROR, message, labels, tuple(notes), (help_text,)))
     return found
 
 

@@ -1,7 +1,8 @@
 """Which ways through loops and branches are looked at, so that every conflict shows in one of them.
 
 A fence that all cores meet whatever is chosen cuts a run into *segments*: what stands before it is ordered before
-what stands behind it, always. So order asks for every way through each segment, and ways through different segments
+what stands behind it, always (where the counts of semaphores carry choices over it, `carryover.py`, it does not cut).
+So order asks for every way through each segment, and ways through different segments
 are taken in one run. What crosses a fence is values: for each location (with those that share its storage) every way
 through the choices that touch it is asked for, of the cores on which they do. What is asked for is packed into as few
 runs as first fit finds. Where cores choose for themselves and no order comes of it, all choose alike (`lockstep.py`).
@@ -150,13 +151,11 @@ class _Planner:
             for around in self.nest.around
         ]
         cuts: list[int] = []
-        # Where what is chosen changes how often a semaphore is signalled, the counts behind a fence depend on it.
-        apart = any(some and maybe for some, maybe in zip(footprints.has_semaphores, conditional, strict=True))
         before = [0] * self.cores
         for place, (block, _) in enumerate(base.executions):
             fences = footprints.fences[block]
             aligned = all(fences) and len(set(before)) == 1
-            if aligned and not conditional[block] and not apart:
+            if aligned and not conditional[block] and not footprints.counts_carry:
                 cuts.append(place)
             for core in range(self.cores):
                 before[core] += fences[core] if base.cores[place] >> core & 1 else 0
