@@ -116,7 +116,7 @@ NOT_NESTED = {
     "cond without a choice": ("block ^entry -> ^end cond=go:\nblock ^end:", "^entry: cond and trip belong"),
     "three ways": (
         "block ^a -> ^b, ^c, ^d:\nblock ^b -> ^d:\nblock ^c -> ^d:\nblock ^d:",
-        "^a: it does not lead to ^b, the next block",
+        "^a: it has more than two successors",
     ),
     "back to itself": (
         "block ^entry -> ^loop:\nblock ^loop -> ^loop, ^end cond=go:\nblock ^end:",

@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 import haulout
+from haulout.analysis.regions import find_regions
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules, simulate
 from haulout.support.diagnostics import Severity
@@ -20,12 +21,12 @@ from haulout.testing.mutate import KINDS, Mutant, mutants
 from haulout.testing.programs import random_program
 
 DATA = Path(__file__).parent / "data"
-BY_DATA = """
-    accumulation chosen_by_data conjugate_gradients experts line_search loss_scaling pipeline ragged_loops
+LONG = """
+    accumulation chosen_by_data cond_in_fori conjugate_gradients experts line_search loss_scaling pipeline ragged_loops
     ring_attention
 """
-"""Not judged: one run takes one of many ways through them, and what is harmless there may matter on another."""
-EXAMPLES = sorted(path.stem for path in DATA.glob("*.hlo") if path.stem.partition(".")[0] not in BY_DATA.split())
+"""Left out: a minute or two each, and others have the same constructs."""
+EXAMPLES = sorted(path.stem for path in DATA.glob("*.hlo") if path.stem.partition(".")[0] not in LONG.split())
 RACE = Path(__file__).parents[2] / "examples" / "race"
 ORDER_ONLY = ("drop-barrier", "move-barrier", "drop-dependence")
 """Changes that leave storage alone: what the simulator calls harmless must be clean."""
@@ -48,7 +49,12 @@ def matters(mutant: Mutant, reference: dict[str, bytes] | None) -> bool:
 
 
 def judge(program: Program, most: int | None, *, run: bool = True) -> Counter[tuple[str, bool]]:
-    """(kind, matters) -> how many; fails at a change that matters and is not found, or a false alarm."""
+    """(kind, matters) -> how many; fails at a change that matters and is not found, or a false alarm.
+
+    One run takes one way through branches, and what is harmless on it may matter on another: there no finding is
+    called a false alarm.
+    """
+    branches = bool(find_regions(program).branches)
     seen: Counter[tuple[str, bool]] = Counter()
     reference = {k: v.tobytes() for k, v in simulate(program).outputs.items()} if run else None
     for mutant in mutants(program, most=most):
@@ -57,7 +63,7 @@ def judge(program: Program, most: int | None, *, run: bool = True) -> Counter[tu
         seen[mutant.kind, bad] += 1
         if bad:
             assert found, f"{mutant.kind}: {mutant.where} was not found"
-        elif mutant.kind in ORDER_ONLY:
+        elif mutant.kind in ORDER_ONLY and not branches:
             # Schedules that agree may all have the source's order the other way round; and a fence that moves may end
             # a lifetime early of which the bytes in question were not needed any more.
             alarms = [str(each) for each in found if each.code not in ("unfaithful-order", "overlapping-storage")]
@@ -69,7 +75,7 @@ def judge(program: Program, most: int | None, *, run: bool = True) -> Counter[tu
 def test_every_example_broken_in_every_way(example: str) -> None:
     program = haulout.compile(DATA / f"{example}.hlo").program
     seen = judge(program, most=2)
-    if len(program.barriers):
+    if len(program.barriers) and not find_regions(program).branches:
         # No fence of the least number can be missed, and no core can meet alone or under another name.
         for kind in ("drop-barrier", "lose-barrier", "rename-barrier"):
             assert seen[kind, True] > 0

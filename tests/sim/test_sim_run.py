@@ -171,16 +171,16 @@ def test_blocks_run_along_their_successors() -> None:
     text = program(f"""
         {INPUT}
         {OUTPUT}
-        block ^entry -> ^last:
+        block ^entry -> ^middle:
         %one = add @vector (%x, %x) -> (%y)
-        block ^never -> ^last:
-        %zero = subtract @vector (%x, %x) -> (%y)
         block ^last:
+        %three = add @vector (%y, %x) -> (%y)
+        block ^middle -> ^last:
         %two = multiply @vector (%y, %y) -> (%y)
     """)
     found = simulate(text, {"x": np.arange(4, dtype=np.float32)})
-    assert found.outputs["nc0/y"].tolist() == [0, 4, 16, 36]
-    assert found.statistics.instructions == 2
+    assert found.outputs["nc0/y"].tolist() == [0, 5, 18, 39]
+    assert found.statistics.instructions == 3
 
 
 def test_inputs_that_do_not_fit_are_all_named() -> None:
