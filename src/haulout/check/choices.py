@@ -114,15 +114,25 @@ def all_ways(
             choice, inside = picked
             inner: list[dict[Choice, int]] = [choice]
             for part, nodes_inside in inside:
-                more = all_ways(nodes_inside, part, most, wanted)
-                if more is None or len(inner) * len(more) > most:
+                combined = _combined(inner, all_ways(nodes_inside, part, most, wanted), most)
+                if combined is None:
                     return None
-                inner = [{**one, **other} for one in inner for other in more]
+                inner = combined
             options += inner
-        if len(ways) * len(options) > most:
+        both = _combined(ways, options, most)
+        if both is None:
             return None
-        ways = [{**one, **other} for one in ways for other in options]
+        ways = both
     return ways
+
+
+def _combined(
+    ways: list[dict[Choice, int]], others: list[dict[Choice, int]] | None, most: int
+) -> list[dict[Choice, int]] | None:
+    """Each way with each of the others; None: more than `most`, or the others are too many already."""
+    if others is None or len(ways) * len(others) > most:
+        return None
+    return [{**one, **other} for one in ways for other in others]
 
 
 _Inside = list[tuple[int, tuple[Node, ...]]]
@@ -174,14 +184,15 @@ def avoiding(
             seen.add(tuple(choice.values()))
             inner: list[dict[Choice, int]] = [choice]
             for part, inside in _met(node, choice, mask):
-                more = avoiding(inside, part, way, writes, blocks_of, most)
-                if more is None or len(inner) * len(more) > most:
+                combined = _combined(inner, avoiding(inside, part, way, writes, blocks_of, most), most)
+                if combined is None:
                     return None
-                inner = [{**one, **other} for one in inner for other in more]
+                inner = combined
             options += inner
-        if len(ways) * len(options) > most:
+        both = _combined(ways, options, most)
+        if both is None:
             return None
-        ways = [{**one, **other} for one in ways for other in options]
+        ways = both
     return ways
 
 
