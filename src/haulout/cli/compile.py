@@ -106,7 +106,7 @@ def compile(
         console = Console(highlight=False, width=None if Console().is_terminal else 100)
         console.print(core_table(result.report))
         for line in summary_lines(result.report):
-            console.print(line)
+            console.print(line, soft_wrap=True)
         proved = "proved: no race, no deadlock, one address for every shared location"
         console.print(proved if result.ok else "NOT proved: see the findings above")
     return exit_status(result.diagnostics)
