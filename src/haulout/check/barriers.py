@@ -22,7 +22,7 @@ from haulout.check.model import Model
 from haulout.ir.attributes import format_name, format_value
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Bools, Bytes, Ids, Ints, Masks
-from haulout.support.diagnostics import Diagnostic, Label, Severity
+from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
 _AROUND = 2
 """Barriers shown before and after the first difference."""
@@ -115,7 +115,9 @@ def _outsiders(model: Model, barriers: Barriers) -> list[Diagnostic]:
             f"participants {_cores(int(barriers.cores[at]))}"
         )
         label = model.label(int(barriers.instruction[at]))
-        found.append(Diagnostic("barrier-mismatch", Severity.ERROR, message, (label,)))
+        entity = model.instruction_entity(int(barriers.instruction[at]))
+        subject = Subject("barrier of other cores", model.function, (entity,), cores=(entity.core,))
+        found.append(Diagnostic("barrier-mismatch", Severity.ERROR, message, (label,), subject=subject))
     return found
 
 
@@ -138,7 +140,9 @@ def _falling_indices(model: Model, barriers: Barriers) -> list[Diagnostic]:
             f"index={barriers.given[first]}"
         )
         labels = tuple(model.label(int(barriers.instruction[row])) for row in (second, first))
-        found.append(Diagnostic("barrier-mismatch", Severity.ERROR, message, labels))
+        entities = tuple(model.instruction_entity(int(barriers.instruction[row])) for row in (first, second))
+        subject = Subject("falling barrier index", model.function, entities, cores=(entities[0].core,))
+        found.append(Diagnostic("barrier-mismatch", Severity.ERROR, message, labels, subject=subject))
     return found
 
 
@@ -228,10 +232,17 @@ def _show_mismatch(
     notes = _side_by_side(cores, [[cell(seq, p) for p in _window(at, sequences)] for seq in sequences], at, sequences)
     if at + 1 < min(map(len, sequences)) and _inverted(barriers, sequences, at):
         notes.append("the order is inverted: each core has the other's next barrier there")
-    if proviso := model.meeting_proviso(*cores):
-        notes.append(proviso)
+    at_hand = [int(barriers.instruction[sequence[at]]) for sequence in sequences if at < len(sequence)]
+    subject = Subject(
+        "barrier sequence",
+        model.function,
+        tuple(map(model.instruction_entity, at_hand)),
+        cores=cores,
+        position=at,
+        provisos=model.meeting_provisos(*cores),
+    )
     help_text = "give both cores the same barriers in the same order, with equal names and participants"
-    return Diagnostic("barrier-mismatch", Severity.ERROR, message, tuple(labels), tuple(notes), (help_text,))
+    return Diagnostic("barrier-mismatch", Severity.ERROR, message, tuple(labels), tuple(notes), (help_text,), subject)
 
 
 def _window(at: int, sequences: Sequence[Ids]) -> range:

@@ -19,12 +19,15 @@ left out, and the finding that says so is an error.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from haulout.check import sweep
 from haulout.check.barriers import check_barriers, find_barriers
 from haulout.check.causes import Lines
 from haulout.check.conflicts import Conflicts, find_conflicts
+from haulout.check.dedup import Seen, finding_key
 from haulout.check.faithful import SourceOrder, check_comparable, check_times, source_order
 from haulout.check.graph import build_graph, check_acyclic
 from haulout.check.holders import check_holders
@@ -33,7 +36,6 @@ from haulout.check.model import Function, Model, functions
 from haulout.check.order import build_order, events
 from haulout.check.regions import find_regions
 from haulout.check.report import Reporter
-from haulout.check.seen import Seen, finding_key
 from haulout.check.steps import Copies
 from haulout.check.storage import check_lifetimes, check_placements, check_views
 from haulout.check.storage_map import physical_map
@@ -108,7 +110,7 @@ def _check_ways(
             if seen.fresh([each for each in findings if each.code in _ORDER]):
                 missing |= unsure
                 break
-    return seen.settled(found), unproved_paths(function, missing, looked, plan.total)
+    return seen.retired(found), unproved_paths(function, missing, looked, plan.total)
 
 
 _ORDER = frozenset(
@@ -149,9 +151,8 @@ def check_model(model: Model, source: Program | None, seen: Seen) -> list[Diagno
     conflicts = _confirmed(model, wanted, find_conflicts(model, order, regions, schedule))
     reporter = Reporter(model, graph, order, regions, Lines(model, barriers, order))
     unknown = seen.unknown(model, conflicts)
-    model.supposed.clear()
     ordered = [finding for each in unknown for finding in reporter.tell(each)]
-    seen.remember(model, ordered)
+    seen.remember(ordered)
     ordered += check_times(model, source)
     if model.unrolled is None:
         storage = check_lifetimes(model, order, regions, schedule)
@@ -189,7 +190,4 @@ def _shortened(found: list[Diagnostic]) -> list[Diagnostic]:
         return found
     last = found[MOST_FINDINGS - 1]
     notes = (*last.notes, f"{len(found) - MOST_FINDINGS} more findings are not listed")
-    return [
-        *found[: MOST_FINDINGS - 1],
-        Diagnostic(last.code, last.severity, last.message, last.labels, notes, last.help),
-    ]
+    return [*found[: MOST_FINDINGS - 1], replace(last, notes=notes)]

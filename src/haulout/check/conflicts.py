@@ -25,6 +25,10 @@ THOROUGH = 1 << 16
 """A program that has bad pairs and no more accesses than this is swept again without forgetting anything."""
 
 
+HAZARDS = ("write after write", "read after write", "write after read")
+"""What two conflicting accesses are to each other."""
+
+
 @dataclass(slots=True)
 class Conflicts:
     """Bad pairs of one kind (`sweep.RACE`, ...): the first access came earlier in the schedule."""

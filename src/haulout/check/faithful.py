@@ -25,7 +25,7 @@ from haulout.check.order import Order, build_order
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.support.diagnostics import Diagnostic, Severity
+from haulout.support.diagnostics import Diagnostic, Severity, Subject
 
 
 @dataclass(slots=True)
@@ -83,8 +83,7 @@ def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
             f"seq falls from {seq[before]} to {seq[after]} along the list of core {model.core[before]}: the list "
             f"runs in another order than the source"
         )
-        labels = (model.label(after), model.label(before))
-        found.append(Diagnostic("unfaithful-order", Severity.ERROR, message, labels))
+        found.append(_unfaithful(model, before, after, "falling seq", message))
     other = _model_of(source, model) if source is not None else None
     if other is None:
         return found
@@ -105,9 +104,15 @@ def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
             f"the source runs {model.name(earlier)} on core {model.core[earlier]} before {model.name(later)} on core "
             f"{model.core[later]}, but their seq is {seq[earlier]} and {seq[later]}"
         )
-        labels = (model.label(later), model.label(earlier))
-        found.append(Diagnostic("unfaithful-order", Severity.ERROR, message, labels))
+        found.append(_unfaithful(model, earlier, later, "other order than the source", message))
     return found
+
+
+def _unfaithful(model: Model, first: int, second: int, kind: str, message: str) -> Diagnostic:
+    labels = (model.label(second), model.label(first))
+    entities = (model.instruction_entity(first), model.instruction_entity(second))
+    subject = Subject(kind, model.function, entities, cores=tuple(sorted({each.core for each in entities})))
+    return Diagnostic("unfaithful-order", Severity.ERROR, message, labels, subject=subject)
 
 
 def _before(order: Order, first: int, second: int) -> bool:
@@ -128,7 +133,7 @@ def check_comparable(function: Function, source: Program) -> list[Diagnostic]:
         return []
     why = "has other loops or branches" if other is not None else "has none that is understood"
     message = f"the source {why} in @{function.name}: its order was not compared"
-    return [Diagnostic("unfaithful-order", Severity.WARNING, message)]
+    return [Diagnostic("unfaithful-order", Severity.WARNING, message, subject=Subject(why, function.name))]
 
 
 def _function_of(source: Program, name: str) -> Function | None:

@@ -25,7 +25,7 @@ from haulout.check.meetings import Meetings
 from haulout.check.model import Model
 from haulout.check.semaphores import Counts, check_outrun, check_reachable, find_counts
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.support.diagnostics import Diagnostic, Severity
+from haulout.support.diagnostics import Diagnostic, Severity, Subject
 from haulout.support.jit import njit
 
 _SHOWN = 12
@@ -187,7 +187,9 @@ def check_acyclic(model: Model, graph: Graph, barriers: Barriers, meetings: Meet
     if len(cores) == 1:
         message = f"core {cores[0]} waits for itself for ever: {len(steps)} waits form a cycle"
     help_text = "meet in the same order on all cores, or drop one of the waits"
-    return [Diagnostic("deadlock", Severity.ERROR, message, tuple(labels), tuple(shown), (help_text,))]
+    entities = tuple(model.instruction_entity(i) for node in cycle for i in members.get(node, [node]))
+    subject = Subject("cycle of waits", model.function, entities, cores=tuple(cores))
+    return [Diagnostic("deadlock", Severity.ERROR, message, tuple(labels), tuple(shown), (help_text,), subject)]
 
 
 def _cycle(graph: Graph) -> list[int]:

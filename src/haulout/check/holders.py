@@ -14,12 +14,14 @@ on them is a fault. So is an instruction that reads one tensor and writes anothe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from haulout.check.model import Model
 from haulout.check.regions import Regions
+from haulout.check.storage import storage_subject
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.ir.verify import location_label
@@ -241,7 +243,8 @@ def _on_forever(model: Model, first: int, second: int) -> Diagnostic:
     note = f"{model.location_name(here)} is kind={kind}: it lives in the whole function"
     labels = (location_label(program, there), location_label(program, here))
     help_text = "give one of them other bytes"
-    return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, (note,), (help_text,))
+    subject = storage_subject(model, here, there)
+    return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, (note,), (help_text,), subject)
 
 
 def _taken(model: Model, taker: int, reader: int) -> Diagnostic:
@@ -255,11 +258,13 @@ def _taken(model: Model, taker: int, reader: int) -> Diagnostic:
         f"{model.name(j)} on core {model.core[j]}{model.later(i, j)} {does} {names[1]} where {model.name(i)} on core "
         f"{model.core[i]} has written {names[0]}"
     )
-    notes = []
-    if proviso := model.proviso(i, j, there):
-        notes.append(proviso)
     help_text = (
         f"give one of them other bytes, or write {names[1]} again between {model.name(i)} and {model.name(j)}",
     )
     labels = (model.label(j), model.label(i), location_label(program, there), location_label(program, here))
-    return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, tuple(notes), help_text)
+    subject = replace(
+        storage_subject(model, here, there),
+        instructions=(model.access_entity(taker), model.access_entity(reader)),
+        provisos=model.provisos(i, j, there),
+    )
+    return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, (), help_text, subject)

@@ -16,7 +16,7 @@ from haulout.check.model import Model
 from haulout.ir.attributes import format_value
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Column, Ids
-from haulout.support.diagnostics import Diagnostic, Label, Severity
+from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
 _MOST = 10
 """Lonely ones that are listed."""
@@ -81,6 +81,12 @@ def check_meetings(model: Model, meetings: Meetings) -> list[Diagnostic]:
             f"has no sendrecv {partner} left to meet it"
         )
         labels: tuple[Label, ...] = (model.label(instruction),)
-        notes = (proviso,) if (proviso := model.meeting_proviso()) else ()
-        found.append(Diagnostic("deadlock", Severity.ERROR, message, labels, notes))
+        subject = Subject(
+            "no partner to receive" if sends else "no partner to send",
+            model.function,
+            (model.instruction_entity(instruction),),
+            cores=(core, peer),
+            provisos=model.meeting_provisos(),
+        )
+        found.append(Diagnostic("deadlock", Severity.ERROR, message, labels, subject=subject))
     return found

@@ -12,7 +12,7 @@ lines that it executes (`loops.py`, `ways.py`, `runs.py`, `unroll.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,10 +29,7 @@ from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Bytes, Ids, Ints
 from haulout.ir.verify import instruction_label, place
-from haulout.support.diagnostics import Diagnostic, Label, Severity
-
-HAPPENS, AND = "this happens when ", " and "
-"""How a note on what a run supposes begins, and what stands between its parts."""
+from haulout.support.diagnostics import Diagnostic, Entity, Label, Proviso, Severity
 
 
 @dataclass(slots=True)
@@ -74,8 +71,6 @@ class Model:
     `seq`."""
     unrolled: Unrolled | None
     """The run that this is, when the function has loops or branches."""
-    supposed: list[tuple[int, int, str]] = field(default_factory=list)
-    """Pairs of instructions for which `proviso` was asked, and what it said."""
 
     @property
     def cores(self) -> int:
@@ -116,6 +111,32 @@ class Model:
             return Label(message or f"{self.name(instruction)} on core {self.core[instruction]}", span)
         return instruction_label(program, row, message)
 
+    def instruction_entity(self, instruction: int) -> Entity:
+        """An instruction, or the branch of a block, for a subject."""
+        core = int(self.core[instruction])
+        program, row = self._source(instruction)
+        if row != NONE:
+            return Entity(core, program.instruction_name(row), row=row)
+        assert self.unrolled is not None
+        block = int(self.unrolled.block[self.rows[instruction]])
+        return Entity(core, "^" + program.strings[int(program.blocks.name[block])], row=self._branch_row(block))
+
+    def access_entity(self, access: int) -> Entity:
+        """An operand, for a subject."""
+        instruction = int(self.instruction[access])
+        operand = access - int(self.access_starts[instruction])
+        return replace(self.instruction_entity(instruction), operand=operand, write=bool(self.write[access]))
+
+    def location_entity(self, location: int) -> Entity:
+        """A location, for a subject."""
+        program = self.program
+        name = program.strings[int(program.locations.name[location])]
+        return Entity(int(program.location_core[location]), name, row=location)
+
+    def _branch_row(self, block: int) -> int:
+        assert self.unrolled is not None
+        return len(self.unrolled.source.instructions) + block
+
     def _source(self, instruction: int) -> tuple[Program, int]:
         """The program as it is written, and the row of an instruction in it."""
         row = int(self.rows[instruction])
@@ -131,6 +152,13 @@ class Model:
         text = self.unrolled.later(int(self.rows[first]), int(self.rows[second]))
         return " " + text if text else ""
 
+    def distance(self, first: int, second: int) -> int:
+        """Iterations from the first of two instructions to the second, of the outermost loop where they differ."""
+        found = None
+        if self.unrolled is not None:
+            found = self.unrolled.distance(int(self.rows[first]), int(self.rows[second]))
+        return 0 if found is None else found[2] - found[1]
+
     def wait(self, first: int, second: int) -> str:
         """Where a wait of the second of two instructions for the first can stand: its `deps`, its `carried`, the
         `^header` of a loop that is over by then, or behind an arm, `join ^block`.
@@ -139,29 +167,25 @@ class Model:
             return "deps"
         return self.unrolled.wait(int(self.rows[first]), int(self.rows[second]))
 
-    def proviso(self, first: int, second: int, location: int = NONE) -> str | None:
+    def provisos(self, first: int, second: int, location: int = NONE) -> tuple[Proviso, ...]:
         """What the run supposes between two instructions (NONE: the start) of loops that might run more often and of
         arms that were not taken, where something would run; with a location where that would write it.
         """
         if self.unrolled is None:
-            return None
+            return ()
         footprints = self.unrolled.footprints
         group = NONE if location == NONE else int(footprints.group[location])
         begin, end = (NONE if each == NONE else int(self.rows[each]) for each in (first, second))
         if group != NONE:
-            return _happens(self.unrolled.provisos(begin, end, lambda blocks: footprints.write(blocks, group)))
-        found = self.unrolled.provisos(begin, end, lambda blocks: any(map(footprints.has_work.__getitem__, blocks)))
-        if note := _happens(found):
-            self.supposed.append((first, second, note))
-        return note
+            return self.unrolled.provisos(begin, end, lambda blocks: footprints.write(blocks, group))
+        return self.unrolled.provisos(begin, end, lambda blocks: any(map(footprints.has_work.__getitem__, blocks)))
 
-    def meeting_proviso(self, *cores: int) -> str | None:
+    def meeting_provisos(self, *cores: int) -> tuple[Proviso, ...]:
         """What the run supposes of loops and arms with barriers and the like, for some cores or for all."""
         if self.unrolled is None or not len(self.rows):
-            return None
+            return ()
         meets, last = self.unrolled.footprints.has_rendezvous, int(self.rows[self.last])
-        found = self.unrolled.provisos(NONE, last, lambda blocks: any(map(meets.__getitem__, blocks)), cores)
-        return _happens(found)
+        return self.unrolled.provisos(NONE, last, lambda blocks: any(map(meets.__getitem__, blocks)), cores)
 
     @property
     def last(self) -> int:
@@ -176,10 +200,6 @@ class Model:
         """Owner of every location of the program; a view without a target stands for itself."""
         owner = self.program.owner
         return np.where(owner == NONE, np.arange(len(owner), dtype=np.int32), owner).astype(np.int32)
-
-
-def _happens(supposed: list[str]) -> str | None:
-    return HAPPENS + AND.join(supposed) if supposed else None
 
 
 # -- which functions are understood -------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ many there are. Which of the two should come first is the source's `seq`; withou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from haulout.check import bytesets, sweep
 from haulout.check.causes import Cause, Fix, Lines, find_cause
-from haulout.check.conflicts import Conflicts
+from haulout.check.conflicts import HAZARDS, Conflicts
 from haulout.check.cuts import Edge, count_cut
 from haulout.check.evidence import Evidence
 from haulout.check.graph import Graph
@@ -21,7 +21,7 @@ from haulout.check.model import Model
 from haulout.check.order import Order
 from haulout.check.regions import Regions
 from haulout.ir.enums import NONE, Space
-from haulout.support.diagnostics import Diagnostic, Label, Severity
+from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
 _MOST = 20
 """Findings of one kind that are listed."""
@@ -68,7 +68,7 @@ class Reporter:
         if missed > 0 and found:
             last = found[-1]
             notes = (*last.notes, f"{missed} more pairs of this kind are not listed")
-            found[-1] = Diagnostic(last.code, last.severity, last.message, last.labels, notes, last.help)
+            found[-1] = replace(last, notes=notes)
         return found
 
     # -- groups -------------------------------------------------------------------------------------------------
@@ -129,7 +129,8 @@ class Reporter:
         kind, first, second = conflicts.kind, group.first, group.second
         code, severity = _CODES[kind]
         labels = (self._side(second), self._side(first))
-        notes = [self._bytes(first, second), self._hazard(first, second, group.pairs)]
+        stands_for = "" if group.pairs == 1 else f"; stands for {group.pairs} pairs of accesses"
+        notes = [self._bytes(first, second), self._hazard(first, second) + stands_for]
         notes += self._bands(first, second)
         helps: tuple[str, ...] = ()
         if group.cause:
@@ -158,9 +159,22 @@ class Reporter:
                 "semaphores that several queues signal were too many to follow together: an order that only several "
                 "signals give is not seen, and this may be a false alarm"
             )
-        if proviso := self.model.proviso(i, j):
-            notes.append(proviso)
-        return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), helps)
+        subject = Subject(
+            kind=self._hazard(first, second),
+            function=self.model.function,
+            instructions=(self.model.access_entity(first), self.model.access_entity(second)),
+            locations=tuple(self.model.location_entity(row) for row in self._owners(first, second)),
+            cores=tuple(sorted({int(self.model.core[each]) for each in (i, j)})),
+            distance=self.model.distance(i, j),
+            pairs=group.pairs,
+            provisos=self.model.provisos(i, j),
+        )
+        return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), helps, subject)
+
+    def _owners(self, first: int, second: int) -> list[int]:
+        """The owners of the locations of two accesses, without repetition."""
+        owners = self.model.owners()[self.model.location[[first, second]]]
+        return list(dict.fromkeys(owners.tolist()))
 
     def _sentence(self, kind: int, first: int, second: int) -> str:
         one, other = self._who(first), self._who(second) + self._later(first, second)
@@ -207,14 +221,9 @@ class Reporter:
             return 1
         return self.regions.byte_set(region).most_runs
 
-    def _hazard(self, first: int, second: int, pairs: int) -> str:
-        writes = (bool(self.model.write[first]), bool(self.model.write[second]))
-        hazard = {
-            (True, False): "read after write",
-            (False, True): "write after read",
-            (True, True): "write after write",
-        }[writes]
-        return hazard if pairs == 1 else f"{hazard}; stands for {pairs} pairs of accesses"
+    def _hazard(self, first: int, second: int) -> str:
+        both = self.model.write[first] and self.model.write[second]
+        return HAZARDS[0 if both else 1 if self.model.write[first] else 2]
 
     def _bands(self, first: int, second: int) -> list[str]:
         """Where both stand among the barriers, when they are on different cores."""

@@ -20,7 +20,7 @@ from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids, Ints
 from haulout.ir.semaphores import semaphore_use
 from haulout.ir.verify import instruction_label
-from haulout.support.diagnostics import Diagnostic, Severity, bad_input
+from haulout.support.diagnostics import Diagnostic, Severity, Subject, bad_input
 
 _MOST = 10
 """Waits that are listed."""
@@ -133,10 +133,16 @@ def check_reachable(model: Model, counts: Counts) -> list[Diagnostic]:
         labels = (model.label(instruction), *(model.label(signal) for signal in signals[:_SIGNALS].tolist()))
         number = {0: "no instruction that runs signals", 1: "one instruction signals"}
         notes = [number.get(len(signals), f"{len(signals)} instructions signal") + " it"]
-        if proviso := model.proviso(NONE, instruction):
-            notes.append(proviso)
         help_text = "lower the count, or signal more; a semaphore belongs to one core, others need remote_signal"
-        found.append(Diagnostic("deadlock", Severity.ERROR, message, labels, tuple(notes), (help_text,)))
+        subject = Subject(
+            "semaphore never reached",
+            model.function,
+            (model.instruction_entity(instruction),),
+            cores=(int(model.core[instruction]),),
+            position=semaphore,
+            provisos=model.provisos(NONE, instruction),
+        )
+        found.append(Diagnostic("deadlock", Severity.ERROR, message, labels, tuple(notes), (help_text,), subject))
     return found
 
 
@@ -151,7 +157,10 @@ def check_outrun(model: Model, counts: Counts) -> list[Diagnostic]:
             f"{why.added} is signalled"
         )
         note = "wait_back counts what its core adds to semaphores of that name, its own and those of other cores"
-        finding = Diagnostic("deadlock", Severity.ERROR, message, (model.label(instruction),), (note,))
+        entity = model.instruction_entity(instruction)
+        subject = Subject("semaphore outrun", model.function, (entity,), cores=(entity.core,), position=semaphore)
+        label = model.label(instruction)
+        finding = Diagnostic("deadlock", Severity.ERROR, message, (label,), (note,), subject=subject)
         found.setdefault((name, semaphore, why.loop), finding)
     return list(found.values())[:_MOST]
 

@@ -8,6 +8,8 @@ location that nobody touches does not live at all.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from haulout.check import sweep
@@ -18,7 +20,7 @@ from haulout.check.regions import Regions
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.schema import Bools, Ids
 from haulout.ir.verify import location_label
-from haulout.support.diagnostics import Diagnostic, Severity
+from haulout.support.diagnostics import Diagnostic, Severity, Subject
 
 _MOST = 20
 """Findings of one sort that are listed."""
@@ -35,7 +37,9 @@ def check_views(model: Model) -> list[Diagnostic]:
         target = f"%{program.strings[int(rows.remote_name[view])]} of core {rows.remote_core[view]}"
         name = f"view {model.location_name(view)} of core {program.location_core[view]}"
         message = f"{name}: its target {target} does not exist"
-        found.append(Diagnostic("unresolved-remote", Severity.ERROR, message, (location_label(program, view),)))
+        labels = (location_label(program, view),)
+        subject = Subject("view without an owner", model.function, locations=(model.location_entity(view),))
+        found.append(Diagnostic("unresolved-remote", Severity.ERROR, message, labels, subject=subject))
     views = views[owner[views] != NONE]
     owners = owner[views]
     differs = rows.address[views] != rows.address[owners]
@@ -67,7 +71,9 @@ def _mismatch(model: Model, view: int, owner: int) -> Diagnostic:
     )
     labels = (location_label(program, view), location_label(program, owner))
     help_text = "run sync_shared_allocations after the addresses are final"
-    return Diagnostic("view-mismatch", Severity.ERROR, message, labels, (), (help_text,))
+    entities = (model.location_entity(view), model.location_entity(owner))
+    subject = Subject("placement of a view", model.function, locations=entities)
+    return Diagnostic("view-mismatch", Severity.ERROR, message, labels, (), (help_text,), subject)
 
 
 def check_placements(model: Model) -> list[Diagnostic]:
@@ -81,7 +87,9 @@ def check_placements(model: Model) -> list[Diagnostic]:
             f"{model.location_name(row)} of core {program.location_core[row]} has address={rows.address[row]:#x}, "
             f"which is no multiple of its align={rows.align[row]}"
         )
-        found.append(Diagnostic("misaligned-storage", Severity.ERROR, message, (location_label(program, row),)))
+        label = location_label(program, row)
+        subject = Subject("alignment", model.function, locations=(model.location_entity(row),))
+        found.append(Diagnostic("misaligned-storage", Severity.ERROR, message, (label,), subject=subject))
     dram = own[(rows.space[own] <= Space.DRAM_SHARED) & (rows.size[own] > 0)]
     # Group by core: the hull of its own locations is its partition.
     hulls = []
@@ -102,7 +110,8 @@ def check_placements(model: Model) -> list[Diagnostic]:
                 f"({hull[0]:#x}:{hull[1]:#x}) overlap"
             )
             labels = (location_label(program, hull[3]), location_label(program, reach[4]))
-            found.append(Diagnostic("overlapping-storage", Severity.ERROR, message, labels))
+            subject = Subject("overlapping partitions", model.function, cores=(reach[2], hull[2]))
+            found.append(Diagnostic("overlapping-storage", Severity.ERROR, message, labels, subject=subject))
         if hull[1] > reach[1]:
             reach = hull
     capacity = program.attrs.get("capacity")
@@ -112,7 +121,9 @@ def check_placements(model: Model) -> list[Diagnostic]:
     if isinstance(capacity, int) and not isinstance(capacity, bool) and used > capacity:
         parts = ", ".join(f"core {core}: {end - begin}" for begin, end, core, *_ in sorted(hulls, key=lambda h: h[2]))
         message = f"the program occupies {used} bytes of DRAM, its capacity is {capacity}"
-        found.append(Diagnostic("over-capacity", Severity.ERROR, message, (), (f"bytes by core: {parts}",)))
+        subject = Subject("capacity", model.function)
+        notes = (f"bytes by core: {parts}",)
+        found.append(Diagnostic("over-capacity", Severity.ERROR, message, (), notes, subject=subject))
     return found
 
 
@@ -150,7 +161,7 @@ def check_lifetimes(model: Model, order: Order, regions: Regions, events: Ids) -
     if total > len(found):
         notes = (*found[-1].notes, f"{total - len(found)} more pairs of locations overlap like this")
         last = found[-1]
-        found[-1] = Diagnostic(last.code, last.severity, last.message, last.labels, notes, last.help)
+        found[-1] = replace(last, notes=notes)
     return found
 
 
@@ -196,4 +207,12 @@ def _overlap(
         "core, a barrier between cores)"
     )
     labels = (location_label(program, there), location_label(program, here))
-    return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, tuple(notes), (help_text,))
+    subject = storage_subject(model, here, there)
+    return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, tuple(notes), (help_text,), subject)
+
+
+def storage_subject(model: Model, first: int, second: int) -> Subject:
+    """Two locations that share bytes."""
+    entities = (model.location_entity(first), model.location_entity(second))
+    cores = tuple(sorted({each.core for each in entities}))
+    return Subject("shared bytes", model.function, locations=entities, cores=cores)

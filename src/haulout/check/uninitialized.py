@@ -22,7 +22,7 @@ from haulout.check.storage_map import logical_map
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.ir.verify import location_label
-from haulout.support.diagnostics import Diagnostic, Severity
+from haulout.support.diagnostics import Diagnostic, Severity, Subject
 from haulout.support.jit import njit
 
 _MOST = 20
@@ -251,8 +251,8 @@ def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
     instruction, location = int(model.instruction[access]), int(model.locations[place])
     where = f"bytes {missing.byte[possible, place]}:{missing.run[possible, place]} of {model.location_name(location)}"
     writers = np.flatnonzero((model.owners()[model.location] == location) & model.write)
-    proviso = model.proviso(NONE, instruction, location)
-    does = "may read" if possible or proviso else "reads"
+    provisos = model.provisos(NONE, instruction, location)
+    does = "may read" if possible or provisos else "reads"
     message = f"{model.name(instruction)} on core {model.core[instruction]} {does} {where}, which nothing has written"
     notes = []
     if possible:
@@ -269,10 +269,17 @@ def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
         model.label(instruction, f"{model.name(instruction)} on core {model.core[instruction]}"),
         location_label(model.program, location),
     )
-    if proviso:
-        notes.append(proviso)
-    severity = Severity.WARNING if possible or proviso else Severity.ERROR
-    return Diagnostic("uninitialized-read", severity, message, labels, tuple(notes), (help_text,))
+    severity = Severity.WARNING if possible or provisos else Severity.ERROR
+    subject = Subject(
+        "read before any write",
+        model.function,
+        (model.access_entity(access),),
+        (model.location_entity(location),),
+        (int(model.core[instruction]),),
+        pairs=max(int(missing.times[possible, place]), 1),
+        provisos=provisos,
+    )
+    return Diagnostic("uninitialized-read", severity, message, labels, tuple(notes), (help_text,), subject)
 
 
 def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:
@@ -281,11 +288,13 @@ def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:
     notes: tuple[str, ...] = ()
     if possible:
         notes = ("a `?` write of this location is not known statically: it may have written it",)
-    if len(model.rows) and (proviso := model.proviso(NONE, model.last, location)):
-        notes, possible = (*notes, proviso), True
+    provisos = model.provisos(NONE, model.last, location) if len(model.rows) else ()
+    possible = possible or bool(provisos)
     does = "may never be written" if possible else "is never written"
     name = f"output {model.location_name(location)} of core {model.program.location_core[location]}"
     message = f"{name}: byte {missing.left[place]} of {size} {does}"
     severity = Severity.WARNING if possible else Severity.ERROR
     labels = (location_label(model.program, location),)
-    return Diagnostic("output-not-written", severity, message, labels, notes)
+    entity = model.location_entity(location)
+    subject = Subject("output", model.function, (), (entity,), (entity.core,), provisos=provisos)
+    return Diagnostic("output-not-written", severity, message, labels, notes, subject=subject)

@@ -8,7 +8,7 @@ from haulout.check.loops import block_rows
 from haulout.check.model import Function
 from haulout.ir.enums import NONE
 from haulout.ir.verify import place
-from haulout.support.diagnostics import Diagnostic, Label, Severity
+from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
 _MOST = 8
 """Blocks that are shown."""
@@ -35,4 +35,6 @@ def unproved_paths(function: Function, blocks: Iterable[int], looked: int, total
         "put a core_barrier @all of all cores between the branches, outside of them: its sides are proved apart",
         "or say how often the loops run with trip=, or split the function",
     )
-    return [Diagnostic("unproved-paths", Severity.WARNING, message, tuple(labels[:_MOST]), (), help_text)]
+    subject = Subject("paths", function.name)
+    shown_labels = tuple(labels[:_MOST])
+    return [Diagnostic("unproved-paths", Severity.WARNING, message, shown_labels, (), help_text, subject)]

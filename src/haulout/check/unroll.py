@@ -42,6 +42,7 @@ from haulout.ir.schema import (
     Semaphores,
     Steps,
 )
+from haulout.support.diagnostics import Proviso
 
 BRANCH = LINES
 """The line of the branches of a core, behind those of the engines."""
@@ -76,16 +77,21 @@ class Unrolled:
             return f"the branch of {self.nest.forks[self.nest.forking[block]].names[0]}"
         return f"the branch of {self.nest.loops[self.nest.headers[block]].name}"
 
-    def later(self, first: int, second: int) -> str:
-        """When the second of two instructions runs, as seen from the first; empty in the same iterations."""
+    def distance(self, first: int, second: int) -> tuple[int, int, int] | None:
+        """The outermost loop around two instructions whose iterations differ, and these iterations; None: none."""
         here, there = (self.run.executions[int(self.execution[row])] for row in (first, second))
         path, other = self.nest.paths[here[0]], self.nest.paths[there[0]]
         for loop, twin, i, j in zip(path, other, here[1], there[1], strict=False):
             if loop != twin:
                 break
             if i != j:
-                return self._distance(loop, i, j)
-        return ""
+                return loop, i, j
+        return None
+
+    def later(self, first: int, second: int) -> str:
+        """When the second of two instructions runs, as seen from the first; empty in the same iterations."""
+        found = self.distance(first, second)
+        return "" if found is None else self._distance(*found)
 
     def _distance(self, loop: int, i: int, j: int) -> str:
         name = self.nest.loops[loop].name
@@ -109,18 +115,19 @@ class Unrolled:
 
     def provisos(
         self, first: int, second: int, matters: Callable[[range], bool], cores: Sequence[int] = ()
-    ) -> list[str]:
+    ) -> tuple[Proviso, ...]:
         """What this run supposes between two instructions, one of them NONE for the start: of loops that might have
         run more often, and of forks around neither of the two, when blocks that do not run for it matter. Of forks
         that diverge only some cores may be told.
         """
         ends = [0 if row == NONE else int(self.execution[row]) for row in (first, second)]
         blocks = [self.run.executions[place][0] for place in ends]
-        found: dict[str, None] = {}
+        found: dict[Proviso, None] = {}
         for place, times in self.run.shortened:
             loop = self.nest.loops[self.nest.headers[self.run.executions[place][0]]]
             if min(ends) <= place <= max(ends) and matters(range(loop.header, loop.end)):
-                found[f"the loop at {loop.name} runs {_times(times)}"] = None
+                text = f"the loop at {loop.name} runs {_times(times)}"
+                found[Proviso("loop", loop.name, (times,), text)] = None
         for place, arms in self.run.taken:
             fork = self.nest.forks[self.nest.forking[self.run.executions[place][0]]]
             inside = any(fork.block < block < fork.join for block in blocks)
@@ -128,8 +135,10 @@ class Unrolled:
                 continue
             chosen = {arm for core, arm in enumerate(arms) if arm != NONE and (not cores or core in cores)}
             if any(matters(each) for arm, each in enumerate(fork.arms) if chosen - {arm}):
-                found[f"the branch at {fork.names[0]} takes {told_arms(fork, arms, cores)}"] = None
-        return list(found)
+                told = tuple(arm if not cores or core in cores else NONE for core, arm in enumerate(arms))
+                text = f"the branch at {fork.names[0]} takes {told_arms(fork, arms, cores)}"
+                found[Proviso("branch", fork.names[0], told, text)] = None
+        return tuple(found)
 
 
 def told_arms(fork: Fork, arms: Sequence[int], cores: Sequence[int] = ()) -> str:

@@ -3,14 +3,17 @@
 A `Diagnostic` is a value. Code that can go on after a finding appends it to a `Diagnostics` collector; code that
 cannot raises `HauloutError`, which carries the diagnostics to the command line (exit status 2) or to the caller.
 No finding is ever a bare exception text: the code names it for `haulout explain`.
+
+What a finding is about is its `Subject`: data. Whatever compares, merges, counts or excuses findings uses the code,
+the severity and the subject. Texts are for readers only, and no program reads them back.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import NoReturn
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NoReturn
 
 
 class Severity(enum.IntEnum):
@@ -48,6 +51,72 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Entity:
+    """A named part of a program on one core: a location, an instruction, or one of its operands."""
+
+    core: int
+    name: str
+    """As the program has it, without the `%`; of a branch, its block's with the `^`."""
+    operand: int = -1
+    """Number of the operand, reads first; -1: not an operand."""
+    write: bool = False
+    row: int = field(default=-1, compare=False)
+    """The row in the program's table; of a branch, the number of instructions plus the row of its block."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; the row is left out, because it means nothing outside the process."""
+        plain: dict[str, Any] = {"core": self.core, "name": self.name}
+        return plain if self.operand < 0 else plain | {"operand": self.operand, "write": self.write}
+
+
+@dataclass(frozen=True, slots=True)
+class Proviso:
+    """A choice of the program's control flow that a finding depends on."""
+
+    construct: Literal["loop", "branch"]
+    block: str
+    choice: tuple[int, ...]
+    """How often the loop runs; the arm that each core takes, -1 for a core that does not matter."""
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a finding is about. Two findings with one code and one `identity` are the same finding."""
+
+    kind: str
+    """What was found, finer than the code: `read after write`, `barrier sequence`, ..."""
+    function: str = ""
+    instructions: tuple[Entity, ...] = ()
+    locations: tuple[Entity, ...] = ()
+    cores: tuple[int, ...] = ()
+    position: int = -1
+    """A place in a sequence that the finding names: the index of a barrier, a byte."""
+    distance: int = 0
+    """Iterations from the first instruction to the second, of the innermost loop in which they differ."""
+    pairs: int = 1
+    """How many pairs of accesses the finding stands for."""
+    provisos: tuple[Proviso, ...] = ()
+
+    @property
+    def identity(self) -> Subject:
+        """The subject without what may differ between two sightings of one fault."""
+        return replace(self, pairs=1, provisos=())
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "kind": self.kind,
+            "function": self.function,
+            "instructions": [each.as_json() for each in self.instructions],
+            "locations": [each.as_json() for each in self.locations],
+            "cores": list(self.cores),
+            "pairs": self.pairs,
+            "provisos": [each.text for each in self.provisos],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One finding. `code` is kebab-case and stable; `labels[0]` is the primary place."""
 
@@ -57,6 +126,7 @@ class Diagnostic:
     labels: tuple[Label, ...] = ()
     notes: tuple[str, ...] = ()
     help: tuple[str, ...] = ()
+    subject: Subject | None = None
 
     @property
     def span(self) -> Span | None:

@@ -68,7 +68,7 @@ def _source_line(span: Span) -> str | None:
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Plain values: code, severity, message, labels (message, file, line, column), notes, help."""
+    """Plain values: code, severity, message, labels (message, file, line, column), notes, help, subject."""
     return [
         {
             "code": each.code,
@@ -83,6 +83,7 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
             "notes": list(each.notes),
             "help": list(each.help),
         }
+        | ({} if each.subject is None else {"subject": each.subject.as_json()})
         for each in diagnostics
     ]
 

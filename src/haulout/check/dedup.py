@@ -1,22 +1,21 @@
-"""What other runs of a function have shown already, so that it is told once.
+"""What other runs of a function have shown already, so that it is reported once.
 
 Two runs, or two copies of an instruction in one, show the same fault. A conflict is known by the two operands in the
-program as it is written and which of them is the earlier one, any other finding by its code and the places that it
-names. The run in which all loops run and all forks take their first arm comes first.
+program as it is written and which of them is the earlier one, any other finding by its code and its subject. The run
+in which all loops run and all forks take their first arm comes first.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from haulout.check.conflicts import Conflicts
-from haulout.check.model import AND, HAPPENS, Model
+from haulout.check.conflicts import HAZARDS, Conflicts
+from haulout.check.model import Model
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids, Ints
-from haulout.support.diagnostics import Diagnostic
+from haulout.support.diagnostics import Diagnostic, Entity, Proviso
 
 
 @dataclass(slots=True)
@@ -26,10 +25,8 @@ class Seen:
     _pairs: dict[int, Ints] = field(default_factory=dict)
     """Kind -> packed pairs of operands."""
     _findings: set[object] = field(default_factory=set)
-    _supposed: dict[int, list[str]] = field(default_factory=dict)
-    """Packed pair of instructions -> what all runs suppose in which it was found."""
-    _told: list[tuple[Diagnostic, int, str]] = field(default_factory=list)
-    """Findings that say what their run supposes, their pair, and that note."""
+    _provisos: dict[int, tuple[Proviso, ...]] = field(default_factory=dict)
+    """Packed pair of instructions -> the provisos of all runs in which it was found."""
 
     def unknown(self, model: Model, conflicts: list[Conflicts]) -> list[Conflicts]:
         """The conflicts that are new, one for each pair of operands; of a straight line all of them."""
@@ -54,39 +51,35 @@ class Seen:
         fresh.sort()
         return replace(conflicts, first=conflicts.first[fresh], second=conflicts.second[fresh], total=len(fresh))
 
-    # -- what a finding rests on -------------------------------------------------------------------------------------
+    # -- what a finding depends on -----------------------------------------------------------------------------------
 
-    def remember(self, model: Model, findings: list[Diagnostic]) -> None:
-        """Note what findings on order say of their run (`Model.proviso`), to take back what others contradict."""
-        asked = iter(model.supposed)
+    def remember(self, findings: list[Diagnostic]) -> None:
+        """Note the provisos of findings on order, to take back what other runs contradict."""
         for finding in findings:
-            if note := next((each for each in finding.notes if each.startswith(HAPPENS)), None):
-                first, second = next((i, j) for i, j, said in asked if said == note)
-                pair = int(_pairs(model, np.array([first]), np.array([second]))[0])
-                self._supposed.setdefault(pair, note.removeprefix(HAPPENS).split(AND))
-                self._told.append((finding, pair, note))
+            if (subject := finding.subject) is not None and subject.provisos:
+                self._provisos.setdefault(_pair(subject.instructions), subject.provisos)
 
     def _compare(self, model: Model, conflicts: Conflicts) -> None:
-        """Take back what this run does not suppose, of pairs that it shows, too."""
-        if not self._supposed:
+        """Take back the provisos that this run does not have, of pairs that it shows too."""
+        if not self._provisos:
             return
         first, second = (model.instruction[side] for side in (conflicts.first, conflicts.second))
         keys, rows = np.unique(_pairs(model, first, second), return_index=True)
-        for at in np.flatnonzero(np.isin(keys, list(self._supposed))).tolist():
-            note = model.proviso(int(first[rows[at]]), int(second[rows[at]])) or ""
-            now, pair = note.removeprefix(HAPPENS).split(AND), int(keys[at])
-            self._supposed[pair] = [each for each in self._supposed[pair] if each in now]
+        for at in np.flatnonzero(np.isin(keys, list(self._provisos))).tolist():
+            now, pair = model.provisos(int(first[rows[at]]), int(second[rows[at]])), int(keys[at])
+            self._provisos[pair] = tuple(each for each in self._provisos[pair] if each in now)
 
-    def settled(self, findings: list[Diagnostic]) -> list[Diagnostic]:
-        """The findings, saying of their runs what all runs have in common that show them."""
-        kept = {id(finding): (pair, note) for finding, pair, note in self._told}
+    def retired(self, findings: list[Diagnostic]) -> list[Diagnostic]:
+        """The findings with the provisos that all runs have in common that show them, and the notes on these."""
         found = []
         for finding in findings:
-            if id(finding) in kept:
-                pair, note = kept[id(finding)]
-                common = [HAPPENS + AND.join(self._supposed[pair])] if self._supposed[pair] else []
-                at = finding.notes.index(note)
-                finding = replace(finding, notes=(*finding.notes[:at], *common, *finding.notes[at + 1 :]))
+            subject = finding.subject
+            if subject is not None and subject.provisos:
+                provisos = subject.provisos
+                if subject.kind in HAZARDS:
+                    provisos = self._provisos.get(_pair(subject.instructions), provisos)
+                notes = (*finding.notes, *_happens(provisos))
+                finding = replace(finding, notes=notes, subject=replace(subject, provisos=provisos))
             found.append(finding)
         return found
 
@@ -103,13 +96,25 @@ class Seen:
 
 def finding_key(finding: Diagnostic) -> object:
     """What makes two findings of different runs the same; of barriers it does not matter which cores miss them."""
+    subject = finding.subject
+    assert subject is not None, finding
     if finding.code == "barrier-mismatch":
-        return re.sub(r"\bcore \d+", "core", finding.message)
-    return finding.code, finding.labels or finding.message
+        names = tuple(sorted({each.name for each in subject.instructions}))
+        return finding.code, subject.kind, subject.function, subject.position, names
+    return finding.code, subject.identity
+
+
+def _happens(provisos: tuple[Proviso, ...]) -> tuple[str, ...]:
+    return (f"this happens when {' and '.join(each.text for each in provisos)}",) if provisos else ()
+
+
+def _pair(instructions: tuple[Entity, ...]) -> int:
+    one, other = sorted(each.row for each in instructions)
+    return one << 32 | other
 
 
 def _pairs(model: Model, first: Ids, second: Ids) -> Ints:
-    """Pairs of instructions as they are written, whichever comes first; the branch of a block behind them all."""
+    """Pairs of instructions as they are written, whichever comes first; the branch of a block after all of them."""
     unrolled = model.unrolled
     assert unrolled is not None
     sides = []
@@ -121,7 +126,7 @@ def _pairs(model: Model, first: Ids, second: Ids) -> Ints:
 
 
 def _operands(model: Model, accesses: Ids) -> Ints:
-    """Operands as they are written; behind them all, the branch of each block."""
+    """Operands as they are written; after all of them, the branch of each block."""
     unrolled = model.unrolled
     assert unrolled is not None
     origin = unrolled.access_origin[model.access[accesses]].astype(np.int64)
