@@ -333,7 +333,7 @@ class _Generator:
         if writes and self.chance(0.15):
             attrs = {"value": self.random.choice([0, 0, 1])}
             return build.instruction(block, name, "memset", step.engine, [], writes, seq=seq, deps=deps, attrs=attrs)
-        return build.instruction(block, name, "dma_copy", step.engine, reads, writes, seq=seq, deps=deps)
+        return build.instruction(block, name, "work", step.engine, reads, writes, seq=seq, deps=deps)
 
     def operands(self, ids: list[int]) -> tuple[list[tuple[int, Pattern | None]], list[tuple[int, Pattern | None]]]:
         random = self.random

@@ -215,10 +215,43 @@ class _Judge:
 
     # -- proofs ---------------------------------------------------------------------------------------------------
 
-    def fills_zero(self, access: Access) -> bool:
+    def fill(self, access: Access) -> object:
+        """The value that a write fills with; something equal to nothing else for any other write."""
         opcode = self.program.strings[int(self.program.instructions.opcode[access.instruction])]
         value = self.program.instruction_attrs(access.instruction).get("value")
-        return opcode == "memset" and access.write and value == 0
+        return ("fill", value) if opcode == "memset" and not access.unknown else access
+
+    def harmless(self, a: Access, b: Access) -> bool:
+        """Whether two unordered writes leave the same bytes in every order: byte by byte."""
+        if not (a.write and b.write and a.owner == b.owner) or a.unknown or b.unknown:
+            return False
+        return all(self.harmless_at(a, byte) for byte in a.physical & b.physical)
+
+    def harmless_at(self, a: Access, byte: tuple[int, ...]) -> bool:
+        touching = [each for each in self.accesses if byte in each.physical]
+        writes = [each for each in touching if each.write]
+        cluster = {a}
+        while more := {w for w in writes if w not in cluster and any(self.unordered(w, each) for each in cluster)}:
+            cluster |= more
+        if len({each.owner for each in cluster}) > 1:
+            return False
+        if len({self.fill(each) for each in cluster}) == 1:
+            return True
+        last = [each for each in cluster if not any(self.runs_before(each, other) for other in cluster)]
+        reads = [each for each in touching if not each.write]
+        return len({self.fill(each) for each in last}) == 1 and all(
+            all(self.runs_before(read, each) for each in cluster)
+            or all(self.runs_before(each, read) for each in cluster)
+            for read in reads
+        )
+
+    def runs_before(self, first: Access, second: Access) -> bool:
+        if first.instruction == second.instruction:
+            return second.write and not first.write
+        return self.before(first, second)
+
+    def unordered(self, first: Access, second: Access) -> bool:
+        return not self.runs_before(first, second) and not self.runs_before(second, first)
 
     def conflicts(self) -> None:
         seq = self.program.instructions.seq
@@ -237,7 +270,7 @@ class _Judge:
                     self.tell("unfaithful-order", False, pair)
                 else:
                     continue
-            elif self.fills_zero(a) and self.fills_zero(b):
+            elif self.harmless(a, b):
                 self.verdict.codes.add(("benign-duplicate-write", "NOTE"))
                 self.verdict.pairs["benign-duplicate-write"].add(pair)
             elif a.core == b.core:

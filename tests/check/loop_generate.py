@@ -321,20 +321,20 @@ class _Generator:
             return build.barrier(row, name, f"{block.name}_{value}", engine=line, cores=cores, seq=at)
         if kind == "cond":
             assert value is not None
-            return build.instruction(row, name, "iota", engine, (), [value], seq=seq)
+            return build.instruction(row, name, "make", engine, (), [value], seq=seq)
         if kind == "nop":
             return build.instruction(row, name, "nop", Engine.SYNC, seq=seq)
         if kind in ("fill", "use"):
             operands = [(int(value or 0), None if kind == "fill" else self.pattern())]
             sides = ((), operands) if kind == "fill" else (operands, ())
-            return build.instruction(row, name, "copy", engine, *sides, seq=seq)
+            return build.instruction(row, name, "work", engine, *sides, seq=seq)
         allowed = ids if not self.chained or block.alone == core else ids[shared:]
         if self.shape.stray and self.apart(block) and self.chance(self.shape.stray):
             allowed = ids
         chosen = self.random.sample(allowed, min(len(allowed), self.random.randint(1, 2)))
         cut = self.random.randint(0, len(chosen))
         operands = [(location, self.pattern()) for location in chosen]
-        made = build.instruction(row, name, "copy", engine, operands[:cut], operands[cut:], seq=seq)
+        made = build.instruction(row, name, "work", engine, operands[:cut], operands[cut:], seq=seq)
         first = build.count("accesses") - len(operands)
         for at, (_, pattern) in enumerate(operands):
             if block.loops and pattern is not None and not pattern.is_unknown and self.chance(self.shape.stepped):

@@ -43,6 +43,10 @@ def agree(program: Program) -> set[tuple[str, str]]:
     if wanted.aliased or UNORDERED & {code for code, _ in codes} or ("view-mismatch", "ERROR") in codes:
         rest.discard(("unfaithful-order", "ERROR"))
         codes.discard(("unfaithful-order", "ERROR"))
+    # So may a benign write.
+    if (UNORDERED - {"benign-duplicate-write"}) & {code for code, _ in codes}:
+        rest.discard(("benign-duplicate-write", "NOTE"))
+        codes.discard(("benign-duplicate-write", "NOTE"))
     assert rest == codes
     must, may = wanted.values
     if ("view-mismatch", "ERROR") not in codes:

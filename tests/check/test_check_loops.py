@@ -136,7 +136,7 @@ def test_triton_124_the_loop_that_waits_does_not_run() -> None:
         START,
         "%w = iota @dma0 () -> (%a)",
         loop("%r = copy @act (%a) -> () deps=[w]", trip=None),
-        "%v = iota @act () -> (%a)",
+        "%v = memset @act () -> (%a) value=1",
     )
     (wrong,) = findings(text)
     assert wrong.code == "missing-dependence"

@@ -25,6 +25,7 @@ import numpy as np
 
 from haulout.check import sweep
 from haulout.check.barriers import check_barriers, find_barriers
+from haulout.check.benign_writes import excuse_writes
 from haulout.check.causes import Lines
 from haulout.check.conflicts import Conflicts, find_conflicts
 from haulout.check.dedup import Seen, finding_key
@@ -149,6 +150,7 @@ def check_model(model: Model, source: Program | None, seen: Seen) -> list[Diagno
     schedule = events(model, graph)
     regions = find_regions(model, physical_map(model))
     conflicts = _confirmed(model, wanted, find_conflicts(model, order, regions, schedule))
+    conflicts = excuse_writes(model, order, regions, meetings, schedule, conflicts)
     reporter = Reporter(model, graph, order, regions, Lines(model, barriers, order))
     unknown = seen.unknown(model, conflicts)
     ordered = [finding for each in unknown for finding in reporter.tell(each)]

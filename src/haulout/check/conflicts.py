@@ -15,9 +15,8 @@ from haulout.check import sweep
 from haulout.check.model import Model
 from haulout.check.order import Order
 from haulout.check.regions import Regions
-from haulout.ir.attributes import parse_attrs
 from haulout.ir.enums import NONE
-from haulout.ir.schema import Bools, Ids
+from haulout.ir.schema import Ids
 
 MOST_PAIRS = 1 << 17
 """Pairs of each kind that are kept for the report; all are counted."""
@@ -62,9 +61,9 @@ def find_conflicts(model: Model, order: Order, regions: Regions, events: Ids) ->
 
 def _touched(model: Model, order: Order, regions: Regions) -> sweep.Touched:
     queues = len(model.queue_core)
-    zero = _fills_zero(model)[model.instruction] & model.write
-    # A stream is a queue, or the part of it that fills with zeros: each part is in order too.
-    stream = model.queue[model.instruction] + np.int32(queues) * zero
+    unsure = model.maybe | regions.unknown[regions.of_access]
+    # A stream is a queue, or the part of it whose accesses are not certain: these do not hide certain ones.
+    stream = model.queue[model.instruction] + np.int32(queues) * unsure
     used = np.flatnonzero(np.bincount(stream, minlength=2 * queues))
     dense = np.zeros(2 * queues, np.int32)
     dense[used] = np.arange(len(used))
@@ -74,8 +73,7 @@ def _touched(model: Model, order: Order, regions: Regions) -> sweep.Touched:
         owner=model.owners()[model.location],
         stream=dense[stream],
         stream_queue=(used % max(queues, 1)).astype(np.int32),
-        stream_fill=used >= queues,
-        unknown=regions.unknown,
+        unsure=unsure,
         starts=regions.starts,
         low=regions.low,
         high=regions.high,
@@ -83,16 +81,3 @@ def _touched(model: Model, order: Order, regions: Regions) -> sweep.Touched:
         meet_starts=regions.meet_starts,
         meets=regions.meets,
     )
-
-
-def _fills_zero(model: Model) -> Bools:
-    """Instructions that write nothing but zero bytes, whatever the place: two such writes do each other no harm."""
-    program = model.program
-    instructions = program.instructions.take(model.rows)
-    memset = np.flatnonzero(instructions.opcode == program.strings.find("memset"))
-    zero = np.zeros(len(instructions), bool)
-    texts, which = np.unique(instructions.attrs[memset], return_inverse=True)
-    values = [parse_attrs(program.strings[text]).get("value") if text != NONE else None for text in texts.tolist()]
-    is_zero = np.array([type(value) is int and value == 0 for value in values], bool)
-    zero[memset] = is_zero[which] if len(memset) else False
-    return zero

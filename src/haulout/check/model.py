@@ -24,7 +24,7 @@ from haulout.check.runs import Run, choose_copies, longest
 from haulout.check.steps import Copies, Moves, check_moves, copies, find_moves
 from haulout.check.unroll import BRANCH, Unrolled, unroll
 from haulout.check.ways import Plan, find_plan
-from haulout.ir.attributes import format_name
+from haulout.ir.attributes import format_name, int_list, parse_attrs
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Bytes, Ids, Ints
@@ -56,6 +56,8 @@ class Model:
     location: Ids
     pattern: Ids
     write: Bools
+    maybe: Bools
+    """It touches some bytes of its pattern, not known which: the operand's number is in the attribute `maybe`."""
     access_starts: Ints
     """Instruction i has operands `access_starts[i]:access_starts[i + 1]`."""
 
@@ -356,6 +358,7 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
         location=program.accesses.location[access],
         pattern=program.accesses.pattern[access],
         write=program.accesses.write[access],
+        maybe=_maybe(program)[access],
         access_starts=np.searchsorted(instruction, each).astype(np.int64),
         producer=local[program.dependences.producer[edges]],
         producer_starts=np.searchsorted(waits[edges], each).astype(np.int64),
@@ -364,3 +367,18 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
         time=program.instructions.seq[rows] if unrolled is None else unrolled.time[rows],
         unrolled=unrolled,
     )
+
+
+def _maybe(program: Program) -> Bools:
+    """Mask of the operands whose numbers are in the attribute `maybe` of their instruction, reads first."""
+    mask = np.zeros(len(program.accesses), bool)
+    attrs = program.instructions.attrs
+    # Few texts, many instructions: each text is parsed once.
+    for text in np.unique(attrs[attrs != NONE]).tolist():
+        if "maybe=" in program.strings[text]:
+            operands = int_list(parse_attrs(program.strings[text]).get("maybe", [])) or []
+            rows = np.flatnonzero(attrs == text)
+            first, count = program.access_starts[rows], np.diff(program.access_starts)[rows]
+            for operand in operands:
+                mask[(first + operand)[count > operand]] = True
+    return mask

@@ -61,12 +61,27 @@ class Regions:
     meets: Ids
     """Region r meets, by reason of one that stands apart, the slots `meets[meet_starts[r]:meet_starts[r + 1]]`."""
     _runs: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
+    _by_slot: Ints | None = None
 
     def runs(self, region: int) -> tuple[Ints, Ints]:
         """The maximal runs of a region as keys; `?` stands for its whole location."""
         if region not in self._runs:
             self._runs[region] = _runs_of(self, region)
         return self._runs[region]
+
+    def met(self, region: int) -> list[int]:
+        """The regions that meet one which stands apart; of another one those that stand apart and meet it."""
+        slots = self.meets[self.meet_starts[region] : self.meet_starts[region + 1]]
+        if not len(slots):
+            return []
+        if self._by_slot is None:
+            self._by_slot = np.argsort(self.slot, kind="stable")[np.count_nonzero(self.slot == NONE) :]
+        found: list[int] = self._by_slot[slots].tolist()
+        return found
+
+    def met_apart(self, region: int) -> list[int]:
+        """Those of them that stand apart."""
+        return [each for each in self.met(region) if self.apart[each]]
 
     def byte_set(self, region: int) -> ByteSet:
         """A region of linear storage as a set of keys; `?` stands for its whole location."""

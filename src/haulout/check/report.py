@@ -145,7 +145,8 @@ class Reporter:
             )
         if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE):
             notes.append(
-                "the bytes of a `?` access are not known statically: it is taken to meet all of its location"
+                "one of the two touches some bytes of its pattern, not known which (`?` or `maybe`): it is taken to "
+                "touch all of them"
             )
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         if kind == sweep.RACE and self.model.time[i] == self.model.time[j] != NONE:
@@ -186,7 +187,7 @@ class Reporter:
             when = f"seq {here} and {there}" if NONE not in (here, there) else "list order"
             return f"{other} {does} {target} after {one} {did} it; the source has them the other way round ({when})"
         if kind == sweep.DUPLICATE:
-            return f"{one} and {other} both fill {target} with zeros, in no order"
+            return f"{one} and {other} write {target} in no order; every order leaves the same bytes"
         possibly = "may touch" if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE) else does
         if kind in _INSIDE:
             return f"{other} {possibly} {target} without waiting for {one}, which {did} it"

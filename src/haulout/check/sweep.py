@@ -26,7 +26,7 @@ from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.support.jit import njit
 
 RACE, POSSIBLE_RACE, DEPENDENCE, POSSIBLE_DEPENDENCE, DUPLICATE, UNFAITHFUL = range(6)
-"""What a pair of conflicting accesses may be."""
+"""What a pair of conflicting accesses may be; `DUPLICATE` is found later (`benign_writes.py`)."""
 KINDS = 6
 
 
@@ -38,11 +38,10 @@ class Touched(NamedTuple):
     owner: Ids
     """Of each access: the owner of its location."""
     stream: Ids
-    """Of each access: its queue, apart for fills with zeros, which do each other no harm."""
+    """Of each access: its queue, apart for those that are not certain."""
     stream_queue: Ids
-    stream_fill: Bools
-    unknown: Bools
-    """Of each region: `?`."""
+    unsure: Bools
+    """Of each access: it touches some bytes of its region, not known which."""
     starts: Ints
     low: Ids
     high: Ids
@@ -158,9 +157,7 @@ def _judge(order: Order, touched: Touched, first: int, second: int) -> int:
         against = order.core[i] == order.core[j] and i > j
         against |= order.time[j] >= 0 and order.time[i] > order.time[j]
         return UNFAITHFUL if against else -1
-    possible = touched.unknown[touched.region[first]] or touched.unknown[touched.region[second]]
-    if touched.stream_fill[touched.stream[first]] and touched.stream_fill[touched.stream[second]]:
-        return DUPLICATE
+    possible = touched.unsure[first] or touched.unsure[second]
     if order.core[i] == order.core[j]:
         return POSSIBLE_DEPENDENCE if possible else DEPENDENCE
     return POSSIBLE_RACE if possible else RACE
@@ -208,7 +205,7 @@ def scan_conflicts(
             _split(bits, levels, end, head, cells, free, lo)
             if hi < atoms:
                 _split(bits, levels, end, head, cells, free, hi)
-            clean = True
+            clean = not touched.unsure[b]  # it may not write, and hides nothing
             cur = lo
             while cur < hi:
                 cell = head[cur]
