@@ -27,15 +27,16 @@ import numpy as np
 from haulout.analysis.region_engines import RegionEngines, engines_in, region_engines
 from haulout.analysis.regions import Regions
 from haulout.analysis.unrolled import Joins
+from haulout.ir.attributes import parse_attrs
 from haulout.ir.edit import NewInstructions, add_dependences, insert
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Dependences, Ids, Instructions, Ints
 
-JOIN = "join=true"
-"""Attribute of the `nop` in a loop's header, and where arms meet."""
-GATHER = "gather=true"
-"""Attribute of the `nop` at an arm's end."""
+JOIN = "join"
+"""Attribute, `true` on the `nop` in a loop's header and on the one where arms meet."""
+GATHER = "gather"
+"""Attribute, `true` on the `nop` at an arm's end."""
 
 
 def join_rows(program: Program, found: Regions) -> Joins:
@@ -64,13 +65,19 @@ def with_joins(program: Program, found: Regions) -> Program:
     return add_dependences(program, edges.dependences())
 
 
-def _marked(program: Program, attrs: str) -> dict[int, int]:
-    """Block -> the row in it that has these attributes."""
-    mark = program.strings.find(attrs)
-    if mark == NONE:
-        return {}
-    rows = np.flatnonzero(program.instructions.attrs == mark)
-    return dict(zip(program.instructions.block[rows].tolist(), rows.tolist(), strict=True))
+def _marked(program: Program, mark: str) -> dict[int, int]:
+    """Block -> the first `nop` in it, on engine `sync` and without operands, that has this attribute.
+
+    Only such a `nop` can be a join: the edges of a join are made anew, and what else it did would be lost.
+    """
+    table, strings = program.instructions, program.strings
+    empty = (
+        (table.opcode == strings.find("nop")) & (table.engine == Engine.SYNC) & (np.diff(program.access_starts) == 0)
+    )
+    texts = np.unique(table.attrs[empty & (table.attrs != NONE)]).tolist()
+    marked = [text for text in texts if mark in strings[text] and parse_attrs(strings[text]).get(mark) is True]
+    rows = np.flatnonzero(empty & np.isin(table.attrs, marked))[::-1]
+    return dict(zip(table.block[rows].tolist(), rows.tolist(), strict=True))
 
 
 # -- edges -----------------------------------------------------------------------------------------------------------
@@ -202,21 +209,21 @@ def _insert(program: Program, found: Regions) -> Program:
     if not first and not last:
         return program
     begin, end = _times(program)
-    places = [(block, "join", JOIN, starts[block], begin[block]) for block in first]
-    places += [(block, "gather", GATHER, starts[block + 1], end[block]) for block in last]
+    places = [(block, JOIN, starts[block], begin[block]) for block in first]
+    places += [(block, GATHER, starts[block + 1], end[block]) for block in last]
     # By block; two that go in front of one row stand in the order of their blocks.
-    places.sort(key=lambda place: (place[0], place[1] == "gather"))
+    places.sort(key=lambda place: (place[0], place[1] == GATHER))
     names = _Names(program)
     new = NewInstructions(
-        np.array([row for _, _, _, row, _ in places], np.int32),
+        np.array([row for _, _, row, _ in places], np.int32),
         Instructions.make(
             len(places),
-            name=[names.free(block, what) for block, what, _, _, _ in places],
-            block=[block for block, _, _, _, _ in places],
+            name=[names.free(block, mark) for block, mark, _, _ in places],
+            block=[block for block, _, _, _ in places],
             opcode=program.strings.intern("nop"),
             engine=int(Engine.SYNC),
-            seq=[seq for _, _, _, _, seq in places],
-            attrs=[program.strings.intern(attrs) for _, _, attrs, _, _ in places],
+            seq=[seq for _, _, _, seq in places],
+            attrs=[program.strings.intern(f"{mark}=true") for _, mark, _, _ in places],
         ),
     )
     return insert(program, new)[0]

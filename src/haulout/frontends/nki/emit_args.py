@@ -1,0 +1,77 @@
+"""The attribute `args`: everything that an instruction of NKI was given, so that its text says what it computes.
+
+One list a parameter: `[NAME, VALUE...]`. A tensor is its operands (numbers, reads first), element type, shape and
+strides in elements, and the index that places it, if any. Two instructions with equal opcodes, equal `args` and equal
+bytes in their reads compute the same; so an instruction of which something cannot be said has no `args` at all.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from haulout.frontends.nki.recorder import MeetingDetail, Record
+from haulout.frontends.nki.tensor import Tensor
+from haulout.ir.attributes import AttrValue
+
+_OURS = "haulout."
+
+
+class _UnsaidError(Exception):
+    """A value without a text that says all of it."""
+
+
+def instruction_args(record: Record) -> dict[str, AttrValue]:
+    """`args` of an instruction; of a `sendrecv` only where its two sides differ in layout."""
+    if record.given is None:
+        return {}
+    try:
+        args = {name: _value(value, record) for name, value in record.given.items() if name != "name"}
+    except _UnsaidError:
+        return {"args": "unknown"} if isinstance(record.detail, MeetingDetail) else {}
+    if isinstance(record.detail, MeetingDetail) and _layout(args["src"]) == _layout(args["dst"]):
+        return {}
+    return {"args": [[name, *(value if isinstance(value, list) else [value])] for name, value in args.items()]}
+
+
+def _layout(value: AttrValue) -> AttrValue:
+    return value[1:] if isinstance(value, list) else value
+
+
+def _value(value: Any, record: Record) -> AttrValue:
+    match value:
+        case Tensor():
+            return _tensor(value, record)
+        case bool() | int() | float() | str():
+            return value
+        case None:
+            return "none"
+        case list() | tuple():
+            return [_value(each, record) for each in value]
+        case Mapping():
+            return [[_value(key, record), _value(each, record)] for key, each in value.items()]
+        case enum.Enum():
+            return str(value.name)
+    name = getattr(value, "__name__", None)
+    module = getattr(value, "__module__", None) or type(value).__module__
+    if isinstance(name, str) and module.startswith(_OURS):
+        return name
+    raise _UnsaidError
+
+
+def _tensor(tensor: Tensor, record: Record) -> list[AttrValue]:
+    operands = [*record.reads, *record.writes]
+    touched = [(tensor.storage.number, pattern) for pattern in tensor.bytes().patterns]
+    found: list[AttrValue] = [
+        [operands.index(each) for each in touched if each in operands],
+        tensor.dtype,
+        list(tensor.shape),
+        list(tensor.strides),
+    ]
+    if tensor.indirect is not None:
+        index = tensor.indirect.index
+        if not isinstance(index, Tensor):
+            raise _UnsaidError
+        found.append([_tensor(index, record), tensor.indirect.vector, tensor.indirect.stride, tensor.indirect.extent])
+    return found
