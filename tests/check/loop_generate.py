@@ -365,4 +365,5 @@ class _Generator:
             modulus = min(room + 1, 2)
         if modulus != 1:
             first = build.count("blocks") - len(self.blocks)
-            build.row("steps", access=access, header=first + number, stride=4, modulus=modulus)
+            phase = self.random.randrange(modulus) if modulus else 0
+            build.row("steps", access=access, header=first + number, stride=4, modulus=modulus, phase=phase)

@@ -217,7 +217,8 @@ class _Facts:
                 if program.steps.access[step] == access:
                     header = int(program.steps.header[step]) - self.blocks[core].start
                     turn, modulus = turns[header], int(program.steps.modulus[step])
-                    shift = int(program.steps.stride[step]) * (turn % modulus if modulus else turn)
+                    place = (turn + int(program.steps.phase[step])) % modulus if modulus else turn
+                    shift = int(program.steps.stride[step]) * place
                     touched = {byte + shift for byte in touched}
             assert all(0 <= byte < size for byte in touched)
             sides[int(program.accesses.write[access])].append((location, frozenset(touched), unknown))

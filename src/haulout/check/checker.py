@@ -84,7 +84,7 @@ def check_function(function: Function, source: Program | None) -> list[Diagnosti
         found, missed = _check_ways(function, deep, source)
         if not known <= {finding_key(each) for each in found}:
             unproved = unproved or missed
-    return found + unproved
+    return found + unproved + function.notes
 
 
 def _check_ways(

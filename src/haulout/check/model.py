@@ -21,7 +21,7 @@ from haulout.check.constants import counted_copies
 from haulout.check.footprints import Footprints, find_footprints
 from haulout.check.loops import Nest, block_rows, chain, find_nest
 from haulout.check.runs import Run, choose_copies, longest
-from haulout.check.steps import Copies, Moves, check_moves, copies, find_moves
+from haulout.check.steps import Copies, Moves, assumed_trips, check_moves, copies, find_moves
 from haulout.check.unroll import BRANCH, Unrolled, unroll
 from haulout.check.ways import Plan, find_plan
 from haulout.ir.attributes import format_name
@@ -197,6 +197,8 @@ class Function:
     moves: Moves | None = None
     wanted: list[Copies] = field(default_factory=list)
     footprints: Footprints | None = None
+    notes: list[Diagnostic] = field(default_factory=list)
+    """What the proof assumes of its loops."""
 
     def straight(self) -> Model:
         """The model of a function without loops and branches."""
@@ -255,7 +257,7 @@ def _function(program: Program, name: str, rows: list[int]) -> Function | list[D
     wanted = counted_copies(program, rows, nest, copies(program, nest, moves, rows))
     if isinstance(wanted, Diagnostic):
         return [wanted]
-    return Function(program, name, rows, nest, moves, wanted, footprints)
+    return Function(program, name, rows, nest, moves, wanted, footprints, assumed_trips(program, nest, moves))
 
 
 def _unsupported(program: Program, functions: list[int], straight: bool) -> Diagnostic | None:

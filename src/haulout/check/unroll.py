@@ -310,7 +310,7 @@ def _move(
     copy = order[stretched(begin, end - begin)]
     iteration = layout.iteration[layout.execution[accesses.instruction[copy]], moves.depth[step]]
     modulus = moves.modulus[step]
-    turns = np.where(modulus > 0, iteration % np.maximum(modulus, 1), iteration)
+    turns = np.where(modulus > 0, (iteration + moves.phase[step]) % np.maximum(modulus, 1), iteration)
     shift = np.zeros(len(accesses), np.int64)
     np.add.at(shift, copy, moves.stride[step] * turns)
     guess = np.zeros(len(accesses), bool)

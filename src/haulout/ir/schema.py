@@ -278,6 +278,7 @@ class Steps(Table):
     header: Ids = ids("the loop, by its header", "blocks")
     stride: Ints = column(np.int64, "bytes an iteration")
     modulus: Ints = column(np.int64, "iterations after which it starts again; 0: never")
+    phase: Ints = column(np.int64, "in iteration k it stands where k + phase would be; 0 without modulus")
 
 
 @dataclass(slots=True)

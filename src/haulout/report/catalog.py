@@ -114,6 +114,12 @@ CATALOG: dict[str, Entry] = {
         "Put a `core_barrier` on engine `all` of all cores between the branches, outside of them: what stands on its "
         "two sides is proved apart. Or say how often loops run (`trip`), or split the function.",
     ),
+    "assumed-trip": Entry(
+        "A loop whose trip count is not known moves an operand on and on (a `step` without modulus).",
+        "Sooner or later the operand leaves its location. The loop is taken to end before that; nothing is proved of "
+        "runs that do not, and `simulate` stops them with out-of-bounds.",
+        "Say how often the loop runs (`trip`), or give the step a modulus.",
+    ),
     "unexpected-output": Entry(
         "An output of a simulated run is not what was expected.",
         "The program computes something else than the reference.",

@@ -164,9 +164,9 @@ class _Printer:
             access = int(program.steps.access[at])
             row = int(program.accesses.instruction[access])
             header = self.text[program.blocks.name[program.steps.header[at]]]
-            notes.steps[row].append(
-                [access - int(starts[row]), header, int(program.steps.stride[at]), int(program.steps.modulus[at])]
-            )
+            steps = program.steps
+            step: list[AttrValue] = [access - int(starts[row]), header, int(steps.stride[at]), int(steps.modulus[at])]
+            notes.steps[row].append([*step, int(steps.phase[at])] if steps.phase[at] else step)
         for at in range(len(program.semaphores)):
             values = notes.waits if program.semaphores.wait[at] else notes.signals
             semaphore = self.text[program.semaphores.name[at]]

@@ -138,8 +138,8 @@ class _Reader:
     deps: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
     barriers: dict[int, int] = field(default_factory=dict)
     meetings: dict[int, int] = field(default_factory=dict)
-    moves: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """Operand -> (header, stride, modulus)."""
+    moves: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
+    """Operand -> (header, stride, modulus, phase)."""
     semaphores: dict[int, _Semaphores] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -150,10 +150,11 @@ class _Reader:
         self.barriers = {int(row): at for at, row in enumerate(program.barriers.instruction)}
         self.meetings = {int(row): at for at, row in enumerate(program.meetings.instruction)}
         steps = program.steps
-        for access, header, stride, modulus in zip(
-            steps.access, steps.header, steps.stride, steps.modulus, strict=True
+        for access, *move in zip(
+            steps.access, steps.header, steps.stride, steps.modulus, steps.phase, strict=True
         ):
-            self.moves.setdefault(int(access), []).append((int(header), int(stride), int(modulus)))
+            header, stride, modulus, phase = map(int, move)
+            self.moves.setdefault(int(access), []).append((header, stride, modulus, phase))
         for row in range(len(program.instructions)):
             attrs = program.instruction_attrs(row)
             back = [(str(name), int(value)) for name, value in _lists(attrs.get("wait_back"))]
@@ -235,9 +236,9 @@ class _Reader:
         for access in range(*program.access_starts[step.row : step.row + 2].tolist()):
             pattern = program.pattern(int(program.accesses.pattern[access]))
             location = int(program.accesses.location[access])
-            for header, stride, modulus in self.moves.get(access, []):
+            for header, stride, modulus, phase in self.moves.get(access, []):
                 k = visit.iterations[visit.loops.index(header - first)]
-                shift = stride * (k % modulus if modulus else k)
+                shift = stride * ((k + phase) % modulus if modulus else k)
                 if pattern is None and shift:
                     raise NotStraightError("a step moves the whole location")
                 if pattern is not None and not pattern.is_unknown:
