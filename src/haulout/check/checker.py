@@ -120,6 +120,7 @@ _ORDER = frozenset(
         "missing-dependence",
         "benign-duplicate-write",
         "unfaithful-order",
+        "order-dependent-result",
     )
 )
 """What rests on order alone: a run without some arms has less of it than any real one, and other values."""
@@ -179,6 +180,8 @@ def _excused(model: Model, conflicts: list[Conflicts]) -> Bools:
     excused = np.zeros(len(model.program.locations), bool)
     owner = model.owners()
     for each in conflicts:
+        if each.kind == sweep.FETCHED:
+            continue  # whatever was fetched, it was written
         excused[owner[model.location[each.first]]] = True
         excused[owner[model.location[each.second]]] = True
     return excused

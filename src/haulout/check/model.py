@@ -24,6 +24,7 @@ from haulout.check.runs import Run, choose_copies, longest
 from haulout.check.steps import Copies, Moves, assumed_trips, check_moves, copies, find_moves
 from haulout.check.unroll import BRANCH, Unrolled, unroll
 from haulout.check.ways import Plan, find_plan
+from haulout.ir.atomics import find_atomics
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
@@ -59,6 +60,10 @@ class Model:
     location: Ids
     pattern: Ids
     write: Bools
+    atomic: Ids
+    """Its kind when it is atomic (`ir/atomics.py`), else 0."""
+    fetches: Bools
+    """It is atomic, and its instruction hands on what it found."""
     access_starts: Ints
     """Instruction i has operands `access_starts[i]:access_starts[i + 1]`."""
 
@@ -323,6 +328,7 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
     edges = np.flatnonzero((waits != NONE) & ~program.dependences.carried)
     edges = sorted_by(edges.astype(np.int32), waits[edges])
     each = np.arange(len(rows) + 1)
+    atomics = find_atomics(program)
     return Model(
         program=program,
         function=name,
@@ -338,6 +344,8 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
         location=program.accesses.location[access],
         pattern=program.accesses.pattern[access],
         write=program.accesses.write[access],
+        atomic=atomics.kind[access],
+        fetches=atomics.fetches[access],
         access_starts=np.searchsorted(instruction, each).astype(np.int64),
         producer=local[program.dependences.producer[edges]],
         producer_starts=np.searchsorted(waits[edges], each).astype(np.int64),

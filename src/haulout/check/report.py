@@ -39,6 +39,7 @@ _CODES = {
     sweep.POSSIBLE_DEPENDENCE: ("missing-dependence", Severity.WARNING),
     sweep.DUPLICATE: ("benign-duplicate-write", Severity.NOTE),
     sweep.UNFAITHFUL: ("unfaithful-order", Severity.ERROR),
+    sweep.FETCHED: ("order-dependent-result", Severity.NOTE),
 }
 
 
@@ -171,6 +172,8 @@ class Reporter:
             here, there = self._time(first), self._time(second)
             when = f"seq {here} and {there}" if NONE not in (here, there) else "list order"
             return f"{other} {does} {target} after {one} {did} it; the source has them the other way round ({when})"
+        if kind == sweep.FETCHED:
+            return f"{one} and {other} change {target} in either order, and what is fetched depends on it"
         if kind == sweep.DUPLICATE:
             return f"{one} and {other} both fill {target} with zeros, in no order"
         possibly = "may touch" if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE) else does

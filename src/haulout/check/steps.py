@@ -209,7 +209,8 @@ def assumed_trips(program: Program, nest: Nest, moves: Moves) -> list[Diagnostic
         most, access = _longest(program, moves, moving)
         row = int(program.accesses.instruction[access])
         location = int(program.accesses.location[access])
-        message = f"the loop at {loop.name} is taken to run no more than {most} times: nothing is proved of longer runs"
+        times = "once" if most == 1 else f"{most} times"
+        message = f"the loop at {loop.name} is taken to run no more than {times}: nothing is proved of longer runs"
         note = f"its step leaves a location of {program.locations.size[location]} bytes after that"
         help_text = f"say how often it runs (trip= at {loop.name}), or give the step a modulus"
         labels = (instruction_label(program, row), location_label(program, location))

@@ -25,9 +25,9 @@ from haulout.check.order import Order
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.support.jit import njit
 
-RACE, POSSIBLE_RACE, DEPENDENCE, POSSIBLE_DEPENDENCE, DUPLICATE, UNFAITHFUL = range(6)
-"""What a pair of conflicting accesses may be."""
-KINDS = 6
+RACE, POSSIBLE_RACE, DEPENDENCE, POSSIBLE_DEPENDENCE, DUPLICATE, UNFAITHFUL, FETCHED, COMMUTING = range(8)
+"""What a pair of conflicting accesses may be. COMMUTING: atomics in no order, which is as it should be."""
+KINDS = 8
 
 
 class Touched(NamedTuple):
@@ -38,9 +38,13 @@ class Touched(NamedTuple):
     owner: Ids
     """Of each access: the owner of its location."""
     stream: Ids
-    """Of each access: its queue, apart for fills with zeros, which do each other no harm."""
+    """Of each access: its queue, apart for fills with zeros and for atomics, which do each other no harm."""
     stream_queue: Ids
     stream_fill: Bools
+    stream_atomic: Ids
+    """0, or the kind of its atomics; those of equal kinds commute."""
+    stream_fetches: Bools
+    """Its atomics hand on what they found."""
     unknown: Bools
     """Of each region: `?`."""
     starts: Ints
@@ -152,15 +156,22 @@ def _ordered(order: Order, first: int, second: int) -> bool:
 def _judge(order: Order, touched: Touched, first: int, second: int) -> int:
     """What is wrong with a conflicting pair, `first` earlier in the schedule; -1: nothing."""
     i, j = order.instruction[first], order.instruction[second]
+    one, other = touched.stream[first], touched.stream[second]
+    # Only bytes of one location are cut into the same elements.
+    commute = touched.stream_atomic[one] > 0 and touched.stream_atomic[one] == touched.stream_atomic[other]
+    commute = commute and touched.owner[first] == touched.owner[second]
+    fetches = touched.stream_fetches[one] or touched.stream_fetches[other]
     if _ordered(order, first, second):
-        if touched.owner[first] != touched.owner[second]:
+        if touched.owner[first] != touched.owner[second] or (commute and not fetches):
             return -1
         against = order.core[i] == order.core[j] and i > j
         against |= order.time[j] >= 0 and order.time[i] > order.time[j]
         return UNFAITHFUL if against else -1
     possible = touched.unknown[touched.region[first]] or touched.unknown[touched.region[second]]
-    if touched.stream_fill[touched.stream[first]] and touched.stream_fill[touched.stream[second]]:
+    if touched.stream_fill[one] and touched.stream_fill[other]:
         return DUPLICATE
+    if commute:
+        return FETCHED if fetches else COMMUTING
     if order.core[i] == order.core[j]:
         return POSSIBLE_DEPENDENCE if possible else DEPENDENCE
     return POSSIBLE_RACE if possible else RACE

@@ -182,6 +182,7 @@ class Accesses(Table):
     location: Ids = ids("the location touched, as this core names it", "locations")
     pattern: Ids = ids("the bytes touched; null: all of them", "patterns", null=True)
     write: Bools = column(np.bool_, "written, not read")
+    atomic: Bools = column(np.bool_, "half of a read-modify-write that happens in one step (`atomics.py`)")
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ def first_outside(program: Program, access: int, low: int, high: int) -> tuple[i
 
 def _places(modulus: Ints, phase: Ints, count: Ints) -> tuple[Ints, Ints]:
     """The least and the largest number of strides by which each step moves its pattern in `count` iterations."""
-    period = (count == NONE) | (phase + np.minimum(count, modulus) > modulus)
+    period = (count == NONE) | (count >= modulus) | (phase + np.minimum(count, modulus) > modulus)
     some = np.maximum(count, 1) - 1
     first = np.where((modulus > 0) & ~period, phase, 0)
     last = np.where(modulus > 0, np.where(period, modulus - 1, phase + some), np.where(count == NONE, 0, some))

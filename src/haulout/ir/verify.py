@@ -5,7 +5,7 @@
 3. locations: sizes agree with dtype and shape, const data has the right length, placements are placements;
 4. views: a shared location's target exists on its core, is no view itself, and is as large;
 5. operands: every byte touched lies inside its location, wherever steps take it; reads and writes of one instruction
-   are equal or disjoint;
+   are equal or disjoint; an atomic operand is half of a read-modify-write of whole elements;
 6. order: a dependence stays inside its function and looks back; `seq` is on all instructions or none and never
    falls along a block;
 7. semaphores: amounts and counts are numbers that make sense, a remote signal goes to another core that there is.
@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from haulout.ir import dtypes
+from haulout.ir.atomics import atomic_fault
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
@@ -46,6 +47,7 @@ def verify(program: Program) -> list[Diagnostic]:
         _check_views,
         _check_operands,
         _check_steps,
+        _check_atomics,
         _check_order,
         _check_semaphores,
     ):
@@ -375,7 +377,8 @@ def left_locations(program: Program, functions: Sequence[int] | None = None) -> 
                 times = iteration + (program.instructions.block[accesses.instruction[access]] != header)
                 notes.append(f"its trip is not known: all {program.steps.modulus[row]} places of the period count")
                 if iteration:
-                    helps.append(f"or, where it runs no more than {times - 1} times, say so: trip= at {name}")
+                    most = "once" if times == 2 else f"{times - 1} times"
+                    helps.append(f"or, where it runs no more than {most}, say so: trip= at {name}")
         labels = (
             instruction_label(program, int(accesses.instruction[access])),
             location_label(program, int(accesses.location[access])),
@@ -383,6 +386,14 @@ def left_locations(program: Program, functions: Sequence[int] | None = None) -> 
         message += f"{size[at]} bytes"
         found.append(Diagnostic("out-of-bounds", Severity.ERROR, message, labels, tuple(notes), tuple(helps)))
     return found
+
+
+def _check_atomics(program: Program, found: Diagnostics) -> None:
+    atomic = np.flatnonzero(program.accesses.atomic)
+    for row in np.unique(program.accesses.instruction[atomic])[:_MOST].tolist():
+        begin, end = program.access_starts[row : row + 2].tolist()
+        if wrong := atomic_fault(program, row, [access for access in range(begin, end) if access in atomic]):
+            _bad(found, wrong, instruction_label(program, row))
 
 
 def _check_order(program: Program, found: Diagnostics) -> None:

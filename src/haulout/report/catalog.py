@@ -108,6 +108,13 @@ CATALOG: dict[str, Entry] = {
         "the front end for kernels what it can prove equal on all cores; other unordered writes are races.",
         "Nothing, or let one of them write.",
     ),
+    "order-dependent-result": Entry(
+        "A `fetch_and_op` hands on the value that it found, and nothing orders it and another atomic access to the "
+        "same bytes.",
+        "It is no race, but the program does not say which value is fetched: runs may differ, and nothing is proved "
+        "of what is made of it.",
+        "Nothing, where any order will do (taking tickets, for instance); else order the two.",
+    ),
     "unproved-paths": Entry(
         "There are more ways through branches and loops than the checker looks at.",
         "What is found is true, but a way that was not looked at may hold another fault: nothing is proved for it.",

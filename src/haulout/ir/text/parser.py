@@ -250,6 +250,11 @@ class _Parser:
         }
         waits = [(wait, False) for wait in attrs.take_names("deps")]
         waits += [(wait, True) for wait in attrs.take_names("carried")]
+        atomic = attrs.take_ints("atomic") or []
+        for operand in atomic:
+            if operand >= len(reads) + len(writes):
+                line.error(f"atomic: no operand {operand}", 0)
+        common["atomic"] = atomic
         steps = attrs.take_rows("step", int, str, int, int, int, optional=1)
         semaphores = [(row, False) for row in attrs.take_rows("signal", str, int)]
         semaphores += [(row, True) for row in attrs.take_rows("wait", str, int)]
