@@ -153,6 +153,8 @@ class Reporter:
                 f"both have seq={self._time(first)}: the source gives them no order, so no fence can be derived"
             )
         if kind in _UNORDERED:
+            if self.model.atomic[first] or self.model.atomic[second]:
+                notes.append("atomic accesses need no order only among those of one operation and one element type")
             notes += self.evidence.tell(first, second)
         if kind in _UNORDERED and self.graph.counting is not None and self.graph.counting.weak:
             notes.append(
