@@ -347,7 +347,14 @@ class _Generator:
         return made
 
     def accumulate(
-        self, build: ProgramBuilder, row: int, name: str, engine: Engine, block: _Block, location: int, seq: int | None
+        self,
+        build: ProgramBuilder,
+        row: int,
+        name: str,
+        engine: Engine,
+        block: _Block,
+        location: int,
+        seq: int | None,
     ) -> int:
         opcode = self.random.choice(["add", "add", "add", "maximum"])
         pattern = self.pattern()

@@ -61,7 +61,10 @@ def pairs_are_true(program: Program, wanted: Verdict, findings: list[Diagnostic]
         for row in range(len(program.instructions))
     }
     for finding in findings:
-        if finding.code not in {*UNORDERED, "unfaithful-order", "order-dependent-result"} or "falls" in finding.message:
+        if (
+            finding.code not in {*UNORDERED, "unfaithful-order", "order-dependent-result"}
+            or "falls" in finding.message
+        ):
             continue
         shown = [re.match(r"%(\S+) on core (\d+)", label.message) for label in finding.labels[:2]]
         pair = frozenset(rows[match[1], int(match[2])] for match in shown if match)

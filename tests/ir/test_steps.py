@@ -55,9 +55,7 @@ def test_known_trips_agree_with_going_through_them(seed: int) -> None:
     source = text(listed, outer=f" trip={trips[0]}", inner=f" trip={trips[1]}", header=header)
     leaves = False
     for turns in product(range(trips[0]), range(trips[1] + header)):
-        shift = sum(
-            step * ((turns[loop] + phase) % mod if mod else turns[loop]) for loop, step, mod, phase in steps
-        )
+        shift = sum(step * ((turns[loop] + phase) % mod if mod else turns[loop]) for loop, step, mod, phase in steps)
         leaves |= not 0 <= 24 + shift <= 56
     assert codes(source) == (["out-of-bounds"] if leaves else [])
 

@@ -191,7 +191,10 @@ CASES: dict[str, tuple[list[str], Outcome]] = {
         Outcome.RACE,
     ),
     "atomic additions": ([OWNER + ADD, VIEW + ADD], Outcome.CLEAN),
-    "atomic additions on two engines": ([OWNER + ADD + ADD.replace("%a", "%b").replace("dma0", "act")], Outcome.CLEAN),
+    "atomic additions on two engines": (
+        [OWNER + ADD + ADD.replace("%a", "%b").replace("dma0", "act")],
+        Outcome.CLEAN,
+    ),
     "atomic additions in loops": ([loop(OWNER, ADD), loop(VIEW, ADD)], Outcome.CLEAN),
     "atomic additions of parts": ([OWNER + ADD.replace("%t)", "%t[0:32])"), VIEW + ADD], Outcome.CLEAN),
     "an addition that is not atomic": ([OWNER + ADD, VIEW + ADD.replace("atomic=[0,1]", "")], Outcome.RACE),

@@ -17,7 +17,7 @@ TABLE = 4
 
 @dataclass(frozen=True)
 class Place:
-    """Two bytes of a location that move with the iterations of the loop around: `stride * ((k + phase) mod modulus)`."""
+    """Two bytes of a location that move with the iterations around: `stride * ((k + phase) mod modulus)`."""
 
     location: str
     at: int

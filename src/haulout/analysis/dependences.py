@@ -8,8 +8,8 @@ row first, so that what one edge implies costs no second one: the result is tran
 Two sorts of conflict:
 
 - by location: operands of one owner location whose patterns meet. The accesses of a location are kept as one chain
-  for each (engine, sort: read, write, atomic); a chain is walked from its end to the first access that meets. After `WALK` misses
-  the next access is taken without a look, which orders more than is needed and never less.
+  for each (engine, sort of access: read, write, atomic); a chain is walked from its end to the first access that
+  meets. After `WALK` misses the next access is taken without a look, which orders more than is needed, never less.
 - by address, once locations are placed: a location whose storage was another's before it must wait for all that
   touched the other. An interval map (address -> last location there) yields the predecessors when a location is
   touched; what it has to wait for is one row an engine, `need[location]`.

@@ -15,7 +15,8 @@ What lies between `earliest` and `latest` is slack: `passes/fences/choose.py` tr
 Existing fences that stay (the user's) cut the lists into segments; what they order needs no other fence, so each
 segment is a problem of its own. In a program with loops every block is one, too (`passes/fences/loops.py` adds what
 is needed between blocks). Conflicts are found as in `dependences.py`: a chain of accesses for each (owner
-location, core, sort: read, write, atomic), walked from its end; phases never fall along a chain, so the first that meets decides.
+location, core, sort of access: read, write, atomic), walked from its end; phases never fall along a chain, so the
+first that meets decides.
 """
 
 from __future__ import annotations

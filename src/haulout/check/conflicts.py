@@ -59,8 +59,7 @@ def find_conflicts(model: Model, order: Order, regions: Regions, events: Ids) ->
 def _touched(model: Model, order: Order, regions: Regions) -> sweep.Touched:
     queues = len(model.queue_core)
     zero = _fills_zero(model)[model.instruction] & model.write
-    # A stream is a queue, or the part of it that fills with zeros, or that is atomic in one way: each part is in order
-    # too.
+    # A stream is a queue, or the part of it that fills with zeros or is atomic in one way: each part is in order too.
     part = np.where(model.atomic > 0, 2 * model.atomic + model.fetches, zero)
     parts = int(part.max(initial=1)) + 1
     stream = model.queue[model.instruction] + np.int32(queues) * part

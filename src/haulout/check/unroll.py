@@ -282,7 +282,7 @@ def _accesses(program: Program, layout: _Layout) -> tuple[Accesses, Ids]:
         program = program.replace(accesses=Accesses.make(1))
     accesses = program.accesses.take(np.where(read, 0, rows)).replace(instruction=instruction)
     accesses.location[read] = cond[instruction[read]]
-    accesses.pattern[read], accesses.write[read] = NONE, False
+    accesses.pattern[read], accesses.write[read], accesses.atomic[read] = NONE, False, False
     return accesses, np.where(read, NONE, rows).astype(np.int32)
 
 

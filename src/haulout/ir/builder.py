@@ -197,7 +197,7 @@ class ProgramBuilder:
         loc: str | None = None,
         text_line: int = NONE,
     ) -> int:
-        """An instruction with its operands and the instructions it waits for; `atomic` numbers operands, reads first."""
+        """An instruction, its operands, and what it waits for; `atomic` numbers operands, reads first."""
         index = self.row(
             "instructions",
             name=self.strings.optional(name),

@@ -1,7 +1,7 @@
 """How far steps take patterns: what `verify` and the checker need to know of every operand that moves.
 
-In iteration k a step moves its pattern by `stride * ((k + phase) mod modulus)` bytes, by `stride * k` without modulus.
-Which iterations there are:
+In iteration k a step moves its pattern by `stride * ((k + phase) mod modulus)` bytes; without modulus by
+`stride * k`. Which iterations there are:
 
 - trip count known: so many, and one more for an operand in the loop's header;
 - modulus, trip count unknown: the whole period, since nothing says that the loop ends before;
@@ -55,7 +55,9 @@ def step_reach(program: Program) -> Reach:
     for rows in _together(program):
         if (count[rows] != 0).all() and not far[rows].any():
             down[rows], up[rows] = 0, 0
-            down[rows[0]], up[rows[0]] = _joint(steps.stride[rows], steps.modulus[rows], steps.phase[rows], count[rows])
+            down[rows[0]], up[rows[0]] = _joint(
+                steps.stride[rows], steps.modulus[rows], steps.phase[rows], count[rows]
+            )
     accesses, which = np.unique(steps.access, return_inverse=True)
     found = Reach(
         accesses.astype(np.int32),

@@ -1,8 +1,8 @@
 """Operands that move with the iterations of loops (`step`): a variant of the operand for each place it may be at.
 
 In iteration k of a loop the operand starts `stride * ((k + phase) mod modulus)` bytes further, `stride * k` without
-modulus; steps of several loops add up. The variants of an operand are all combinations of the steps' places. Of a step
-without modulus, the location's size bounds them, or the loop's trip count; what an iteration beyond would touch
+modulus; steps of several loops add up. The variants of an operand are all combinations of the steps' places. Of a
+step without modulus, the location's size bounds them, or the loop's trip count; what an iteration beyond would touch
 lies outside of the location.
 """
 

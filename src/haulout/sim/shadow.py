@@ -11,9 +11,9 @@ before y touches the same byte in one run, and after it in the other. Of the wri
 first run, or y itself, the first one finds x there; in the other run it cannot, since x comes after y. Reads
 alone would not do: a third writer may hide the inversion from every reader that the schedules at hand show.
 
-Atomic accesses of one kind (`ir/atomics.py`) commute: the bytes are the same in whatever order they come. Such an access
-finds what stood there before the first of them, and the last writer is then a *group*: what stood there, the kind, and
-the sum of a number for each of its members, whatever their order. What anything else finds is that group.
+Atomic accesses of one kind (`ir/atomics.py`) commute: the bytes are the same in whatever order they come. Such an
+access finds what stood there before the first of them, and the last writer is then a *group*: what stood there, the
+kind, and the sum of a number for each of its members, whatever their order. Anything else finds that group.
 
 Bytes that are never told apart share a shadow (atoms.py).
 """
@@ -48,9 +48,10 @@ _EFFECT_BITS[[Effect.BOTH, Effect.READS, Effect.WRITES, Effect.BRANCHES]] = READ
 PRIME = 2**42 - 11
 FACTOR = 2**20 - 3
 """Of the hash: a polynomial modulo a prime, so small that products stay within 63 bits."""
+
 WRITER, BELOW, KIND, MEMBERS = range(4)
-"""Columns of the shadow, of each atom: the last writer; of a group what stood there before it, its kind (0: the writer
-is none of a group) and the sum of its members."""
+"""Columns of the shadow, of each atom: the last writer; of a group what stood there before it, its kind (0: there is
+no group) and the sum of its members."""
 
 
 class Instance(NamedTuple):
@@ -166,7 +167,7 @@ class Shadow:
         return Difference(schedule, self._instance(item), location, byte, access >= middle, expected, found_)
 
     def _members(self, atom: int, event: int, reference: Ids, order: Ids, last: int) -> list[int]:
-        """A writer of an atom that comes before an event in one of two orders alone, in its place; `last` in the other."""
+        """A writer of an atom that comes before an event in one of two orders alone, and `last` for the other one."""
         before = [set(each[: int(np.flatnonzero(each == event)[0])].tolist()) for each in (reference, order)]
         for other in sorted(before[0] ^ before[1]):
             item = int(self.columns.item[other])
@@ -273,12 +274,12 @@ def _scan_operand(x: Columns, operand: int, shadow: Ints, who: int) -> int:
 def _scan_found(shadow: Ints, atom: int, kind: int) -> int:
     """What an access finds at an atom; `kind`: 0, or the kind of atomics that it is one of."""
     if shadow[atom, KIND] == 0:
-        return shadow[atom, WRITER]
+        return int(shadow[atom, WRITER])
     if shadow[atom, KIND] == kind:
-        return shadow[atom, BELOW]
-    mixed = (shadow[atom, BELOW] - LOOK) % PRIME
-    mixed = (mixed * FACTOR + shadow[atom, KIND]) % PRIME
-    return (mixed * FACTOR + shadow[atom, MEMBERS]) % PRIME
+        return int(shadow[atom, BELOW])
+    mixed = (int(shadow[atom, BELOW]) - LOOK) % PRIME
+    mixed = (mixed * FACTOR + int(shadow[atom, KIND])) % PRIME
+    return (mixed * FACTOR + int(shadow[atom, MEMBERS])) % PRIME
 
 
 @njit

@@ -251,9 +251,9 @@ class _Parser:
         waits = [(wait, False) for wait in attrs.take_names("deps")]
         waits += [(wait, True) for wait in attrs.take_names("carried")]
         atomic = attrs.take_ints("atomic") or []
-        for operand in atomic:
-            if operand >= len(reads) + len(writes):
-                line.error(f"atomic: no operand {operand}", 0)
+        for number in atomic:
+            if number >= len(reads) + len(writes):
+                line.error(f"atomic: no operand {number}", 0)
         common["atomic"] = atomic
         steps = attrs.take_rows("step", int, str, int, int, int, optional=1)
         semaphores = [(row, False) for row in attrs.take_rows("signal", str, int)]
@@ -279,7 +279,8 @@ class _Parser:
         for operand, header, *numbers in steps:
             if not 0 <= int(operand) < len(reads) + len(writes):
                 line.error(f"step: no operand {operand}", 0)
-            function.steps.append((first_access + int(operand), str(header), [int(each) for each in numbers], line))
+            moves = [int(each) for each in numbers]
+            function.steps.append((first_access + int(operand), str(header), moves, line))
         for (semaphore, value), wait_for in semaphores:
             self.build.row(
                 "semaphores",

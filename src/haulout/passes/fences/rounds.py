@@ -107,7 +107,13 @@ def _conflicts(program: Program, access: Ints) -> list[Conflict] | None:
     """What must be ordered between cores; None when there are too many pairs to look at."""
     accesses = program.accesses
     row = accesses.instruction[access]
-    columns = (access, row, program.instruction_core[row], program.instructions.seq[row], access_sorts(program)[access])
+    columns = (
+        access,
+        row,
+        program.instruction_core[row],
+        program.instructions.seq[row],
+        access_sorts(program)[access],
+    )
     groups: dict[int, list[tuple[int, int, int, int, int]]] = defaultdict(list)
     for owner, *each in zip(
         program.owner[accesses.location[access]].tolist(), *(column.tolist() for column in columns), strict=True

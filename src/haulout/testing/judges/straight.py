@@ -75,8 +75,8 @@ class Step:
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
     atomics: tuple[tuple[object, frozenset[int]], ...] = ()
-    """What it reads and writes in one step, and how: those that do it in equal ways need no order. Told in `reads` and
-    `writes`, too, by bytes that are there for nothing else (`_told_apart`)."""
+    """What it reads and writes in one step, and how: those that do it in equal ways need no order. `reads` and
+    `writes` say so, too, by bytes that are there for nothing else (`_told_apart`)."""
     barrier: Barrier | None = None
     sends: tuple[int, int, int, int] | None = None
     """(sender, receiver, tag, how many came before)"""
@@ -153,9 +153,7 @@ class _Reader:
         self.barriers = {int(row): at for at, row in enumerate(program.barriers.instruction)}
         self.meetings = {int(row): at for at, row in enumerate(program.meetings.instruction)}
         steps = program.steps
-        for access, *move in zip(
-            steps.access, steps.header, steps.stride, steps.modulus, steps.phase, strict=True
-        ):
+        for access, *move in zip(steps.access, steps.header, steps.stride, steps.modulus, steps.phase, strict=True):
             header, stride, modulus, phase = map(int, move)
             self.moves.setdefault(int(access), []).append((header, stride, modulus, phase))
         for row in range(len(program.instructions)):
@@ -180,8 +178,9 @@ class _Reader:
     def _told_apart(self, made: Sequence[Step]) -> None:
         """Say by reads and writes which accesses to a byte that some step changes in one go need an order.
 
-        Such a step reads the byte, so what writes it needs one. Who else needs one has a byte of its own, which it writes
-        and the others read: an ordinary reader for all such steps, such a step for those that do it in another way.
+        Such a step reads the byte, so what writes it needs one. Who else needs one has a byte of its own, which it
+        writes and the others read: an ordinary reader for all such steps, such a step for those that do it in another
+        way.
         """
         users: dict[int, list[tuple[int, object]]] = {}
         for at, step in enumerate(made):
