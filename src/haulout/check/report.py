@@ -1,7 +1,8 @@
 """Bad pairs to findings: grouped by what they have in common, each told with both sides, its cause and its fixes.
 
 Pairs of one kind on the same two tensors with the same cause are one finding; it shows the first of them and says how
-many there are. Which of the two should come first is the source's `seq`; without one, list positions stand in for it.
+many there are. Which of the two should come first is the source's `seq`, inside a core the list, in a loop the
+iteration. Where none of them says it, the report says "in either order"; list positions decide which is named first.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Reporter:
                 first, second = self._directed(first, second)
             cause = None
             if conflicts.kind in (sweep.RACE, sweep.POSSIBLE_RACE):
-                cause = find_cause(self.lines, first, second)
+                cause = find_cause(self.lines, first, second, self._is_directed(first, second))
             # In loops the same operands may meet in one iteration and from one to the next: two faults, two mends.
             i, j = (int(self.order.instruction[access]) for access in (first, second))
             key = " later" if self.model.later(i, j) else ""
@@ -123,6 +124,17 @@ class Reporter:
         if places[0] != places[1]:
             return (first, second) if places[0] < places[1] else (second, first)
         return (first, second) if model.write[first] >= model.write[second] else (second, first)
+
+    def _is_directed(self, first: int, second: int) -> bool:
+        """Whether anything says which of two accesses should come first."""
+        model = self.model
+        i, j = (int(self.order.instruction[access]) for access in (first, second))
+        times = [int(model.time[row]) for row in (i, j)]
+        return (
+            bool(model.core[i] == model.core[j])
+            or (NONE not in times and times[0] != times[1])
+            or bool(model.later(i, j))
+        )
 
     # -- findings -----------------------------------------------------------------------------------------------
 
@@ -155,7 +167,7 @@ class Reporter:
         if kind in _UNORDERED:
             if self.model.atomic[first] or self.model.atomic[second]:
                 notes.append("atomic accesses need no order only among those of one operation and one element type")
-            notes += self.evidence.tell(first, second)
+            notes += self.evidence.tell(first, second, self._is_directed(first, second))
         if kind in _UNORDERED and self.graph.counting is not None and self.graph.counting.weak:
             notes.append(
                 "semaphores that several queues signal were too many to follow together: an order that only several "
@@ -181,6 +193,9 @@ class Reporter:
         possibly = "may touch" if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE) else does
         if kind in _INSIDE:
             return f"{other} {possibly} {target} without waiting for {one}, which {did} it"
+        if not self._is_directed(first, second):
+            touches = "may touch" if possibly == "may touch" else did
+            return f"{other} {possibly} {target} and {one} {touches} it, in either order"
         may = "write" if self.model.write[first] else "read"
         return f"{other} {possibly} {target} while {one} may still {may} it"
 
@@ -214,6 +229,9 @@ class Reporter:
 
     def _hazard(self, first: int, second: int, pairs: int) -> str:
         writes = (bool(self.model.write[first]), bool(self.model.write[second]))
+        if not self._is_directed(first, second):
+            hazard = "two writes" if all(writes) else "a read and a write"
+            return hazard if pairs == 1 else f"{hazard}; stands for {pairs} pairs of accesses"
         hazard = {
             (True, False): "read after write",
             (False, True): "write after read",
