@@ -83,8 +83,9 @@ class Lines:
 
 
 def find_cause(lines: Lines, producer: int, consumer: int, directed: bool = True) -> Cause:
-    """Why `producer` (an access) does not come before `consumer`, on another core, where it should. Where nothing says
-    that it should (not `directed`), either order will do.
+    """Why `producer` (an access) does not come before `consumer`, on another core, where it should.
+
+    Where nothing says that it should (not `directed`), either order will do.
     """
     model, order = lines.model, lines.order
     i, j = int(order.instruction[producer]), int(order.instruction[consumer])

@@ -21,10 +21,11 @@ import numpy as np
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
+from haulout.ir.text.values import SIZE_MAX
 
 _MOST_PLACES = 1 << 16
 """Iterations that are gone through where an operand has several steps along one loop."""
-_FAR = 2.0**62
+_FAR = float(SIZE_MAX)
 """Further than any location reaches."""
 
 
@@ -45,7 +46,7 @@ class Reach:
 def step_reach(program: Program) -> Reach:
     """How far steps move each operand that has some."""
     steps = program.steps
-    trip = program.blocks.trip[steps.header]
+    trip = np.minimum(program.blocks.trip[steps.header], SIZE_MAX)
     in_header = program.instructions.block[program.accesses.instruction[steps.access]] == steps.header
     count = np.where(trip == NONE, NONE, trip + in_header)
     first, last = _places(steps.modulus, steps.phase, count)
