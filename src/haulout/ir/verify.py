@@ -389,11 +389,12 @@ def left_locations(program: Program, functions: Sequence[int] | None = None) -> 
 
 
 def _check_atomics(program: Program, found: Diagnostics) -> None:
-    atomic = np.flatnonzero(program.accesses.atomic)
-    for row in np.unique(program.accesses.instruction[atomic])[:_MOST].tolist():
-        begin, end = program.access_starts[row : row + 2].tolist()
-        if wrong := atomic_fault(program, row, [access for access in range(begin, end) if access in atomic]):
-            _bad(found, wrong, instruction_label(program, row))
+    atomic, wrong = np.flatnonzero(program.accesses.atomic), 0
+    rows, cuts = np.unique(program.accesses.instruction[atomic], return_index=True)
+    for row, operands in zip(rows.tolist(), np.split(atomic, cuts[1:]), strict=bool(len(rows))):
+        if wrong < _MOST and (fault := atomic_fault(program, row, operands.tolist())):
+            _bad(found, fault, instruction_label(program, row))
+            wrong += 1
 
 
 def _check_order(program: Program, found: Diagnostics) -> None:
