@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import haulout
-from haulout.ir.text import parse_bir
+from haulout.ir.text import parse_bir, print_bir
 from haulout.passes.pipeline import Fences
 
 TEXT = """\
@@ -43,7 +43,9 @@ READ = "%read = dma_copy @dma1 (%x[24:32]) -> (%y) seq=1"
 
 @pytest.mark.parametrize("fences", ["minimal", "bracket"])
 @pytest.mark.parametrize("core", [0, 1])
-def test_a_later_iteration_is_ordered(core: int, fences: Fences) -> None:
-    source = TEXT.format(own="" if core else READ, other=READ if core else "")
+@pytest.mark.parametrize("step", ["[0,head,8,4]", "[0,head,8,4,1]"])
+def test_a_later_iteration_is_ordered(step: str, core: int, fences: Fences) -> None:
+    source = TEXT.format(own="" if core else READ, other=READ if core else "").replace("[0,head,8,4]", step)
     result = haulout.compile(parse_bir(source), fences=fences)
+    assert f"step=[{step}]" in print_bir(result.program)
     assert [each.message for each in result.diagnostics if each.code != "added-rendezvous"] == []

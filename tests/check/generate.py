@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.patterns import Pattern
@@ -51,6 +52,8 @@ class Shape:
     """The program is made to be clean: phases with one writer a location, a barrier between them, all dependences."""
     slip: float = 0.0
     """In an orderly program, something is forgotten: a barrier, a dependence, a phase's writer."""
+    atomic: float = 0.0
+    """An instruction changes one of its operands in one step."""
 
 
 @dataclass(slots=True)
@@ -330,10 +333,41 @@ class _Generator:
                 reads=reads if step.to is not None else [],
                 writes=writes if step.source is not None else [],
             )
+        if writes and self.shape.atomic and self.chance(self.shape.atomic):
+            return self.accumulate(build, block, name, step.engine, reads, writes, seq, deps)
         if writes and self.chance(0.15):
             attrs = {"value": self.random.choice([0, 0, 1])}
             return build.instruction(block, name, "memset", step.engine, [], writes, seq=seq, deps=deps, attrs=attrs)
         return build.instruction(block, name, "work", step.engine, reads, writes, seq=seq, deps=deps)
+
+    def accumulate(
+        self,
+        build: ProgramBuilder,
+        block: int,
+        name: str,
+        engine: Engine,
+        reads: list[tuple[int, Pattern | None]],
+        writes: list[tuple[int, Pattern | None]],
+        seq: int | None,
+        deps: list[int],
+    ) -> int:
+        """An instruction that reads and writes its first result in one step."""
+        opcode = self.random.choice(["add", "add", "add", "maximum", "fetch_and_op"])
+        attrs: dict[str, AttrValue] = {"op": "add"} if opcode == "fetch_and_op" else {}
+        count = 1 + len(reads) + len(writes)
+        attrs["dtypes"] = [self.random.choice(["u8", "u8", "u8", "s8"])] * count
+        return build.instruction(
+            block,
+            name,
+            opcode,
+            engine,
+            [writes[0], *reads],
+            writes,
+            seq=seq,
+            deps=deps,
+            atomic=[0, 1 + len(reads)],
+            attrs=attrs,
+        )
 
     def operands(self, ids: list[int]) -> tuple[list[tuple[int, Pattern | None]], list[tuple[int, Pattern | None]]]:
         random = self.random

@@ -22,6 +22,9 @@ class Access:
     owner: int
     write: bool
     unknown: bool
+    atomic: tuple[object, ...] | None
+    """How it is changed in one step: the operation and the element type."""
+    fetches: bool
     logical: frozenset[int]
     physical: frozenset[tuple[int, ...]]
     event: tuple[str, int]
@@ -206,12 +209,25 @@ class _Judge:
                     owner=self.owner[location],
                     write=write,
                     unknown=unknown,
+                    atomic=self.atomic(row, at, location) if program.accesses.atomic[at] else None,
+                    fetches=program.strings[int(program.instructions.opcode[row])] == "fetch_and_op",
                     logical=frozenset(touched),
                     physical=frozenset(self.key(location, byte) for byte in touched),
                     event=self.leave(row) if write else self.enter(row),
                 )
             )
         return found
+
+    def atomic(self, row: int, at: int, location: int) -> tuple[object, ...]:
+        program, attrs = self.program, self.program.instruction_attrs(row)
+        operation = attrs.get("op", program.strings[int(program.instructions.opcode[row])])
+        listed = attrs.get("dtypes")
+        if isinstance(listed, list):
+            return operation, listed[at - int(program.access_starts[row])]
+        for place in (location, self.owner[location]):
+            if program.locations.dtype[place] != NONE:
+                return operation, program.strings[int(program.locations.dtype[place])]
+        return operation, None
 
     # -- proofs ---------------------------------------------------------------------------------------------------
 
@@ -260,6 +276,10 @@ class _Judge:
             if a.instruction == b.instruction or not (a.write or b.write) or not a.physical & b.physical:
                 continue
             pair = frozenset((a.instruction, b.instruction))
+            commute = a.atomic is not None and a.atomic == b.atomic and a.owner == b.owner
+            fetched = commute and (a.fetches or b.fetches)
+            if commute and not fetched:
+                continue
             if self.before(a, b) or self.before(b, a):
                 first, second = (a, b) if self.before(a, b) else (b, a)
                 if a.owner != b.owner:
@@ -270,6 +290,10 @@ class _Judge:
                     self.tell("unfaithful-order", False, pair)
                 else:
                     continue
+            elif fetched:
+                self.verdict.codes.add(("order-dependent-result", "NOTE"))
+                self.verdict.pairs["order-dependent-result"].add(pair)
+                continue
             elif self.harmless(a, b):
                 self.verdict.codes.add(("benign-duplicate-write", "NOTE"))
                 self.verdict.pairs["benign-duplicate-write"].add(pair)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.edit import add_dependences
 from haulout.ir.enums import Engine, Kind, Space
@@ -64,6 +65,8 @@ class LoopShape:
     """A barrier is one of some cores; in a chained program shared locations change hands among these alone."""
     lines: tuple[Engine, ...] = (Engine.ALL,)
     """Where barriers of some cores stand."""
+    atomic: float = 0.0
+    """An instruction changes a shared location in one step, whoever may touch it otherwise."""
     stray: float = 0.0
     """In a chained program, in arms of divergent forks: an instruction may touch any shared location."""
 
@@ -328,6 +331,8 @@ class _Generator:
             operands = [(int(value or 0), None if kind == "fill" else self.pattern())]
             sides = ((), operands) if kind == "fill" else (operands, ())
             return build.instruction(row, name, "work", engine, *sides, seq=seq)
+        if self.shape.atomic and self.chance(self.shape.atomic):
+            return self.accumulate(build, row, name, engine, block, self.random.choice(ids[:shared]), seq)
         allowed = ids if not self.chained or block.alone == core else ids[shared:]
         if self.shape.stray and self.apart(block) and self.chance(self.shape.stray):
             allowed = ids
@@ -339,6 +344,29 @@ class _Generator:
         for at, (_, pattern) in enumerate(operands):
             if block.loops and pattern is not None and not pattern.is_unknown and self.chance(self.shape.stepped):
                 self.move(build, first + at, block, pattern)
+        return made
+
+    def accumulate(
+        self,
+        build: ProgramBuilder,
+        row: int,
+        name: str,
+        engine: Engine,
+        block: _Block,
+        location: int,
+        seq: int | None,
+    ) -> int:
+        opcode = self.random.choice(["add", "add", "add", "maximum"])
+        pattern = self.pattern()
+        sides, dtypes = [(location, pattern)], ["u8", "u8"]
+        attrs: dict[str, AttrValue] = {"dtypes": [*dtypes]}
+        made = build.instruction(row, name, opcode, engine, sides, sides, seq=seq, atomic=[0, 1], attrs=attrs)
+        if block.loops and pattern is not None and not pattern.is_unknown and self.chance(self.shape.stepped):
+            steps = build.count("steps")
+            self.move(build, build.count("accesses") - 2, block, pattern)
+            if build.count("steps") > steps:
+                moved = {name: cells[-1] for name, cells in build._rows["steps"].items()}
+                build.row("steps", **{**moved, "access": build.count("accesses") - 1})
         return made
 
     def pattern(self) -> Pattern | None:
@@ -365,4 +393,5 @@ class _Generator:
             modulus = min(room + 1, 2)
         if modulus != 1:
             first = build.count("blocks") - len(self.blocks)
-            build.row("steps", access=access, header=first + number, stride=4, modulus=modulus)
+            phase = self.random.randrange(modulus) if modulus else 0
+            build.row("steps", access=access, header=first + number, stride=4, modulus=modulus, phase=phase)

@@ -33,6 +33,8 @@ class Done:
     turns: dict[int, int]
     """Header -> its iteration, of the loops around."""
     number: int = 0
+    how: object = None
+    """It is atomic: the operation by which it changes what it reads and writes."""
     reads: list[tuple[int, frozenset[int], bool]] = field(default_factory=list)
     """(location, bytes, unknown)."""
     writes: list[tuple[int, frozenset[int], bool]] = field(default_factory=list)
@@ -217,12 +219,20 @@ class _Facts:
                 if program.steps.access[step] == access:
                     header = int(program.steps.header[step]) - self.blocks[core].start
                     turn, modulus = turns[header], int(program.steps.modulus[step])
-                    shift = int(program.steps.stride[step]) * (turn % modulus if modulus else turn)
+                    place = (turn + int(program.steps.phase[step])) % modulus if modulus else turn
+                    shift = int(program.steps.stride[step]) * place
                     touched = {byte + shift for byte in touched}
             assert all(0 <= byte < size for byte in touched)
             sides[int(program.accesses.write[access])].append((location, frozenset(touched), unknown))
         self.known[question] = sides
         return sides
+
+    def how(self, row: int) -> object:
+        """The operation of an instruction all of whose operands are atomic."""
+        accesses = self.accesses[row]
+        if not accesses or not all(self.program.accesses.atomic[accesses]):
+            return None
+        return self.program.strings[int(self.program.instructions.opcode[row])]
 
     def keys(self, location: int, touched: frozenset[int]) -> frozenset[tuple[int, ...]]:
         """Bytes of the storage that bytes of a location are."""
@@ -260,7 +270,7 @@ class _Run:
         blocks = facts.blocks[core]
         for block, turns in trace:
             for row in facts.rows[blocks[block]]:
-                found.append(Done(core, row, block, turns, 0, *facts.operands(core, row, turns)))
+                found.append(Done(core, row, block, turns, 0, facts.how(row), *facts.operands(core, row, turns)))
             if block in self.ends or block in self.forks:
                 done = Done(core, BRANCH, block, turns)
                 cond = int(program.blocks.cond[blocks[block]])
@@ -391,6 +401,8 @@ class _Run:
         self.troubled: set[int] = set()
         for a, b in combinations(list(self.accesses()), 2):
             if a[0] is b[0] or not (a[2] or b[2]) or not a[3] & b[3]:
+                continue
+            if a[0].how is not None and a[0].how == b[0].how and a[1] == b[1]:
                 continue
             possible = a[4] or b[4]
             if self.before(a[0], b[0]) or self.before(b[0], a[0]):

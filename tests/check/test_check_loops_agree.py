@@ -29,6 +29,7 @@ SHAPES = {
     "carried": LoopShape(
         cores=(1, 1), chained=1.0, slip=0.0, fenced=0.0, broken=0.4, kinds=(Kind.INOUT,), loops=(1, 2)
     ),
+    "atomics": LoopShape(atomic=0.7, chained=0.7, slip=0.05, stepped=0.3, unknown_loops=1, loops=(1, 2)),
     "shared bytes": LoopShape(chained=0.9, slip=0.03, addresses=1.0, unknown=0.0),
 }
 FORKS = LoopShape(chained=0.8, slip=0.06, forks=(1, 3), loops=(0, 1), depth=3, unknown_loops=1)
@@ -38,6 +39,7 @@ BRANCHES = {
     "branches, one core": replace(FORKS, cores=(1, 1), chained=0.4, loops=(0, 2)),
     "divergent": replace(FORKS, cores=(2, 2), divergent=1.0, forks=(1, 2), met=0.5),
     "branches, shared bytes": replace(FORKS, chained=0.9, slip=0.03, addresses=1.0, unknown=0.0),
+    "branches, atomics": replace(FORKS, atomic=0.7),
     "branches, values": replace(FORKS, kinds=(Kind.INTERNAL, Kind.OUTPUT), work=(1, 2), partial=0.2),
 }
 APART = replace(FORKS, cores=(3, 4), divergent=0.8, forks=(1, 2), unknown_loops=0, trips=(1, 2), depth=2, met=0.0)

@@ -35,11 +35,31 @@ def test_without_a_barrier_it_is_a_race() -> None:
     assert (race.code, race.severity) == ("cross-core-race", Severity.ERROR)
     assert [str(label.span) for label in race.labels] == ["snippet.bir:16", "snippet.bir:8"]
     text = told(race)
-    assert "%r on core 1 reads %s while %w on core 0 may still write it" in text
+    assert "%r on core 1 reads %s and %w on core 0 writes it, in either order" in text
     assert "64 bytes in common, 0:64" in text
-    assert "read after write" in text
-    assert "cause: no barrier of both cores stands after %w and before %r" in text
+    assert "a read and a write" in text
+    assert "cause: no barrier of both cores stands between %w on core 0 and %r on core 1" in text
+    assert "after %w on core 0, before %r on core 1, or the other way round" in race.help[0]
     assert len(race.help) == 2
+
+
+@pytest.mark.parametrize("seqs", [(0, 1), (1, 0), (1, 1)])
+def test_seq_says_which_of_two_should_come_first(seqs: tuple[int, int]) -> None:
+    left, right = pair("")
+    left, right = left.replace("-> (%s)", f"-> (%s) seq={seqs[0]}"), right.replace("(%out)", f"(%out) seq={seqs[1]}")
+    (race,) = findings(left, right)
+    text = told(race)
+    if seqs[0] < seqs[1]:
+        assert "%r on core 1 reads %s while %w on core 0 may still write it" in text
+        assert "read after write" in text
+        assert "cause: no barrier of both cores stands after %w and before %r" in text
+        assert "the other way round" not in text
+    elif seqs[0] > seqs[1]:
+        assert "%w on core 0 writes %s while %r on core 1 may still read it" in text
+        assert "write after read" in text
+    else:
+        assert "in either order" in text
+        assert "both have seq=1" in text
 
 
 def test_a_barrier_that_does_not_wait_for_the_producer() -> None:
@@ -82,8 +102,8 @@ def test_write_after_read_and_write_after_write_are_races() -> None:
     war = findings(left.format("copy", "(%s) -> ()"), right)
     waw = findings(left.format("memset", "() -> (%s)"), right)
     assert [each.code for each in war + waw] == ["cross-core-race", "cross-core-race"]
-    assert "write after read" in told(war[0])
-    assert "write after write" in told(waw[0])
+    assert "a read and a write" in told(war[0])
+    assert "two writes" in told(waw[0])
 
 
 def test_disjoint_bytes_and_interleaved_rows_do_not_conflict() -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.check.snippets import codes, findings, told
+from tests.check.snippets import codes, findings, program, told
+
+from haulout.check import check_program
+from haulout.passes.base import PassContext
+from haulout.passes.lower_barriers import LowerBarriers
+from haulout.passes.manager import PassManager
+from haulout.sim import compare_schedules
 
 
 def exchange(after: str = "", tag: str = "t") -> tuple[str, str]:
@@ -112,3 +118,21 @@ def test_a_deadlock_between_a_meeting_and_a_barrier() -> None:
     (wrong,) = findings(left, right)
     assert wrong.code == "deadlock"
     assert "a sendrecv completes when its partners have arrived" in told(wrong)
+
+
+def test_barriers_of_different_engines_are_sequences_of_their_own() -> None:
+    """The order in which a core's list has barriers of two engines says nothing; one that dependences make does."""
+
+    def side(first: str, second: str, wait: str = "") -> str:
+        engines = {"A": "act", "B": "pool"}
+        lines = [f'%{each} = core_barrier @{engines[each]} () -> () name="{each}"' for each in (first, second)]
+        return lines[0] + "\n" + lines[1] + wait
+
+    cores = side("A", "B"), side("B", "A")
+    assert codes(*cores) == []
+    assert compare_schedules(program(*cores)).agrees
+    lowered = PassManager([LowerBarriers()]).run(program(*cores), PassContext())
+    assert len(lowered.barriers) == 0
+    assert check_program(lowered) == []
+    assert codes(side("A", "B", " deps=[A]"), side("B", "A", " deps=[B]")) == ["deadlock"]
+    assert codes(side("A", "B"), side("B", "A").replace("pool", "act")) == ["barrier-mismatch"]

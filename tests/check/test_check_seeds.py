@@ -20,7 +20,7 @@ def test_triton_11326_the_callee_writes_first() -> None:
     write = "%w = iota @act () -> (%s)", "%v = iota @act () -> (%s)"
     found = findings(owner(*write), viewer(*write))
     assert {each.code for each in found} == {"cross-core-race"}
-    assert "write after write" in told(found[0])
+    assert "two writes" in told(found[0])
     fenced = owner(write[0], FENCE.format("b")), viewer(FENCE.format("b"), write[1])
     assert codes(*fenced) == []
 
@@ -47,7 +47,7 @@ def test_triton_10263_an_alias_of_what_is_still_read() -> None:
     late = left.format("%q = iota @act () -> ()").replace(fence, y)
     found = findings(late, right.format("", ""))
     assert "cross-core-race" in {each.code for each in found}
-    assert "write after read" in told(found[0])
+    assert "a read and a write" in told(found[0])
 
 
 def test_tilelang_2556_a_mirrored_read() -> None:
@@ -128,7 +128,7 @@ def test_aiter_4082_peers_still_read_the_staging_buffer() -> None:
     left = owner("%w = iota @act () -> (%s)", FENCE.format("b"), "{}", "%next = iota @act () -> (%s)")
     right = viewer(FENCE.format("b"), "%r = copy @act (%s) -> ()", "{}")
     (race,) = findings(left.format(""), right.format(""))
-    assert "write after read" in told(race)
+    assert "a read and a write" in told(race)
     fence = FENCE.format("after_reads")
     assert codes(left.format(fence), right.format(fence)) == []
 

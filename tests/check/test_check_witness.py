@@ -184,7 +184,13 @@ def race(left: str = "", right: str = "") -> str:
 def test_bytes_that_nothing_has_written() -> None:
     text = race()
     assert "witness: %r on core 1 may start while %w on core 0 has not completed, whatever else runs" in text
-    assert "%r then reads bytes that nothing has written yet" in text
+    assert "%r on core 1 reads what %w on core 0 writes, or bytes that nothing has written yet" in text
+
+
+def test_what_is_read_instead_of_what_should_be() -> None:
+    timed = [text.format("").replace(")\n", f") seq={seq}\n") for seq, text in enumerate((WRITER, READER))]
+    (finding,) = [each for each in findings(*timed) if each.code == "cross-core-race"]
+    assert "%r then reads bytes that nothing has written yet" in told(finding)
 
 
 def test_stale_bytes_and_who_wrote_them() -> None:
@@ -192,9 +198,9 @@ def test_stale_bytes_and_who_wrote_them() -> None:
     meet = '%b = core_barrier @all () -> () name="b"\n%d = iota @pe () -> (%out)'
     text = race(init, meet)
     assert "witness: core 0 runs %init; cores 0, 1 meet at %b; then %r on core 1 may start" in text
-    assert "%r then reads bytes that %init on core 0 wrote" in text
+    assert "%r on core 1 reads what %w on core 0 writes, or bytes that %init on core 0 wrote" in text
     other = race(init.replace("(%s[0:32])", "(%x[0:32])"), meet)
-    assert "%r then reads bytes that nothing has written yet" in other
+    assert "%r on core 1 reads what %w on core 0 writes, or bytes that nothing has written yet" in other
 
 
 def test_a_write_that_comes_too_early() -> None:
@@ -261,8 +267,8 @@ def test_other_pairs_that_a_fix_orders() -> None:
     assert "stands for" in told(finding)
     # It is placed behind %r for %v; %w, which stands further down, is ordered as well, %u before it is not.
     assert finding.help[0] == (
-        "put a core_barrier @all on every core: after %r on core 1, before %v on core 0; it orders 1 more of the "
-        "pairs found"
+        "put a core_barrier @all on every core: after %r on core 1, before %v on core 0, or the other way round; "
+        "it orders 1 more of the pairs found"
     )
     (alone,) = [each for each in findings(*(WRITER.format(""), READER.format(""))) if each.code == "cross-core-race"]
     assert "it orders" not in alone.help[0]

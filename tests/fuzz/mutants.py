@@ -52,6 +52,8 @@ INSERTS = [
     b" wait_back=[[a,0]]",
     b" remote_signal=[[1,a,1]]",
     b" step=[[0,head,4,0]]",
+    b" step=[[0,head,4,2,1]]",
+    b" atomic=[0,1]",
     b" join=true",
     b" gather=true",
     b"true",

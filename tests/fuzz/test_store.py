@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Callable[[Columns], None], str]] = {
     "columns of unequal length": (column("locations.size", lambda c: c[:-1]), "rows"),
     "strings that overlap wrongly": (column("strings.offsets", lambda c: c[::-1]), ""),
     "text that is not UTF-8": (text(b"odd name", b"odd\xff\xfeame"), "utf-8"),
-    "another version": (meta("version", 2), "version 2 of the store, expected 1"),
+    "another version": (meta("version", 3), "version 3 of the store, expected 2"),
     "a name that is none": (meta("name", 3), "another type"),
     "cores that are none": (meta("lnc", "3"), "another type"),
     "attributes that are none": (meta("attrs", {"a": {"b": 1}}), "no attribute value"),

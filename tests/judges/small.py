@@ -57,6 +57,7 @@ def branch(locations: str, then: str, other: str, behind: str = "", before: str 
 
 
 APART = "divergent=true"
+ADD = "%a = add @dma0 (%t) -> (%t) dtypes=[s32,s32] atomic=[0,1]\n"
 SIGNAL = "%w = iota @act () -> (%t) signal=[[s,1]]\n"
 FAR = "%f = nop @act () -> () remote_signal=[[1,s,1]]\n"
 WAIT = "%r = copy @vector (%t) -> () wait=[[s,{}]]\n"
@@ -174,6 +175,57 @@ CASES: dict[str, tuple[list[str], Outcome]] = {
             )
         ],
         Outcome.RACE,
+    ),
+    "slots that begin elsewhere": (
+        [
+            loop(OWNER, "%w = iota @act () -> (%t[0:16]) step=[[0,head,16,4]]\n" + MEET),
+            loop(VIEW, "%r = copy @act (%t[0:16]) -> () step=[[0,head,16,4,1]]\n" + MEET),
+        ],
+        Outcome.CLEAN,
+    ),
+    "slots that begin alike": (
+        [
+            loop(OWNER, "%w = iota @act () -> (%t[0:16]) step=[[0,head,16,4,3]]\n" + MEET),
+            loop(VIEW, "%r = copy @act (%t[0:16]) -> () step=[[0,head,16,4,3]]\n" + MEET),
+        ],
+        Outcome.RACE,
+    ),
+    "atomic additions": ([OWNER + ADD, VIEW + ADD], Outcome.CLEAN),
+    "atomic additions on two engines": (
+        [OWNER + ADD + ADD.replace("%a", "%b").replace("dma0", "act")],
+        Outcome.CLEAN,
+    ),
+    "atomic additions in loops": ([loop(OWNER, ADD), loop(VIEW, ADD)], Outcome.CLEAN),
+    "atomic additions of parts": ([OWNER + ADD.replace("%t)", "%t[0:32])"), VIEW + ADD], Outcome.CLEAN),
+    "an addition that is not atomic": ([OWNER + ADD, VIEW + ADD.replace("atomic=[0,1]", "")], Outcome.RACE),
+    "another operation": ([OWNER + ADD, VIEW + ADD.replace("add", "maximum")], Outcome.RACE),
+    "another element type": ([OWNER + ADD, VIEW + ADD.replace("s32", "s16")], Outcome.RACE),
+    "an atomic addition and a write": ([OWNER + WRITE, VIEW + ADD], Outcome.RACE),
+    "an atomic addition and a read": ([OWNER + ADD, VIEW + READ], Outcome.RACE),
+    "a write hidden by an atomic of its queue": (
+        [OWNER + WRITE.replace("act", "dma0") + ADD, VIEW + ADD],
+        Outcome.RACE,
+    ),
+    "a read behind one of two additions": (
+        [OWNER + ADD + MEET + READ, VIEW + MEET + ADD],
+        Outcome.RACE,
+    ),
+    "a read behind two additions": ([OWNER + ADD + MEET + READ, VIEW + ADD + MEET + READ], Outcome.CLEAN),
+    "a write behind one of three additions": (
+        [OWNER + ADD + MEET + WRITE, VIEW + ADD + MEET, VIEW + MEET + ADD],
+        Outcome.RACE,
+    ),
+    "additions, a barrier, maxima": (
+        [side + ADD + MEET + ADD.replace("add", "maximum").replace("%a", "%b") for side in (OWNER, VIEW)],
+        Outcome.CLEAN,
+    ),
+    "values that are fetched in any order": (
+        [
+            side + "%a = fetch_and_op @dma0 (%t[0:4], %t[32:36]) -> (%t[0:4], %l) op=add dtypes=[s32,s32,s32,s32] "
+            "atomic=[0,2]\nmloc %l dram.local size=4 kind=inout\n"
+            for side in (OWNER, VIEW)
+        ],
+        Outcome.CLEAN,
     ),
     "a barrier in one arm": (
         [branch(OWNER, MEET, "", before=WRITE), branch(VIEW, MEET, "", READ)],

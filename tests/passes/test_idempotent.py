@@ -41,7 +41,7 @@ def test_a_second_run_changes_nothing(made: BuildFdeps) -> None:
         assert print_bir(made.run(once, PassContext())) == print_bir(once)
 
 
-@pytest.mark.parametrize("note", ["", " note=1", " comment=\"join=true\""])
+@pytest.mark.parametrize("note", ["", " note=1", ' comment="join=true"'])
 def test_joins_are_found_again_with_other_attributes(note: str) -> None:
     once = print_bir(run(parse_bir(MARKED)))
     assert once.count("join=true") == 1

@@ -17,15 +17,16 @@ TABLE = 4
 
 @dataclass(frozen=True)
 class Place:
-    """Two bytes of a location that move with the iterations of the loop around: `stride * (k mod modulus)`."""
+    """Two bytes of a location that move with the iterations around: `stride * ((k + phase) mod modulus)`."""
 
     location: str
     at: int
     stride: int = 0
     modulus: int = 0
+    phase: int = 0
 
     def bytes(self, iteration: int) -> range:
-        k = iteration % self.modulus if self.modulus else iteration
+        k = (iteration + self.phase) % self.modulus if self.modulus else iteration
         start = self.at + self.stride * k
         return range(start, start + 2)
 
@@ -84,7 +85,8 @@ def places(draw: st.DrawFn, in_loop: bool) -> Place:
     location = draw(st.sampled_from(["shared", "local", "local"]))
     if in_loop and draw(st.booleans()):
         stride, modulus = draw(st.sampled_from([(2, 2), (2, 0), (-2, 0), (1, 3), (-1, 2), (4, 2)]))
-        return Place(location, draw(st.sampled_from([6, 8])), stride, modulus)
+        phase = draw(st.integers(0, modulus - 1)) if modulus else 0
+        return Place(location, draw(st.sampled_from([6, 8])), stride, modulus, phase)
     return Place(location, draw(st.sampled_from(range(0, SIZE, 2))))
 
 
@@ -304,7 +306,7 @@ def _statement(me: Named, step: Copy, loops: tuple[int, ...]) -> str:
     for operand, place in enumerate((step.source, step.target)):
         refs.append(f"%{place.location}[{place.at}:{place.at + 2}]")
         if place.stride and loops:
-            steps.append(f"[{operand},h{loops[-1]},{place.stride},{place.modulus}]")
+            steps.append(f"[{operand},h{loops[-1]},{place.stride},{place.modulus},{place.phase}]")
     text = f"%{me.name} = dma_copy @{step.engine} ({refs[0]}) -> ({refs[1]})"
     for key, names in (("deps", me.deps), ("carried", me.carried)):
         if names:

@@ -8,8 +8,8 @@ row first, so that what one edge implies costs no second one: the result is tran
 Two sorts of conflict:
 
 - by location: operands of one owner location whose patterns meet. The accesses of a location are kept as one chain
-  for each (engine, read or write); a chain is walked from its end to the first access that meets. After `WALK` misses
-  the next access is taken without a look, which orders more than is needed and never less.
+  for each (engine, sort of access: read, write, atomic); a chain is walked from its end to the first access that
+  meets. After `WALK` misses the next access is taken without a look, which orders more than is needed, never less.
 - by address, once locations are placed: a location whose storage was another's before it must wait for all that
   touched the other. An interval map (address -> last location there) yields the predecessors when a location is
   touched; what it has to wait for is one row an engine, `need[location]`.
@@ -24,6 +24,7 @@ import numpy as np
 
 from haulout.analysis.order_scan import Footprint, Order, Paths, _scan_order
 from haulout.analysis.overlap import Extents, extents
+from haulout.ir.atomics import access_sorts
 from haulout.ir.enums import NONE, DependenceKind, Engine, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Bytes, Dependences, Ids
@@ -44,7 +45,7 @@ def missing_order(program: Program, kinds: set[DependenceKind], *, removable_fen
         program.access_starts,
         touched_owner(program),
         program.accesses.location,
-        program.accesses.write,
+        access_sorts(program),
         location_groups(program),
         program.instruction_function,
         engine_lines(program)[1],

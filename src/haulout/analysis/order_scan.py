@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.analysis.overlap import Extents, _scan_meets
+from haulout.analysis.overlap import Extents, _scan_conflict, _scan_meets
 from haulout.ir.enums import DependenceKind
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.jit import njit
@@ -42,7 +42,8 @@ class Order(NamedTuple):
     owner: Ids
     """Owner location of each access; NONE: not an access."""
     location: Ids
-    write: Bools
+    sort: Ids
+    """Of each access: what it does (`ir/atomics.py`); each sort of an owner location has a chain of its own."""
     group: Ids
     """Dense number of (function, owner location) for each location."""
     function: Ids
@@ -102,7 +103,10 @@ def _scan_order(
     groups = 0
     for location in range(locations):
         groups = max(groups, order.group[location] + 1)
-    head = np.full((groups, lines, 2), -1, np.int32)
+    sorts = 2
+    for access in range(len(order.sort)):
+        sorts = max(sorts, order.sort[access] + 1)
+    head = np.full((groups, lines, sorts), -1, np.int32)
     instruction_of = np.empty(len(order.owner), np.int32)
     # Interval map of the function at hand: segments [start[i], start[i + 1]) hold location `holder[i]`.
     start = np.empty(16, np.int32)
@@ -194,9 +198,10 @@ def _scan_order(
             for other in range(lines):
                 if other == line:
                     continue
-                for chain in range(2 if order.write[access] else 1):
-                    # Chain 0: what was written there, 1: what was read.
-                    why = RAW if not order.write[access] else (WAW if chain == 0 else WAR)
+                for chain in range(sorts):
+                    if not _scan_conflict(order.sort[access], chain):
+                        continue
+                    why = RAW if order.sort[access] & 1 else (WAR if chain & 1 else WAW)
                     if not wanted[why]:
                         continue
                     at = head[group, other, chain]
@@ -266,10 +271,9 @@ def _scan_order(
             if order.owner[access] >= 0:
                 location = order.location[access]
                 group = order.group[location]
-                chain = 0 if order.write[access] else 1
-                at = head[group, line, chain]
+                at = head[group, line, order.sort[access]]
                 previous[access] = at
-                head[group, line, chain] = access
+                head[group, line, order.sort[access]] = access
                 if open_ > 0:
                     arm = open_ - 1
                     while arm > 0 and arm_end[arm] >= 0:

@@ -70,6 +70,14 @@ def extents(program: Program) -> Extents:
 
 
 @njit
+def _scan_conflict(one: int, other: int) -> bool:
+    """Whether accesses of two sorts (`ir/atomics.py`) conflict when they touch a common byte: one of them writes, and
+    they are not two atomics of one kind.
+    """
+    return not (one & 1 and other & 1) and (one < 2 or one >> 1 != other >> 1)
+
+
+@njit
 def _scan_meets(x: Extents, a: int, b: int) -> bool:
     """Whether accesses `a` and `b`, of one location, touch a common byte."""
     if x.high[a] <= x.low[b] or x.high[b] <= x.low[a]:

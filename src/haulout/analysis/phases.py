@@ -15,7 +15,8 @@ What lies between `earliest` and `latest` is slack: `passes/fences/choose.py` tr
 Existing fences that stay (the user's) cut the lists into segments; what they order needs no other fence, so each
 segment is a problem of its own. In a program with loops every block is one, too (`passes/fences/loops.py` adds what
 is needed between blocks). Conflicts are found as in `dependences.py`: a chain of accesses for each (owner
-location, core, read or write), walked from its end; phases never fall along a chain, so the first that meets decides.
+location, core, sort of access: read, write, atomic), walked from its end; phases never fall along a chain, so the
+first that meets decides.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.analysis.overlap import Extents, _scan_meets, extents
+from haulout.analysis.overlap import Extents, _scan_conflict, _scan_meets, extents
 from haulout.analysis.regions import find_regions
+from haulout.ir.atomics import access_sorts, find_atomics
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
@@ -96,13 +98,21 @@ def phases(program: Program, permanent: Ids) -> Phases:
     rows_of = accesses.instruction[picked]
     owner: Ids = np.unique(program.owner[accesses.location[picked]], return_inverse=True)[1].astype(np.int32)
     view = _View(
-        picked, rows_of, owner, accesses.write[picked], core[rows_of], instructions.seq[rows_of], segment[rows_of]
+        picked,
+        rows_of,
+        owner,
+        access_sorts(program)[picked],
+        find_atomics(program).kind[picked],
+        core[rows_of],
+        instructions.seq[rows_of],
+        segment[rows_of],
     )
     backward = _View(
         picked[::-1].copy(),
         rows_of[::-1].copy(),
         owner[::-1].copy(),
-        view.write[::-1].copy(),
+        view.sort[::-1].copy(),
+        view.atomic[::-1].copy(),
         view.core[::-1].copy(),
         view.seq[::-1].copy(),
         view.segment[::-1].copy(),
@@ -138,7 +148,10 @@ class _View(NamedTuple):
     access: Ids
     instruction: Ids
     owner: Ids
-    write: Bools
+    sort: Ids
+    """What the access does (`ir/atomics.py`)."""
+    atomic: Ids
+    """Its kind when it is atomic, else 0."""
     core: Ids
     seq: Ints
     segment: Ids
@@ -146,19 +159,18 @@ class _View(NamedTuple):
 
 @njit
 def _scan_chains(view: _View, cores: int) -> tuple[Ids, Ids]:
-    """Empty chains of accesses: the last one of each, [owner, core, 0 written or 1 read], and the one before each."""
-    owners = 0
+    """Empty chains of accesses: the last one of each, [owner, core, sort], and the one before each."""
+    owners, sorts = 0, 2
     for at in range(len(view.access)):
-        owners = max(owners, view.owner[at] + 1)
-    return np.full((owners, cores, 2), -1, np.int32), np.full(len(view.access), -1, np.int32)
+        owners, sorts = max(owners, view.owner[at] + 1), max(sorts, view.sort[at] + 1)
+    return np.full((owners, cores, sorts), -1, np.int32), np.full(len(view.access), -1, np.int32)
 
 
 @njit
 def _scan_enter(view: _View, at: int, head: Ids, previous: Ids) -> None:
     """Put an access at the end of its chain."""
-    chain = 0 if view.write[at] else 1
-    previous[at] = head[view.owner[at], view.core[at], chain]
-    head[view.owner[at], view.core[at], chain] = at
+    previous[at] = head[view.owner[at], view.core[at], view.sort[at]]
+    head[view.owner[at], view.core[at], view.sort[at]] = at
 
 
 @njit
@@ -204,7 +216,9 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
             for other in range(cores):
                 if other == core:
                     continue
-                for chain in range(2 if view.write[a] else 1):
+                for chain in range(head.shape[2]):
+                    if not _scan_conflict(view.sort[a], chain):
+                        continue
                     b = head[view.owner[a], other, chain]
                     # What lies in another segment is ordered by a fence that stays (or against source order: that
                     # is the checker's to tell).
@@ -217,7 +231,9 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
                             if not same_time:
                                 best = phase[b] + 1
                                 break
-                            if clash < len(clashes):
+                            # A result that depends on the order is for the checker to note.
+                            apart = view.atomic[a] == 0 or view.atomic[a] != view.atomic[b]
+                            if apart and clash < len(clashes):
                                 clashes[clash], clashes[clash + 1] = view.access[b], view.access[a]
                                 clash += 2
                         b = previous[b]
@@ -247,7 +263,9 @@ def _scan_reach(x: Extents, view: _View, cores: int, earliest: Ids, latest: Ids)
             for other in range(cores):
                 if other == core:
                     continue
-                for chain in range(2 if view.write[a] else 1):
+                for chain in range(head.shape[2]):
+                    if not _scan_conflict(view.sort[a], chain):
+                        continue
                     b = head[view.owner[a], other, chain]
                     while b >= 0 and view.segment[b] == segment and latest[b] >= earliest[at]:
                         if view.instruction[b] <= reach[at, other]:

@@ -35,6 +35,7 @@ from haulout.analysis.overlap import Extents, extents
 from haulout.analysis.region_engines import region_engines
 from haulout.analysis.regions import Regions
 from haulout.analysis.unrolled import Joins, Turns, Unrolled, unroll
+from haulout.ir.atomics import access_sorts
 from haulout.ir.enums import LINES, DependenceKind
 from haulout.ir.program import Program
 from haulout.ir.schema import Dependences, Ids, Ints
@@ -88,7 +89,7 @@ def _order(
         operands,
         touched_owner(program)[access],
         program.accesses.location[access],
-        program.accesses.write[access],
+        access_sorts(program)[access],
         location_groups(program),
         program.instruction_function[rows],
         line[rows],

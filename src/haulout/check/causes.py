@@ -82,15 +82,18 @@ class Lines:
         return f"between {after} and {before}"
 
 
-def find_cause(lines: Lines, producer: int, consumer: int) -> Cause:
-    """Why `producer` (an access) does not come before `consumer`, on another core, where it should."""
+def find_cause(lines: Lines, producer: int, consumer: int, directed: bool = True) -> Cause:
+    """Why `producer` (an access) does not come before `consumer`, on another core, where it should.
+
+    Where nothing says that it should (not `directed`), either order will do.
+    """
     model, order = lines.model, lines.order
     i, j = int(order.instruction[producer]), int(order.instruction[consumer])
     first, second = int(model.core[i]), int(model.core[j])
     i_name, j_name = model.name(i), model.name(j)
     place = f"a core_barrier @all on every core: after {i_name} on core {first}, before {j_name} on core {second}"
     place += model.later(i, j)
-    place += _moment(model, i, j)
+    place += _moment(model, i, j) if directed else ", or the other way round"
     fence = Fix(f"put {place}", Fence(i, j))
     for line in lines.common(first, second):
         here = lines.barriers.instruction[lines.rows(line, first)]
@@ -127,6 +130,8 @@ def find_cause(lines: Lines, producer: int, consumer: int) -> Cause:
             text += f"; nor does it hold back @{_engine(model, j)}, where {j_name} runs"
         return Cause("flight", text, (Fix(edge, edge_cut), Fix(f"or {fence.text}", fence.cut)))
     text = f"no barrier of both cores stands after {i_name} and before {j_name}{model.later(i, j)}"
+    if not directed:
+        text = f"no barrier of both cores stands between {i_name} on core {first} and {j_name} on core {second}"
     exchange = Fix(f"or a sendrecv from core {first} to core {second} in the same places")
     return Cause("none", text, (fence, exchange))
 

@@ -87,7 +87,7 @@ def check_function(function: Function, source: Program | None) -> list[Diagnosti
         found, missed = _check_ways(function, deep, source)
         if not known <= {finding_key(each) for each in found}:
             unproved = unproved or missed
-    return found + unproved
+    return found + unproved + function.notes
 
 
 def _check_ways(
@@ -123,6 +123,7 @@ _ORDER = frozenset(
         "missing-dependence",
         "benign-duplicate-write",
         "unfaithful-order",
+        "order-dependent-result",
     )
 )
 """What rests on order alone: a run without some arms has less of it than any real one, and other values."""
@@ -182,6 +183,8 @@ def _excused(model: Model, conflicts: list[Conflicts]) -> Bools:
     excused = np.zeros(len(model.program.locations), bool)
     owner = model.owners()
     for each in conflicts:
+        if each.kind == sweep.FETCHED:
+            continue  # whatever was fetched, it was written
         excused[owner[model.location[each.first]]] = True
         excused[owner[model.location[each.second]]] = True
     return excused

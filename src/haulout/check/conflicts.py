@@ -49,12 +49,12 @@ def find_conflicts(model: Model, order: Order, regions: Regions, events: Ids) ->
         return sweep.scan_conflicts(order, touched, events, levels, atoms, slots, forget, most)
 
     pairs = swept(True, MOST_PAIRS)
-    if pairs.total.any() and len(events) <= THOROUGH:
+    if np.delete(pairs.total, sweep.COMMUTING).any() and len(events) <= THOROUGH:
         pairs = swept(False, MOST_PAIRS)
     found = []
     for kind, total in enumerate(pairs.total.tolist()):
         kept = min(total, MOST_PAIRS)
-        if total:
+        if total and kind != sweep.COMMUTING:
             found.append(Conflicts(kind, pairs.first[kind, :kept], pairs.second[kind, :kept], total))
     return found
 
@@ -62,17 +62,23 @@ def find_conflicts(model: Model, order: Order, regions: Regions, events: Ids) ->
 def _touched(model: Model, order: Order, regions: Regions) -> sweep.Touched:
     queues = len(model.queue_core)
     unsure = model.maybe | regions.unknown[regions.of_access]
-    # A stream is a queue, or the part of it whose accesses are not certain: these do not hide certain ones.
-    stream = model.queue[model.instruction] + np.int32(queues) * unsure
-    used = np.flatnonzero(np.bincount(stream, minlength=2 * queues))
-    dense = np.zeros(2 * queues, np.int32)
+    # A stream is a queue, or the part of it that is atomic in one way, and of these what is certain and what is not:
+    # each part is in order too, and what is not certain does not hide what is.
+    part = 2 * np.where(model.atomic > 0, 2 * model.atomic + model.fetches, 0) + unsure
+    parts = int(part.max(initial=1)) + 1
+    stream = model.queue[model.instruction] + np.int32(queues) * part
+    used = np.flatnonzero(np.bincount(stream, minlength=parts * queues))
+    dense = np.zeros(parts * queues, np.int32)
     dense[used] = np.arange(len(used))
+    atomic_of = used // max(queues, 1) // 2
     return sweep.Touched(
         region=regions.of_access,
         write=model.write,
         owner=model.owners()[model.location],
         stream=dense[stream],
         stream_queue=(used % max(queues, 1)).astype(np.int32),
+        stream_atomic=np.where(atomic_of > 1, atomic_of // 2, 0).astype(np.int32),
+        stream_fetches=(atomic_of > 1) & (atomic_of % 2 == 1),
         unsure=unsure,
         starts=regions.starts,
         low=regions.low,

@@ -42,10 +42,10 @@ class Evidence:
         self.model, self.graph, self.order, self.regions = model, graph, order, regions
         self.witnesses = Witnesses(model, graph, order)
 
-    def tell(self, first: int, second: int) -> list[str]:
-        """Notes on two unordered accesses, of which the first should come first."""
+    def tell(self, first: int, second: int, directed: bool = True) -> list[str]:
+        """Notes on two unordered accesses, of which the first should come first if anything says so (`directed`)."""
         witness = self.witnesses.find(first, second)
-        return [f"witness: {self._schedule(witness)}", self._outcome(witness)]
+        return [f"witness: {self._schedule(witness)}", self._outcome(witness, directed)]
 
     # -- the schedule -----------------------------------------------------------------------------------------------
 
@@ -127,10 +127,16 @@ class Evidence:
 
     # -- what comes of it -------------------------------------------------------------------------------------------
 
-    def _outcome(self, witness: Witness) -> str:
+    def _outcome(self, witness: Witness, directed: bool) -> str:
         """What the bytes hold then, instead of what they should."""
         first, second = witness.first, witness.second
         one, other = self._name(first), self._name(second)
+        if not directed:
+            one, other = self._who(witness, first), self._who(witness, second)
+            if self.model.write[first] and self.model.write[second]:
+                return f"the bytes end as {one} or as {other} leaves them"
+            writer, reader = (one, other) if self.model.write[first] else (other, one)
+            return f"{reader} reads what {writer} writes, or {self._before(witness)}"
         if self.model.write[first] and self.model.write[second]:
             return f"the bytes may end as {one} leaves them, not {other}"
         before = self._before(witness)

@@ -21,9 +21,10 @@ from haulout.check.constants import counted_copies
 from haulout.check.footprints import Footprints, find_footprints
 from haulout.check.loops import Nest, block_rows, chain, find_nest
 from haulout.check.runs import Run, choose_copies, longest
-from haulout.check.steps import Copies, Moves, check_moves, copies, find_moves
+from haulout.check.steps import Copies, Moves, assumed_trips, check_moves, copies, find_moves
 from haulout.check.unroll import BRANCH, Unrolled, unroll
 from haulout.check.ways import Plan, find_plan
+from haulout.ir.atomics import find_atomics
 from haulout.ir.attributes import format_name, int_list, parse_attrs
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
@@ -58,6 +59,10 @@ class Model:
     write: Bools
     maybe: Bools
     """It touches some bytes of its pattern, not known which: the operand's number is in the attribute `maybe`."""
+    atomic: Ids
+    """Its kind when it is atomic (`ir/atomics.py`), else 0."""
+    fetches: Bools
+    """It is atomic, and its instruction hands on what it found."""
     access_starts: Ints
     """Instruction i has operands `access_starts[i]:access_starts[i + 1]`."""
 
@@ -219,6 +224,8 @@ class Function:
     moves: Moves | None = None
     wanted: list[Copies] = field(default_factory=list)
     footprints: Footprints | None = None
+    notes: list[Diagnostic] = field(default_factory=list)
+    """What the proof assumes of its loops."""
 
     def straight(self) -> Model:
         """The model of a function without loops and branches."""
@@ -277,7 +284,7 @@ def _function(program: Program, name: str, rows: list[int]) -> Function | list[D
     wanted = counted_copies(program, rows, nest, copies(program, nest, moves, rows))
     if isinstance(wanted, Diagnostic):
         return [wanted]
-    return Function(program, name, rows, nest, moves, wanted, footprints)
+    return Function(program, name, rows, nest, moves, wanted, footprints, assumed_trips(program, nest, moves))
 
 
 def _unsupported(program: Program, functions: list[int], straight: bool) -> Diagnostic | None:
@@ -343,6 +350,7 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
     edges = np.flatnonzero((waits != NONE) & ~program.dependences.carried)
     edges = sorted_by(edges.astype(np.int32), waits[edges])
     each = np.arange(len(rows) + 1)
+    atomics = find_atomics(program)
     return Model(
         program=program,
         function=name,
@@ -359,6 +367,8 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
         pattern=program.accesses.pattern[access],
         write=program.accesses.write[access],
         maybe=_maybe(program)[access],
+        atomic=atomics.kind[access],
+        fetches=atomics.fetches[access],
         access_starts=np.searchsorted(instruction, each).astype(np.int64),
         producer=local[program.dependences.producer[edges]],
         producer_starts=np.searchsorted(waits[edges], each).astype(np.int64),

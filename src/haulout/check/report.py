@@ -1,7 +1,8 @@
 """Bad pairs to findings: grouped by what they have in common, each told with both sides, its cause and its fixes.
 
 Pairs of one kind on the same two tensors with the same cause are one finding; it shows the first of them and says how
-many there are. Which of the two should come first is the source's `seq`; without one, list positions stand in for it.
+many there are. Which of the two should come first is the source's `seq`, inside a core the list, in a loop the
+iteration. Where none of them says it, the report says "in either order"; list positions decide which is named first.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _CODES = {
     sweep.POSSIBLE_DEPENDENCE: ("missing-dependence", Severity.WARNING),
     sweep.DUPLICATE: ("benign-duplicate-write", Severity.NOTE),
     sweep.UNFAITHFUL: ("unfaithful-order", Severity.ERROR),
+    sweep.FETCHED: ("order-dependent-result", Severity.NOTE),
 }
 
 
@@ -93,7 +95,7 @@ class Reporter:
                 first, second = self._directed(first, second)
             cause = None
             if conflicts.kind in (sweep.RACE, sweep.POSSIBLE_RACE):
-                cause = find_cause(self.lines, first, second)
+                cause = find_cause(self.lines, first, second, self._is_directed(first, second))
             # In loops the same operands may meet in one iteration and from one to the next: two faults, two mends.
             i, j = (int(self.order.instruction[access]) for access in (first, second))
             key = " later" if self.model.later(i, j) else ""
@@ -123,6 +125,17 @@ class Reporter:
             return (first, second) if places[0] < places[1] else (second, first)
         return (first, second) if model.write[first] >= model.write[second] else (second, first)
 
+    def _is_directed(self, first: int, second: int) -> bool:
+        """Whether anything says which of two accesses should come first."""
+        model = self.model
+        i, j = (int(self.order.instruction[access]) for access in (first, second))
+        times = [int(model.time[row]) for row in (i, j)]
+        return (
+            bool(model.core[i] == model.core[j])
+            or (NONE not in times and times[0] != times[1])
+            or bool(model.later(i, j))
+        )
+
     # -- findings -----------------------------------------------------------------------------------------------
 
     def _finding(self, conflicts: Conflicts, group: _Group) -> Diagnostic:
@@ -130,7 +143,7 @@ class Reporter:
         code, severity = _CODES[kind]
         labels = (self._side(second), self._side(first))
         stands_for = "" if group.pairs == 1 else f"; stands for {group.pairs} pairs of accesses"
-        notes = [self._bytes(first, second), self._hazard(first, second) + stands_for]
+        notes = [self._bytes(first, second), self._hazard_note(first, second) + stands_for]
         notes += self._bands(first, second)
         helps: tuple[str, ...] = ()
         if group.cause:
@@ -154,7 +167,9 @@ class Reporter:
                 f"both have seq={self._time(first)}: the source gives them no order, so no fence can be derived"
             )
         if kind in _UNORDERED:
-            notes += self.evidence.tell(first, second)
+            if self.model.atomic[first] or self.model.atomic[second]:
+                notes.append("atomic accesses need no order only among those of one operation and one element type")
+            notes += self.evidence.tell(first, second, self._is_directed(first, second))
         if kind in _UNORDERED and self.graph.counting is not None and self.graph.counting.weak:
             notes.append(
                 "semaphores that several queues signal were too many to follow together: an order that only several "
@@ -186,11 +201,16 @@ class Reporter:
             here, there = self._time(first), self._time(second)
             when = f"seq {here} and {there}" if NONE not in (here, there) else "list order"
             return f"{other} {does} {target} after {one} {did} it; the source has them the other way round ({when})"
+        if kind == sweep.FETCHED:
+            return f"{one} and {other} change {target} in either order, and what is fetched depends on it"
         if kind == sweep.DUPLICATE:
             return f"{one} and {other} write {target} in no order; every order leaves the same bytes"
         possibly = "may touch" if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE) else does
         if kind in _INSIDE:
             return f"{other} {possibly} {target} without waiting for {one}, which {did} it"
+        if not self._is_directed(first, second):
+            touches = "may touch" if possibly == "may touch" else did
+            return f"{other} {possibly} {target} and {one} {touches} it, in either order"
         may = "write" if self.model.write[first] else "read"
         return f"{other} {possibly} {target} while {one} may still {may} it"
 
@@ -225,6 +245,12 @@ class Reporter:
     def _hazard(self, first: int, second: int) -> str:
         both = self.model.write[first] and self.model.write[second]
         return HAZARDS[0 if both else 1 if self.model.write[first] else 2]
+
+    def _hazard_note(self, first: int, second: int) -> str:
+        if self._is_directed(first, second):
+            return self._hazard(first, second)
+        both = self.model.write[first] and self.model.write[second]
+        return "two writes" if both else "a read and a write"
 
     def _bands(self, first: int, second: int) -> list[str]:
         """Where both stand among the barriers, when they are on different cores."""

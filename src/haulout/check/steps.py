@@ -4,7 +4,8 @@ With patterns that stay, two iterations do: what happens from one to a later one
 where some `carried` names what need not run in every iteration: an iteration between that leaves it out leaves out
 the wait. Where there are several such, it may take more to lose them all; then three and a proof without those waits.
 
-A pattern with `step` stands `stride * (k mod modulus)` bytes further in iteration k.
+A pattern with `step` stands `stride * ((k + phase) mod modulus)` bytes further in iteration k. The phase says where
+the period begins, not how long it is, so it plays no part here.
 
 - Moduli only: the loop repeats itself after their least common multiple P. Two accesses that ever meet do so within P
   iterations of each other, so 2P iterations show every pair from every phase. What stands behind the loop meets the
@@ -28,7 +29,7 @@ from haulout.check.loops import Nest, block_rows
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.verify import instruction_label, location_label
+from haulout.ir.verify import instruction_label, left_locations, location_label
 from haulout.support.diagnostics import Diagnostic, Severity
 
 MOST_COPIES = 1024
@@ -62,6 +63,7 @@ class Moves:
     """The place of the loop on the paths of blocks inside it."""
     stride: Ints
     modulus: Ints
+    phase: Ints
     header: Bools
     """The access stands in the loop's header, which runs once more."""
 
@@ -80,7 +82,16 @@ def find_moves(program: Program, functions: Sequence[int], nest: Nest) -> Moves:
     block = program.instructions.block[instruction[rows]]
     depths = np.array([len(nest.paths[loop.header]) - 1 for loop in nest.loops], np.int32)
     in_header = block == steps.header[rows]
-    return Moves(steps.access[rows], loop, depths[loop], steps.stride[rows], steps.modulus[rows], in_header)
+    unknown = np.append(program.patterns.run == NONE, False)[program.accesses.pattern[steps.access[rows]]]
+    return Moves(
+        access=steps.access[rows],
+        loop=loop,
+        depth=depths[loop],
+        stride=np.where(unknown, 0, steps.stride[rows]),  # `?` stays what it is
+        modulus=steps.modulus[rows],
+        phase=steps.phase[rows],
+        header=in_header,
+    )
 
 
 def copies(program: Program, nest: Nest, moves: Moves, functions: Sequence[int]) -> list[Copies]:
@@ -127,26 +138,38 @@ def _copies(program: Program, nest: Nest, moves: Moves, number: int) -> Copies:
     mine = np.flatnonzero((moves.loop == number) & (moves.stride != 0))
     if len(mine) == 0:
         return still(trip)
-    moduli = np.unique(moves.modulus[mine]).tolist()
-    period = math.lcm(*(modulus for modulus in moduli if modulus))
-    moving = moduli[0] == 0
+    moving = _moving(moves, number)
+    period = math.lcm(*(modulus for modulus in np.unique(moves.modulus[mine]).tolist() if modulus))
     if trip != NONE:
         # As many whole periods are left out as leave two, so that the last phase is the last one's.
         count = trip if moving or trip <= 3 * period else 2 * period + trip % period
         return Copies(count, stepped=True) if count <= MOST_COPIES else guessed(trip)
     if moving:
-        count = ends = _longest(program, moves, mine[moves.modulus[mine] == 0])
+        count = ends = _longest(program, moves, moving)[0]
     else:
         count, ends = 2 * period, period
     return Copies(count, ends, stepped=True) if count <= MOST_GUESSED else guessed(trip)
 
 
-def _longest(program: Program, moves: Moves, rows: Ints) -> int:
-    """How many iterations a loop has at most, when patterns that move on and on stay in their locations."""
+def _moving(moves: Moves, number: int) -> dict[int, int]:
+    """Operands that move on and on with a loop: steps without modulus, of which those of one operand add up."""
+    rows = np.flatnonzero((moves.loop == number) & (moves.modulus == 0))
+    strides: dict[int, int] = {}
+    for row in rows.tolist():
+        access = int(moves.access[row])
+        strides[access] = strides.get(access, 0) + int(moves.stride[row])
+    return {int(row): strides[int(moves.access[row])] for row in rows.tolist() if strides[int(moves.access[row])]}
+
+
+def _longest(program: Program, moves: Moves, moving: dict[int, int]) -> tuple[int, int]:
+    """How many iterations a loop has at most, when patterns that move on and on stay in their locations, and the
+    operand that says so; `moving` has the stride of each of some rows of `moves`.
+    """
+    rows, stride = np.array(list(moving), np.int64), np.array(list(moving.values()), np.int64)
     low, high, size = _hulls(program, moves.access[rows])
-    stride = moves.stride[rows]
     left = np.where(stride > 0, size - high, low) // np.abs(stride) + np.where(moves.header[rows], 0, 1)
-    return max(int(left.min()), 1)
+    at = int(np.argmin(left))
+    return max(int(left[at]), 1), int(moves.access[rows[at]])
 
 
 def _hulls(program: Program, accesses: Ids) -> tuple[Ints, Ints, Ints]:
@@ -162,9 +185,7 @@ def _hulls(program: Program, accesses: Ids) -> tuple[Ints, Ints, Ints]:
 
 
 def check_moves(program: Program, nest: Nest, moves: Moves, functions: Sequence[int]) -> list[Diagnostic]:
-    """`bad-input` where a step follows no loop around it; `out-of-bounds` where a pattern leaves its location in some
-    iteration of loops that run so often.
-    """
+    """`bad-input` where a step follows no loop around it; `out-of-bounds` where a pattern leaves its location."""
     first = np.zeros(len(program.functions), np.int64)
     for function in functions:
         first[function] = block_rows(program, function).start
@@ -175,26 +196,23 @@ def check_moves(program: Program, nest: Nest, moves: Moves, functions: Sequence[
             message = "its step follows a block that is not the header of a loop around it"
             label = instruction_label(program, int(instruction[at]))
             return [Diagnostic("bad-input", Severity.ERROR, message, (label,))]
-    trips = np.array([loop.trip for loop in nest.loops], np.int64)[moves.loop]
-    last = np.where(moves.header, trips, trips - 1)  # the largest iteration; unknown: none is certain but the first
-    last = np.where((trips == NONE) | (last < 0), 0, last)
-    last = np.where(moves.modulus > 0, np.minimum(last, moves.modulus - 1), last)
-    reach = moves.stride * last
-    accesses, which = np.unique(moves.access, return_inverse=True)
-    low, high, size = _hulls(program, accesses)
-    runs = np.ones(len(accesses), bool)
-    runs[which[trips == 0]] = False
-    np.add.at(low, which, np.minimum(reach, 0))
-    np.add.at(high, which, np.maximum(reach, 0))
+    return left_locations(program, functions)
+
+
+def assumed_trips(program: Program, nest: Nest, moves: Moves) -> list[Diagnostic]:
+    """`assumed-trip`: loops that nothing bounds but a step that would leave its location."""
     found = []
-    unknown = np.append(program.patterns.run == NONE, False)[program.accesses.pattern[accesses]]
-    for at in np.flatnonzero(runs & ~unknown & ((low < 0) | (high > size)))[:20].tolist():
-        row = int(accesses[at])
-        location = int(program.accesses.location[row])
-        message = f"its step takes it to bytes {low[at]}:{high[at]} of a location of {size[at]} bytes"
-        labels = (
-            instruction_label(program, int(program.accesses.instruction[row])),
-            location_label(program, location),
-        )
-        found.append(Diagnostic("out-of-bounds", Severity.ERROR, message, labels))
+    for number, loop in enumerate(nest.loops):
+        moving = _moving(moves, number) if loop.trip == NONE else {}
+        if not moving:
+            continue
+        most, access = _longest(program, moves, moving)
+        row = int(program.accesses.instruction[access])
+        location = int(program.accesses.location[access])
+        times = "once" if most == 1 else f"{most} times"
+        message = f"the loop at {loop.name} is taken to run no more than {times}: nothing is proved of longer runs"
+        note = f"its step leaves a location of {program.locations.size[location]} bytes after that"
+        help_text = f"say how often it runs (trip= at {loop.name}), or give the step a modulus"
+        labels = (instruction_label(program, row), location_label(program, location))
+        found.append(Diagnostic("assumed-trip", Severity.NOTE, message, labels, (note,), (help_text,)))
     return found

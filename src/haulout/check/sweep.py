@@ -25,9 +25,10 @@ from haulout.check.order import Order
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.support.jit import njit
 
-RACE, POSSIBLE_RACE, DEPENDENCE, POSSIBLE_DEPENDENCE, DUPLICATE, UNFAITHFUL = range(6)
-"""What a pair of conflicting accesses may be; `DUPLICATE` is found later (`benign_writes.py`)."""
-KINDS = 6
+RACE, POSSIBLE_RACE, DEPENDENCE, POSSIBLE_DEPENDENCE, DUPLICATE, UNFAITHFUL, FETCHED, COMMUTING = range(8)
+"""What a pair of conflicting accesses may be. DUPLICATE: writes that leave equal bytes, found later
+(`benign_writes.py`). COMMUTING: atomics in no order, which is as it should be."""
+KINDS = 8
 
 
 class Touched(NamedTuple):
@@ -38,8 +39,12 @@ class Touched(NamedTuple):
     owner: Ids
     """Of each access: the owner of its location."""
     stream: Ids
-    """Of each access: its queue, apart for those that are not certain."""
+    """Of each access: its queue, apart for atomics, which do each other no harm, and for what is not certain."""
     stream_queue: Ids
+    stream_atomic: Ids
+    """0, or the kind of its atomics; those of equal kinds commute."""
+    stream_fetches: Bools
+    """Its atomics hand on what they found."""
     unsure: Bools
     """Of each access: it touches some bytes of its region, not known which."""
     starts: Ints
@@ -151,13 +156,20 @@ def _ordered(order: Order, first: int, second: int) -> bool:
 def _judge(order: Order, touched: Touched, first: int, second: int) -> int:
     """What is wrong with a conflicting pair, `first` earlier in the schedule; -1: nothing."""
     i, j = order.instruction[first], order.instruction[second]
+    one, other = touched.stream[first], touched.stream[second]
+    # Only bytes of one location are cut into the same elements.
+    commute = touched.stream_atomic[one] > 0 and touched.stream_atomic[one] == touched.stream_atomic[other]
+    commute = commute and touched.owner[first] == touched.owner[second]
+    fetches = touched.stream_fetches[one] or touched.stream_fetches[other]
     if _ordered(order, first, second):
-        if touched.owner[first] != touched.owner[second]:
+        if touched.owner[first] != touched.owner[second] or (commute and not fetches):
             return -1
         against = order.core[i] == order.core[j] and i > j
         against |= order.time[j] >= 0 and order.time[i] > order.time[j]
         return UNFAITHFUL if against else -1
     possible = touched.unsure[first] or touched.unsure[second]
+    if commute:
+        return FETCHED if fetches else COMMUTING
     if order.core[i] == order.core[j]:
         return POSSIBLE_DEPENDENCE if possible else DEPENDENCE
     return POSSIBLE_RACE if possible else RACE

@@ -291,7 +291,7 @@ def _accesses(program: Program, layout: _Layout) -> tuple[Accesses, Ids]:
         program = program.replace(accesses=Accesses.make(1))
     accesses = program.accesses.take(np.where(read, 0, rows)).replace(instruction=instruction)
     accesses.location[read] = cond[instruction[read]]
-    accesses.pattern[read], accesses.write[read] = NONE, False
+    accesses.pattern[read], accesses.write[read], accesses.atomic[read] = NONE, False, False
     return accesses, np.where(read, NONE, rows).astype(np.int32)
 
 
@@ -319,7 +319,7 @@ def _move(
     copy = order[stretched(begin, end - begin)]
     iteration = layout.iteration[layout.execution[accesses.instruction[copy]], moves.depth[step]]
     modulus = moves.modulus[step]
-    turns = np.where(modulus > 0, iteration % np.maximum(modulus, 1), iteration)
+    turns = np.where(modulus > 0, (iteration + moves.phase[step]) % np.maximum(modulus, 1), iteration)
     shift = np.zeros(len(accesses), np.int64)
     np.add.at(shift, copy, moves.stride[step] * turns)
     guess = np.zeros(len(accesses), bool)

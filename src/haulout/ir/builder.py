@@ -192,11 +192,12 @@ class ProgramBuilder:
         *,
         seq: int | None = None,
         deps: Iterable[int] = (),
+        atomic: Iterable[int] = (),
         attrs: Mapping[str, AttrValue] | None = None,
         loc: str | None = None,
         text_line: int = NONE,
     ) -> int:
-        """An instruction with its operands and the instructions it waits for."""
+        """An instruction, its operands, and what it waits for; `atomic` numbers operands, reads first."""
         index = self.row(
             "instructions",
             name=self.strings.optional(name),
@@ -208,14 +209,15 @@ class ProgramBuilder:
             loc=self.strings.optional(loc),
             text_line=text_line,
         )
-        for write, operands in ((False, reads), (True, writes)):
-            for operand in operands:
-                self.access(index, operand, write=write)
+        numbers = set(atomic)
+        listed = [(operand, False) for operand in reads] + [(operand, True) for operand in writes]
+        for number, (operand, write) in enumerate(listed):
+            self.access(index, operand, write=write, atomic=number in numbers)
         for producer in deps:
             self.dependence(index, producer)
         return index
 
-    def access(self, instruction: int, operand: Operand, *, write: bool) -> int:
+    def access(self, instruction: int, operand: Operand, *, write: bool, atomic: bool = False) -> int:
         """One more operand of an instruction, reads before writes."""
         location, pattern = operand if isinstance(operand, tuple) else (operand, None)
         return self.row(
@@ -224,6 +226,7 @@ class ProgramBuilder:
             location=location,
             pattern=NONE if pattern is None else self.pattern(pattern),
             write=write,
+            atomic=atomic,
         )
 
     def dependence(

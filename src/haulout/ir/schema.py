@@ -182,6 +182,7 @@ class Accesses(Table):
     location: Ids = ids("the location touched, as this core names it", "locations")
     pattern: Ids = ids("the bytes touched; null: all of them", "patterns", null=True)
     write: Bools = column(np.bool_, "written, not read")
+    atomic: Bools = column(np.bool_, "half of a read-modify-write that happens in one step (`atomics.py`)")
 
 
 @dataclass(slots=True)
@@ -278,6 +279,7 @@ class Steps(Table):
     header: Ids = ids("the loop, by its header", "blocks")
     stride: Ints = column(np.int64, "bytes an iteration")
     modulus: Ints = column(np.int64, "iterations after which it starts again; 0: never")
+    phase: Ints = column(np.int64, "in iteration k it stands where k + phase would be; 0 without modulus")
 
 
 @dataclass(slots=True)

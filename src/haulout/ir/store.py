@@ -19,7 +19,7 @@ from haulout.ir.strings import StringTable
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import read_bytes, write_bytes
 
-VERSION = 1
+VERSION = 2
 
 
 def save_program(program: Program, path: Path) -> None:

@@ -4,7 +4,8 @@
 2. names: modules one a core, in order; names unique where they must be; functions equal on all cores;
 3. locations: sizes agree with dtype and shape, const data has the right length, placements are placements;
 4. views: a shared location's target exists on its core, is no view itself, and is as large;
-5. operands: every byte touched lies inside its location; reads and writes of one instruction are equal or disjoint;
+5. operands: every byte touched lies inside its location, wherever steps take it; reads and writes of one instruction
+   are equal or disjoint; an atomic operand is half of a read-modify-write of whole elements;
 6. order: a dependence stays inside its function and looks back; `seq` is on all instructions or none and never
    falls along a block;
 7. semaphores: amounts and counts are numbers that make sense, a remote signal goes to another core that there is.
@@ -16,17 +17,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from haulout.ir import dtypes
+from haulout.ir.atomics import atomic_fault
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import MAX_CORES, TABLES, Column, Ints
 from haulout.ir.semaphores import MOST, semaphore_use
+from haulout.ir.steps import first_outside, outside, step_reach
 from haulout.ir.text.values import SIZE_MAX
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity, Span
 
@@ -43,6 +46,8 @@ def verify(program: Program) -> list[Diagnostic]:
         _check_locations,
         _check_views,
         _check_operands,
+        _check_steps,
+        _check_atomics,
         _check_order,
         _check_semaphores,
     ):
@@ -325,6 +330,71 @@ def _self_conflicts(program: Program) -> Iterator[tuple[int, Pattern, Pattern]]:
                 touched = (np.unique(a.bytes()), np.unique(b.bytes()))
                 if not np.array_equal(*touched) and len(np.intersect1d(*touched, assume_unique=True)):
                     yield int(accesses.instruction[rows[0]]), a, b
+
+
+def _check_steps(program: Program, found: Diagnostics) -> None:
+    steps = program.steps
+
+    def label(row: int) -> Label:
+        return instruction_label(program, int(program.accesses.instruction[steps.access[row]]))
+
+    wrong = (steps.modulus < 0) | (steps.modulus > SIZE_MAX) | (np.abs(steps.stride) > SIZE_MAX)
+    for row in _some(wrong):
+        _bad(found, f"a step by {steps.stride[row]} bytes with modulus {steps.modulus[row]}", label(row))
+    if wrong.any():
+        return
+    wrong = (steps.phase < 0) | (steps.phase >= np.maximum(steps.modulus, 1))
+    for row in _some(wrong):
+        allowed = f"from 0 to {steps.modulus[row] - 1}" if steps.modulus[row] else "none without a modulus"
+        _bad(found, f"a step with phase {steps.phase[row]}, expected {allowed}", label(row))
+    if not wrong.any():
+        found.extend(left_locations(program))
+
+
+def left_locations(program: Program, functions: Sequence[int] | None = None) -> list[Diagnostic]:
+    """`out-of-bounds` for each operand that its steps take out of its location, in all functions or some."""
+    reach, accesses = step_reach(program), program.accesses
+    hulls = [np.append(values, 0) for values in pattern_hulls(program)]
+    pattern = accesses.pattern[reach.access]
+    size = program.locations.size[accesses.location[reach.access]]
+    low, high = hulls[0][pattern], np.where(pattern == NONE, size, hulls[1][pattern])
+    unknown = np.append(program.patterns.run == NONE, False)[pattern]
+    leaves = outside(program, reach, low, high) & ~unknown & (low >= 0) & (high <= size)
+    if functions is not None:
+        leaves &= np.isin(program.instruction_function[accesses.instruction[reach.access]], functions)
+    found = []
+    for at in _some(leaves):
+        access = int(reach.access[at])
+        message = f"its step takes it to bytes {low[at] + reach.down[at]}:{high[at] + reach.up[at]} of a location of "
+        message = "its step takes it further than 2**62 bytes, in a location of " if reach.far[at] else message
+        notes, helps = [], ["make the stride or the modulus smaller, or the location larger"]
+        if first := first_outside(program, access, int(low[at]), int(high[at])):
+            row, iteration = first
+            header = int(program.steps.header[row])
+            name = "^" + format_name(program.strings[int(program.blocks.name[header])])
+            notes.append(f"it leaves its location in iteration {iteration} of the loop at {name}")
+            if program.blocks.trip[header] == NONE:
+                times = iteration + (program.instructions.block[accesses.instruction[access]] != header)
+                notes.append(f"its trip is not known: all {program.steps.modulus[row]} places of the period count")
+                if iteration:
+                    most = "once" if times == 2 else f"{times - 1} times"
+                    helps.append(f"or, where it runs no more than {most}, say so: trip= at {name}")
+        labels = (
+            instruction_label(program, int(accesses.instruction[access])),
+            location_label(program, int(accesses.location[access])),
+        )
+        message += f"{size[at]} bytes"
+        found.append(Diagnostic("out-of-bounds", Severity.ERROR, message, labels, tuple(notes), tuple(helps)))
+    return found
+
+
+def _check_atomics(program: Program, found: Diagnostics) -> None:
+    atomic, wrong = np.flatnonzero(program.accesses.atomic), 0
+    rows, cuts = np.unique(program.accesses.instruction[atomic], return_index=True)
+    for row, operands in zip(rows.tolist(), np.split(atomic, cuts[1:]), strict=bool(len(rows))):
+        if wrong < _MOST and (fault := atomic_fault(program, row, operands.tolist())):
+            _bad(found, fault, instruction_label(program, row))
+            wrong += 1
 
 
 def _check_order(program: Program, found: Diagnostics) -> None:

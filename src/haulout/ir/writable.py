@@ -23,6 +23,7 @@ _LEAST = {
     ("dims", "count"): 1,
     ("shapes", "extent"): 0,
     ("steps", "modulus"): 0,
+    ("steps", "phase"): 0,
 }
 """Columns with a least value of their own; columns that may be null start there, at NONE."""
 _FREE = {("dims", "stride"), ("steps", "stride"), ("semaphores", "value"), ("patterns", "run")}

@@ -108,11 +108,24 @@ CATALOG: dict[str, Entry] = {
         "the front end for kernels what it can prove equal on all cores; other unordered writes are races.",
         "Nothing, or let one of them write.",
     ),
+    "order-dependent-result": Entry(
+        "A `fetch_and_op` hands on the value that it found, and nothing orders it and another atomic access to the "
+        "same bytes.",
+        "It is no race, but the program does not say which value is fetched: runs may differ, and nothing is proved "
+        "of what is made of it.",
+        "Nothing, where any order will do (taking tickets, for instance); else order the two.",
+    ),
     "unproved-paths": Entry(
         "There are more ways through branches and loops than the checker looks at.",
         "What is found is true, but a way that was not looked at may hold another fault: nothing is proved for it.",
         "Put a `core_barrier` on engine `all` of all cores between the branches, outside of them: what stands on its "
         "two sides is proved apart. Or say how often loops run (`trip`), or split the function.",
+    ),
+    "assumed-trip": Entry(
+        "A loop whose trip count is not known moves an operand on and on (a `step` without modulus).",
+        "Sooner or later the operand leaves its location. The loop is taken to end before that; nothing is proved of "
+        "runs that do not, and `simulate` stops them with out-of-bounds.",
+        "Say how often the loop runs (`trip`), or give the step a modulus.",
     ),
     "unexpected-output": Entry(
         "An output of a simulated run is not what was expected.",

@@ -1,8 +1,8 @@
 """Operands that move with the iterations of loops (`step`): a variant of the operand for each place it may be at.
 
-In iteration k of a loop the operand starts `stride * (k mod modulus)` bytes further, `stride * k` without modulus;
-steps of several loops add up. The variants of an operand are all combinations of the steps' places. Of a step
-without modulus, the location's size bounds them, or the loop's trip count; what an iteration beyond would touch
+In iteration k of a loop the operand starts `stride * ((k + phase) mod modulus)` bytes further, `stride * k` without
+modulus; steps of several loops add up. The variants of an operand are all combinations of the steps' places. Of a
+step without modulus, the location's size bounds them, or the loop's trip count; what an iteration beyond would touch
 lies outside of the location.
 """
 
@@ -35,8 +35,13 @@ class Step:
     """Of the loop, on the path of the operand's section."""
     stride: int
     modulus: int
+    phase: int
     count: int
     """Places that it may be at; further ones leave the location."""
+
+    def place(self, iteration: int) -> int:
+        """By how many strides it is moved."""
+        return (iteration + self.phase) % self.modulus if self.modulus else iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class Moves:
         for step in move.steps:
             place = iterations[:, step.depth].astype(np.int64)
             if step.modulus:
-                place %= step.modulus
+                place = (place + step.phase) % step.modulus
             leaves |= place >= step.count
             variant = variant * step.count + np.minimum(place, step.count - 1)
         leaves |= ~move.fits[variant]
@@ -109,7 +114,7 @@ class Moves:
 
     def _leaves(self, move: Move, around: list[int]) -> None:
         at = [(step, around[step.depth]) for step in move.steps]
-        shift = sum(step.stride * (k % step.modulus if step.modulus else k) for step, k in at)
+        shift = sum(step.stride * step.place(k) for step, k in at)
         accesses = self.program.accesses
         labels = (
             instruction_label(self.program, int(accesses.instruction[move.access])),
@@ -150,10 +155,11 @@ def _steps(program: Program, nest: Nest, access: int, rows: list[int], room: tup
         depth = len(nest.sections[loop.header].path) - 1
         bounds = [] if is_mixed else [room[stride > 0] // abs(stride) + 1]
         bounds += [modulus] if modulus > 0 else []
-        bounds += [loop.trip + 1] if loop.trip != NONE else []
+        phase = int(program.steps.phase[row])
+        bounds += [loop.trip + 1 + phase] if loop.trip != NONE else []
         if not bounds:
             bad_input(f"steps in both directions along {loop.name}, which has no trip, are not supported yet", label)
-        result.append(Step(depth, stride, modulus, min(bounds)))
+        result.append(Step(depth, stride, modulus, phase, min(bounds)))
     reach = sum(abs(step.stride) * step.count for step in result)
     if prod(step.count for step in result) > _MOST_VARIANTS or reach > SIZE_MAX:
         bad_input(f"an operand with more than {_MOST_VARIANTS:,} places is not supported yet", label)

@@ -11,6 +11,10 @@ before y touches the same byte in one run, and after it in the other. Of the wri
 first run, or y itself, the first one finds x there; in the other run it cannot, since x comes after y. Reads
 alone would not do: a third writer may hide the inversion from every reader that the schedules at hand show.
 
+Atomic accesses of one kind (`ir/atomics.py`) commute: the bytes are the same in whatever order they come. Such an
+access finds what stood there before the first of them, and the last writer is then a *group*: what stood there, the
+kind, and the sum of a number for each of its members, whatever their order. Anything else finds that group.
+
 Bytes that are never told apart share a shadow (atoms.py).
 """
 
@@ -21,13 +25,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.ir.atomics import find_atomics
 from haulout.ir.enums import Kind
 from haulout.ir.schema import Bytes, Ids, Ints
 from haulout.sim.events import Effect
 from haulout.sim.inputs import locations_of_kind
 from haulout.sim.plan import Plan, Prepared
 from haulout.sim.visits import Iteration
-from haulout.support.jit import njit, plain_if_small
+from haulout.support.jit import interpreted, njit, plain_if_small
 
 NOBODY = -1
 GIVEN = -2
@@ -43,6 +48,10 @@ _EFFECT_BITS[[Effect.BOTH, Effect.READS, Effect.WRITES, Effect.BRANCHES]] = READ
 PRIME = 2**42 - 11
 FACTOR = 2**20 - 3
 """Of the hash: a polynomial modulo a prime, so small that products stay within 63 bits."""
+
+WRITER, BELOW, KIND, MEMBERS = range(4)
+"""Columns of the shadow, of each atom: the last writer; of a group what stood there before it, its kind (0: there is
+no group) and the sum of its members."""
 
 
 class Instance(NamedTuple):
@@ -89,6 +98,8 @@ class Columns(NamedTuple):
     """Of each event."""
     effect: Bytes
     """Of each event: READS, WRITES or both."""
+    atomic: Ids
+    """Of each operand: its kind when it is atomic, else 0."""
 
 
 class Shadow:
@@ -111,6 +122,7 @@ class Shadow:
             last,
             plan.graph.item,
             _EFFECT_BITS[plan.graph.effect],
+            self._atomic(),
         )
         atoms = self.atoms.starts[self.columns.operand + 1] - self.atoms.starts[self.columns.operand]
         self._work = runs * (int(atoms.sum()) + len(self.atoms))
@@ -137,15 +149,45 @@ class Shadow:
         every = np.arange(len(self.atoms))
         for access in range(first, last):
             operand = int(self.columns.operand[access])
+            kind = int(self.columns.atomic[operand])
             atoms = every[self.atoms.of(operand)]
-            differing = atoms[before[0][atoms] != before[1][atoms]]
+            with interpreted():
+                found = [[_scan_found(shadow, atom, kind) for atom in atoms.tolist()] for shadow in before]
+            differing = atoms[np.array(found[0], np.int64) != np.array(found[1], np.int64)]
             if len(differing):
                 break
         atom = int(differing.min())
         location = int(self.prepared.operands.location[operand])
         byte = self.prepared.layout.byte_of(location, int(self.atoms.cuts[atom]))
-        writers = (self._instance(int(writer[atom])) for writer in before)
-        return Difference(schedule, self._instance(item), location, byte, access >= middle, *writers)
+        writers = [int(shadow[atom, WRITER]) for shadow in before]
+        if writers[0] == writers[1]:
+            # The last of a group is the same, another member is not.
+            writers = self._members(atom, event, reference, order, writers[0])
+        expected, found_ = (self._instance(writer) for writer in writers)
+        return Difference(schedule, self._instance(item), location, byte, access >= middle, expected, found_)
+
+    def _members(self, atom: int, event: int, reference: Ids, order: Ids, last: int) -> list[int]:
+        """A writer of an atom that comes before an event in one of two orders alone, and `last` for the other one."""
+        before = [set(each[: int(np.flatnonzero(each == event)[0])].tolist()) for each in (reference, order)]
+        for other in sorted(before[0] ^ before[1]):
+            item = int(self.columns.item[other])
+            if not int(self.columns.effect[other]) & WRITES:
+                continue
+            for access in range(int(self.columns.middle[item]), int(self.columns.last[item])):
+                rows = range(*self.atoms.starts[self.columns.operand[access] :][:2].tolist())
+                if any(self.atoms.begin[row] <= atom < self.atoms.end[row] for row in rows):
+                    return [item, last] if other in before[0] else [last, item]
+        return [last, last]
+
+    def _atomic(self) -> Ids:
+        """The kind of every operand."""
+        operands = self.prepared.operands
+        kind = np.zeros(len(self.atoms.starts) - 1, np.int32)
+        accesses = find_atomics(self.prepared.program).kind
+        kind[: len(accesses)] = accesses
+        for access, move in operands.moves.by_access.items():
+            kind[move.first : move.first + len(move.shifts)] = accesses[access]
+        return kind
 
     def _operands(self, first: Ints, accesses: int) -> Ints:
         """The operand of every access that is executed, where its iteration takes it."""
@@ -159,23 +201,24 @@ class Shadow:
             result[first[items] + access - code.begin[row]] = self.prepared.operands.moves.operands(move, iterations)
         return np.asarray(result)
 
-    def _writers_before(self, order: Ids, event: int) -> Ids:
+    def _writers_before(self, order: Ids, event: int) -> Ints:
         """The shadow memory at the moment at which an event happens."""
         writer = self._initial()
         unused = np.zeros(len(self.columns.operand), np.int64)
         self._scan(order[: int(np.flatnonzero(order == event)[0])], writer, unused, record=True)
         return writer
 
-    def _scan(self, order: Ids, writer: Ids, found: Ints, record: bool) -> int:
+    def _scan(self, order: Ids, shadow: Ints, found: Ints, record: bool) -> int:
         with plain_if_small(_scan_shadow, self._work):
-            return int(_scan_shadow(self.columns, order, writer, found, record))
+            return int(_scan_shadow(self.columns, order, shadow, found, record))
 
-    def _initial(self) -> Ids:
+    def _initial(self) -> Ints:
         program, functions = self.prepared.program, self.prepared.functions
-        writer = np.full(len(self.atoms), NOBODY, np.int32)
+        shadow = np.zeros((len(self.atoms), 4), np.int64)
+        shadow[:, WRITER] = NOBODY
         for row in locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT, Kind.CONST):
-            writer[self.atoms.of(self.prepared.operands.whole(row))] = GIVEN
-        return writer
+            shadow[self.atoms.of(self.prepared.operands.whole(row)), WRITER] = GIVEN
+        return shadow
 
     def _instance(self, item: int) -> Instance:
         if item < 0:
@@ -185,34 +228,64 @@ class Shadow:
 
 
 @njit
-def _scan_shadow(x: Columns, order: Ids, writer: Ids, found: Ints, record: bool) -> int:
+def _scan_shadow(x: Columns, order: Ids, shadow: Ints, found: Ints, record: bool) -> int:
     """Let events happen in the shadow; record what every access finds, or compare it: the step that differs."""
     for step in range(len(order)):
         item, effect = x.item[order[step]], x.effect[order[step]]
         first = x.first[item] if effect & READS else x.middle[item]
         last = x.last[item] if effect & WRITES else x.middle[item]
         for access in range(first, last):
-            what = _scan_operand(x, x.operand[access], writer, LOOK)
+            what = _scan_operand(x, x.operand[access], shadow, LOOK)
             if record:
                 found[access] = what
             elif found[access] != what:
                 return step
         for access in range(x.middle[item], last):
-            _scan_operand(x, x.operand[access], writer, item)
+            _scan_operand(x, x.operand[access], shadow, item)
     return -1
 
 
 @njit
-def _scan_operand(x: Columns, operand: int, writer: Ids, who: int) -> int:
+def _scan_operand(x: Columns, operand: int, shadow: Ints, who: int) -> int:
     """Make `who` the writer of all atoms of an operand; or, with LOOK, hash their writers, run by run."""
+    kind = x.atomic[operand]
     mixed, current, length = 1, LOOK, 0
     for row in range(x.starts[operand], x.starts[operand + 1]):
         for atom in range(x.begin[row], x.end[row]):
             if who != LOOK:
-                writer[atom] = who
-            elif writer[atom] == current:
+                if kind > 0:
+                    if shadow[atom, KIND] != kind:
+                        shadow[atom, BELOW] = _scan_found(shadow, atom, kind)
+                        shadow[atom, MEMBERS] = 0
+                    shadow[atom, MEMBERS] = (shadow[atom, MEMBERS] + _scan_number(who)) % PRIME
+                shadow[atom, KIND] = kind
+                shadow[atom, WRITER] = who
+                continue
+            writer = _scan_found(shadow, atom, kind)
+            if writer == current:
                 length += 1
             else:
                 mixed = ((mixed * FACTOR + current - LOOK) % PRIME * FACTOR + length) % PRIME
-                current, length = int(writer[atom]), 1
+                current, length = int(writer), 1
     return ((mixed * FACTOR + current - LOOK) % PRIME * FACTOR + length) % PRIME
+
+
+@njit
+def _scan_found(shadow: Ints, atom: int, kind: int) -> int:
+    """What an access finds at an atom; `kind`: 0, or the kind of atomics that it is one of."""
+    if shadow[atom, KIND] == 0:
+        return int(shadow[atom, WRITER])
+    if shadow[atom, KIND] == kind:
+        return int(shadow[atom, BELOW])
+    mixed = (int(shadow[atom, BELOW]) - LOOK) % PRIME
+    mixed = (mixed * FACTOR + int(shadow[atom, KIND])) % PRIME
+    return (mixed * FACTOR + int(shadow[atom, MEMBERS])) % PRIME
+
+
+@njit
+def _scan_number(item: int) -> int:
+    """A number for an item, of which sums tell sets apart."""
+    mixed = (int(item) + 1) * FACTOR % PRIME
+    for _ in range(2):
+        mixed = ((mixed ^ mixed >> 17) * FACTOR + 1) % PRIME
+    return mixed

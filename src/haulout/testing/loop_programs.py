@@ -245,8 +245,15 @@ class _Generator:
             for operand, step in operands:
                 access = build.access(row, operand, write=write)
                 if step is not None:
-                    header, stride, modulus = step
-                    build.row("steps", access=access, header=self.rows[header], stride=stride, modulus=modulus)
+                    header, stride, modulus, phase = step
+                    build.row(
+                        "steps",
+                        access=access,
+                        header=self.rows[header],
+                        stride=stride,
+                        modulus=modulus,
+                        phase=phase,
+                    )
         made.append(new)
 
     def operands(self, row: int, number: int) -> tuple[list[_Operand], list[_Operand], _Made]:
@@ -264,7 +271,8 @@ class _Generator:
                 case chance if loops and not self.blocks[number].header and chance < self.moving:
                     modulus = rng.randint(2, cells)
                     pattern = Pattern(rng.randint(0, cells - modulus) * CELL, CELL)
-                    step, touched = (rng.choice(loops), CELL, modulus), set(range(cells))
+                    move = rng.choice(loops), CELL, modulus, rng.randrange(modulus)
+                    step, touched = move, set(range(cells))
                 case chance if chance < 0.4:
                     pattern, touched = None, set(range(cells))
                 case chance if chance < 0.5 and cells == 4:
@@ -300,7 +308,7 @@ class _Generator:
                     build.dependence(new.row, each.row, carried=True)
 
 
-_Operand = tuple[tuple[int, Pattern | None], tuple[int, int, int] | None]
+_Operand = tuple[tuple[int, Pattern | None], tuple[int, int, int, int] | None]
 """(location, pattern), and the step (header's block number, stride, modulus)."""
 
 

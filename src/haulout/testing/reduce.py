@@ -186,6 +186,10 @@ class _Reduction:
             program = self.better(program, [program.replace(locations=plain)])
         if (instructions.seq != NONE).any():
             program = self.better(program, [program.replace(instructions=instructions.replace(seq=NONE))])
+        if program.accesses.atomic.any():
+            program = self.better(program, [program.replace(accesses=program.accesses.replace(atomic=False))])
+        if program.steps.phase.any():
+            program = self.better(program, [program.replace(steps=program.steps.replace(phase=0))])
         said = np.flatnonzero(program.instructions.attrs != NONE).tolist()
         return self.without(program, [(row,) for row in said], _without_attributes)
 

@@ -187,7 +187,8 @@ def test_the_table_holds_every_opcode_of_the_format() -> None:
     expected = """
         abs add and atan2 bitcast_convert broadcast cbrt ceil clamp combine compare convert convolution copy cosine
         count_leading_zeros divide dma_copy dot dynamic_slice dynamic_update_slice erf exponential
-        exponential_minus_one floor gather iota is_finite log log_plus_one logistic maximum memset minimum multiply
+        exponential_minus_one fetch_and_op floor gather iota is_finite log log_plus_one logistic maximum memset
+        minimum multiply
         negate not or pad popcnt power reduce reduce_precision reduce_window remainder round_nearest_afz
         round_nearest_even rsqrt scatter select select_and_scatter shift_left shift_right_arithmetic
         shift_right_logical sign sine sort sqrt subtract tan tanh topk xor

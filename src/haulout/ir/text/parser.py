@@ -42,7 +42,7 @@ class _Function:
         self.instructions: dict[str, int] = {}
         self.successors: list[tuple[int, list[str], Line]] = []
         self.waits: list[tuple[int, str, bool, Line]] = []
-        self.steps: list[tuple[int, str, int, int, Line]] = []
+        self.steps: list[tuple[int, str, list[int], Line]] = []
 
 
 class _Parser:
@@ -250,7 +250,12 @@ class _Parser:
         }
         waits = [(wait, False) for wait in attrs.take_names("deps")]
         waits += [(wait, True) for wait in attrs.take_names("carried")]
-        steps = attrs.take_rows("step", int, str, int, int)
+        atomic = attrs.take_ints("atomic") or []
+        for number in atomic:
+            if number >= len(reads) + len(writes):
+                line.error(f"atomic: no operand {number}", 0)
+        common["atomic"] = atomic
+        steps = attrs.take_rows("step", int, str, int, int, int, optional=1)
         semaphores = [(row, False) for row in attrs.take_rows("signal", str, int)]
         semaphores += [(row, True) for row in attrs.take_rows("wait", str, int)]
         if opcode == "core_barrier":
@@ -271,10 +276,11 @@ class _Parser:
         function.instructions[name] = row
         function.waits += [(row, wait, carried, line) for wait, carried in waits]
         first_access = self.build.count("accesses") - len(reads) - len(writes)
-        for operand, header, stride, modulus in steps:
+        for operand, header, *numbers in steps:
             if not 0 <= int(operand) < len(reads) + len(writes):
                 line.error(f"step: no operand {operand}", 0)
-            function.steps.append((first_access + int(operand), str(header), int(stride), int(modulus), line))
+            moves = [int(each) for each in numbers]
+            function.steps.append((first_access + int(operand), str(header), moves, line))
         for (semaphore, value), wait_for in semaphores:
             self.build.row(
                 "semaphores",
@@ -332,10 +338,17 @@ class _Parser:
             if producer == NONE:
                 self.unknown(line, f"no instruction %{name} in this function")
             self.build.dependence(row, producer, carried=carried, kind=DependenceKind.GIVEN)
-        for access, header, stride, modulus, line in function.steps:
+        for access, header, (stride, modulus, *phase), line in function.steps:
             if header not in function.blocks:
                 self.unknown(line, f"step: no block ^{header} in this function")
-            self.build.row("steps", access=access, header=function.blocks[header], stride=stride, modulus=modulus)
+            self.build.row(
+                "steps",
+                access=access,
+                header=function.blocks[header],
+                stride=stride,
+                modulus=modulus,
+                phase=phase[0] if phase else 0,
+            )
 
     def unknown(self, line: Line, message: str) -> NoReturn:
         bad_input(message, Label("here", Span(self.file, line.number), line.text))

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from haulout.ir.attributes import AttrValue, format_attrs, format_name, format_value, quote
 from haulout.ir.enums import NONE, Engine, Kind, Space
 from haulout.ir.program import Program
@@ -26,6 +28,7 @@ class _Notes:
 
     deps: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     carried: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    atomic: dict[int, list[AttrValue]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[int, list[AttrValue]] = field(default_factory=lambda: defaultdict(list))
     signals: dict[int, list[AttrValue]] = field(default_factory=lambda: defaultdict(list))
     waits: dict[int, list[AttrValue]] = field(default_factory=lambda: defaultdict(list))
@@ -144,6 +147,8 @@ class _Printer:
                 line += f" deps=[{','.join(self.instruction_names[d] for d in notes.deps[row])}]"
             if row in notes.carried:
                 line += f" carried=[{','.join(self.instruction_names[d] for d in notes.carried[row])}]"
+            if row in notes.atomic:
+                line += f" atomic={format_value(notes.atomic[row])}"
             for key, values in (("step", notes.steps), ("signal", notes.signals), ("wait", notes.waits)):
                 if row in values:
                     line += f" {key}={format_value(values[row])}"
@@ -160,13 +165,16 @@ class _Printer:
         ):
             (notes.carried if carried else notes.deps)[row].append(producer)
         starts = program.access_starts
+        for access in np.flatnonzero(program.accesses.atomic).tolist():
+            row = int(program.accesses.instruction[access])
+            notes.atomic[row].append(access - int(starts[row]))
         for at in range(len(program.steps)):
             access = int(program.steps.access[at])
             row = int(program.accesses.instruction[access])
             header = self.text[program.blocks.name[program.steps.header[at]]]
-            notes.steps[row].append(
-                [access - int(starts[row]), header, int(program.steps.stride[at]), int(program.steps.modulus[at])]
-            )
+            steps = program.steps
+            step: list[AttrValue] = [access - int(starts[row]), header, int(steps.stride[at]), int(steps.modulus[at])]
+            notes.steps[row].append([*step, int(steps.phase[at])] if steps.phase[at] else step)
         for at in range(len(program.semaphores)):
             values = notes.waits if program.semaphores.wait[at] else notes.signals
             semaphore = self.text[program.semaphores.name[at]]

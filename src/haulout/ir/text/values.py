@@ -96,20 +96,23 @@ class Attributes:
             self.error(key, f"expected a list of names, found {value!r}")
         return value  # type: ignore[return-value]
 
-    def take_rows(self, key: str, *types: type) -> list[list[int | str]]:
-        """A list of rows of the given types, as in `signal=[[NAME,INT],...]`."""
+    def take_rows(self, key: str, *types: type, optional: int = 0) -> list[list[int | str]]:
+        """A list of rows of the given types, as in `signal=[[NAME,INT],...]`; so many at the end may be left out."""
         value = self.take(key)
         if value is None:
             return []
-        shape = "[" + ",".join("INT" if item is int else "NAME" for item in types) + "]"
+        names = ["INT" if item is int else "NAME" for item in types]
+        shape = "[" + ",".join(names[: len(names) - optional]) + "]"
+        if optional:
+            shape += " or [" + ",".join(names) + "]"
         rows = value if isinstance(value, list) else [value]
         for row in rows:
             if (
                 not isinstance(row, list)
-                or len(row) != len(types)
+                or not len(types) - optional <= len(row) <= len(types)
                 or any(
                     not isinstance(cell, kind) or isinstance(cell, bool)
-                    for cell, kind in zip(row, types, strict=True)
+                    for cell, kind in zip(row, types, strict=False)
                 )
             ):
                 self.error(key, f"expected a list of {shape}, found {row!r}")

@@ -17,6 +17,7 @@ import numpy as np
 from haulout.analysis.phases import Phases, shared_accesses
 from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
+from haulout.ir.atomics import access_sorts
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
@@ -64,10 +65,14 @@ def _needed(program: Program, found: Regions) -> list[tuple[int, bool]]:
     owner = program.owner[program.accesses.location[picked]].astype(np.int64)
     own = owner * program.lnc + program.instruction_core[row]
     block = (program.instructions.block[row] % blocks).astype(np.int64)
-    written = program.accesses.write[picked]
+    sort = access_sorts(program)[picked]
+    written, atomic = sort == 0, sort // 2
     first, last = _unfenced(program, np.array([at_end for _, at_end in places], bool), row)
     asks = np.zeros(len(picked), bool)
-    for early, late in ((last, first & written), (last & written, first & ~written)):
+    meetings = [(last, first & written), (last & (sort != 1), first & (sort == 1))]
+    for kind in np.unique(atomic[atomic > 0]).tolist():  # atomics of one kind ask for nothing between each other
+        meetings.append((last & (atomic != kind), first & (atomic == kind)))
+    for early, late in meetings:
         everyone, mine = (np.sort(key[early] * blocks + block[early]) for key in (owner, own))
         for number in range(max(map(len, ranges), default=0)):
             low, high = np.array([each[number] if number < len(each) else (0, 0) for each in ranges], np.int64).T

@@ -29,10 +29,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.analysis.overlap import _scan_meets, extents
+from haulout.analysis.overlap import _scan_conflict, _scan_meets, extents
 from haulout.analysis.phases import shared_accesses
 from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
+from haulout.ir.atomics import access_sorts
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.passes.fences.covering import Covering, Term
@@ -170,7 +171,7 @@ class _Problem:
         self.core = program.instruction_core[self.row].tolist()
         self.block = (program.instructions.block[self.row] % self.blocks).tolist()
         self.seq = program.instructions.seq[self.row].tolist()
-        self.write = program.accesses.write[access].tolist()
+        self.sort = access_sorts(program)[access].tolist()
         self.owner = program.owner[program.accesses.location[access]].tolist()
         self.times: list[list[int]] = [[] for _ in range(self.blocks)]
         """Of each block the times of its slots, ascending."""
@@ -202,7 +203,7 @@ class _Problem:
         with plain_if_small(_scan_meets, sum(len(group) ** 2 for group in groups.values()), 20_000):
             for group in groups.values():
                 for a, b in combinations(group, 2):
-                    if self.core[a] == self.core[b] or not (self.write[a] or self.write[b]):
+                    if self.core[a] == self.core[b] or not _scan_conflict(self.sort[a], self.sort[b]):
                         continue
                     if self._never_runs(self.block[a]) or self._never_runs(self.block[b]):
                         continue

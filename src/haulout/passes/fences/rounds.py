@@ -22,10 +22,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from haulout.analysis.overlap import _scan_meets, extents
+from haulout.analysis.overlap import _scan_conflict, _scan_meets, extents
 from haulout.analysis.phases import shared_accesses
 from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
+from haulout.ir.atomics import access_sorts
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.passes.fences.slots import Slots
@@ -106,8 +107,14 @@ def _conflicts(program: Program, access: Ints) -> list[Conflict] | None:
     """What must be ordered between cores; None when there are too many pairs to look at."""
     accesses = program.accesses
     row = accesses.instruction[access]
-    columns = (access, row, program.instruction_core[row], program.instructions.seq[row], accesses.write[access])
-    groups: dict[int, list[tuple[int, int, int, int, bool]]] = defaultdict(list)
+    columns = (
+        access,
+        row,
+        program.instruction_core[row],
+        program.instructions.seq[row],
+        access_sorts(program)[access],
+    )
+    groups: dict[int, list[tuple[int, int, int, int, int]]] = defaultdict(list)
     for owner, *each in zip(
         program.owner[accesses.location[access]].tolist(), *(column.tolist() for column in columns), strict=True
     ):
@@ -119,8 +126,8 @@ def _conflicts(program: Program, access: Ints) -> list[Conflict] | None:
     found: dict[Conflict, None] = {}
     with plain_if_small(_scan_meets, pairs, 20_000):
         for group in groups.values():
-            for (a, first, core, time, writes), (b, second, other, later, also) in combinations(group, 2):
-                if core == other or not (writes or also) or not _scan_meets(x, min(a, b), max(a, b)):
+            for (a, first, core, time, sort), (b, second, other, later, also) in combinations(group, 2):
+                if core == other or not _scan_conflict(sort, also) or not _scan_meets(x, min(a, b), max(a, b)):
                     continue
                 if time != later:
                     found[(first, second, 0) if time < later else (second, first, 0)] = None

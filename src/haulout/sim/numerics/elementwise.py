@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from haulout.ir.atomics import COMMUTING
 from haulout.sim.numerics import attributes, formulas, integers
 from haulout.sim.numerics.dtypes import MANTISSA_BITS, PRED, is_float, name_of
 from haulout.sim.numerics.rounding import convert, reduce_precision, widen
@@ -115,6 +116,14 @@ def elementwise(opcode: str) -> Kernel:
         return [apply(opcode, operands, outputs[0].dtype, direction)]
 
     return kernel
+
+
+def fetch_and_op(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
+    """`fetch_and_op op=`: what `op` makes of the place and the operand, and what the place held before."""
+    operation = attributes.word(attrs, "op", tuple(sorted(COMMUTING)))
+    if any(array.shape != outputs[0].shape for array in inputs):
+        bad_input("the place, the operand and the results must have one shape")
+    return [apply(operation, inputs, outputs[0].dtype), inputs[0].copy()]
 
 
 def apply(opcode: str, operands: Sequence[Array], dtype: DType, direction: str | None = None) -> Array:

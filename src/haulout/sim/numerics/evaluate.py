@@ -46,6 +46,7 @@ KERNELS: dict[str, Kernel] = {
     "scatter": indexing.scatter,
     "topk": topk.topk,
     "sort": sorting.sort,
+    "fetch_and_op": elementwise.fetch_and_op,
 }
 
 _OPERANDS = {
@@ -61,6 +62,7 @@ _OPERANDS = {
     "select_and_scatter": 3,
     "gather": 2,
     "topk": 1,
+    "fetch_and_op": 2,
 }
 _AT_LEAST = {"dynamic_slice": 1, "dynamic_update_slice": 2, "sort": 1}
 
@@ -95,7 +97,7 @@ def _expect_operands(opcode: str, inputs: Sequence[Array], outputs: Sequence[Ten
     elif opcode == "sort":
         results = len(inputs)
     else:
-        results = 2 if opcode == "topk" else 1
+        results = 2 if opcode in ("topk", "fetch_and_op") else 1
     if len(outputs) != results:
         bad_input(f"expected {results} results, found {len(outputs)}")
 

@@ -74,6 +74,9 @@ class Step:
     """Steps that must be complete before."""
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
+    atomics: tuple[tuple[object, frozenset[int]], ...] = ()
+    """What it reads and writes in one step, and how: those that do it in equal ways need no order. `reads` and
+    `writes` say so, too, by bytes that are there for nothing else (`_told_apart`)."""
     barrier: Barrier | None = None
     sends: tuple[int, int, int, int] | None = None
     """(sender, receiver, tag, how many came before)"""
@@ -138,8 +141,8 @@ class _Reader:
     deps: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
     barriers: dict[int, int] = field(default_factory=dict)
     meetings: dict[int, int] = field(default_factory=dict)
-    moves: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """Operand -> (header, stride, modulus)."""
+    moves: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
+    """Operand -> (header, stride, modulus, phase)."""
     semaphores: dict[int, _Semaphores] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -150,10 +153,9 @@ class _Reader:
         self.barriers = {int(row): at for at, row in enumerate(program.barriers.instruction)}
         self.meetings = {int(row): at for at, row in enumerate(program.meetings.instruction)}
         steps = program.steps
-        for access, header, stride, modulus in zip(
-            steps.access, steps.header, steps.stride, steps.modulus, strict=True
-        ):
-            self.moves.setdefault(int(access), []).append((int(header), int(stride), int(modulus)))
+        for access, *move in zip(steps.access, steps.header, steps.stride, steps.modulus, steps.phase, strict=True):
+            header, stride, modulus, phase = map(int, move)
+            self.moves.setdefault(int(access), []).append((header, stride, modulus, phase))
         for row in range(len(program.instructions)):
             attrs = program.instruction_attrs(row)
             back = [(str(name), int(value)) for name, value in _lists(attrs.get("wait_back"))]
@@ -170,7 +172,45 @@ class _Reader:
         made: list[Step] = []
         for core, function in enumerate(self.functions):
             self._core(core, function, visits[core], made)
+        self._told_apart(made)
         return made
+
+    def _told_apart(self, made: Sequence[Step]) -> None:
+        """Say by reads and writes which accesses to a byte that some step changes in one go need an order.
+
+        Such a step reads the byte, so what writes it needs one. Who else needs one has a byte of its own, which it
+        writes and the others read: an ordinary reader for all such steps, such a step for those that do it in another
+        way.
+        """
+        users: dict[int, list[tuple[int, object]]] = {}
+        for at, step in enumerate(made):
+            for how, touched in step.atomics:
+                for byte in touched:
+                    users.setdefault(byte, []).append((at, how))
+        if not users:
+            return
+        readers: dict[int, list[int]] = {}
+        for at, step in enumerate(made):
+            for byte in step.reads & users.keys():
+                readers.setdefault(byte, []).append(at)
+        reads: dict[int, set[int]] = {}
+        writes: dict[int, set[int]] = {}
+        for byte, mine in users.items():
+            several = len({how for _, how in mine}) > 1
+            for at, how in mine:
+                others = [other for other, kind in mine if kind != how] + readers.get(byte, [])
+                reads.setdefault(at, {byte}).add(byte)
+                reads[at].update(self._own_byte(byte, other) for other in others if other != at)
+            for at in [*readers.get(byte, []), *(at for at, _ in mine if several)]:
+                writes.setdefault(at, set()).add(self._own_byte(byte, at))
+        for at in reads.keys() | writes.keys():
+            made[at].reads |= reads.get(at, set())
+            made[at].writes |= writes.get(at, set())
+        if len(self.bytes) > MOST_BYTES:
+            raise NotStraightError("too many bytes")
+
+    def _own_byte(self, byte: int, step: int) -> int:
+        return self.bytes.setdefault((-1, byte, step), len(self.bytes))
 
     def _core(self, core: int, function: int, visits: Sequence[Visit], made: list[Step]) -> None:
         program = self.program
@@ -232,19 +272,34 @@ class _Reader:
         if step.row in self.barriers:
             return  # a barrier's operands are handles
         program, reads, writes = self.program, set[int](), set[int]()
+        atomics: dict[object, set[int]] = {}
         for access in range(*program.access_starts[step.row : step.row + 2].tolist()):
             pattern = program.pattern(int(program.accesses.pattern[access]))
             location = int(program.accesses.location[access])
-            for header, stride, modulus in self.moves.get(access, []):
+            for header, stride, modulus, phase in self.moves.get(access, []):
                 k = visit.iterations[visit.loops.index(header - first)]
-                shift = stride * (k % modulus if modulus else k)
+                shift = stride * ((k + phase) % modulus if modulus else k)
                 if pattern is None and shift:
                     raise NotStraightError("a step moves the whole location")
                 if pattern is not None and not pattern.is_unknown:
                     pattern = pattern._replace(offset=pattern.offset + shift)
             touched = writes if program.accesses.write[access] else reads
+            if program.accesses.atomic[access]:
+                touched = atomics.setdefault(self._how(step.row, access, location), set())
             touched |= self._bytes(location, pattern)
         step.reads, step.writes = frozenset(reads), frozenset(writes)
+        step.atomics = tuple((how, frozenset(touched)) for how, touched in atomics.items())
+
+    def _how(self, row: int, access: int, location: int) -> object:
+        """In which way an access changes a location: the operation, and what it takes for an element."""
+        program, attrs = self.program, self.program.instruction_attrs(row)
+        operation = attrs.get("op", program.strings[int(program.instructions.opcode[row])])
+        dtypes = attrs.get("dtypes")
+        if isinstance(dtypes, list):
+            return operation, dtypes[access - int(program.access_starts[row])], int(program.owner[location])
+        owner = int(program.owner[location])
+        named = [int(program.locations.dtype[each]) for each in (location, owner)]
+        return operation, next((program.strings[each] for each in named if each != NONE), None), owner
 
     def _bytes(self, location: int, pattern: Pattern | None) -> frozenset[int]:
         rows = self.program.locations
