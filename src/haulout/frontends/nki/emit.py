@@ -1,8 +1,8 @@
 """Recordings of all cores to one program.
 
     locations      on-chip tensors and private HBM are each core's own; shared HBM is core 0's allocation, a view
-                   elsewhere. The k-th shared allocation of every core is one tensor; arguments are matched by their
-                   order.
+                   elsewhere. Shared allocations of one name are one tensor, and of those without a name the k-th of
+                   every core; arguments are matched by their order.
     instructions   one a record, named by what it is and its position; `loc` is the kernel's line
     core_barrier   two readings, `barrier_scope`:
                      data    the documented one: on its own engine; it waits for what touched its tensor before, and
@@ -150,8 +150,7 @@ def _twin(recorder: Recorder, storage: Storage) -> Storage | None:
             found = recorder.storages[storage.number]
             return found if (found.argument or found.constant) and found.name == storage.name else None
         return None
-    shared = recorder.shared_storages()
-    return shared[storage.shared_number] if storage.shared_number < len(shared) else None
+    return recorder.shared_storage(storage.shared_number)
 
 
 def _kind(storage: Storage, twins: list[Storage]) -> Kind:

@@ -159,7 +159,7 @@ class CoreEmitter:
             name,
             detail.name or f"on {recorder.storages[data].name}",
             engine=record.engine if self.by_data else Engine.ALL,
-            cores=None if everyone else [core for core in detail.cores if core < recorder.cores],
+            cores=None if everyone else detail.cores,
             reads=[self.locations[data]],
             deps=waits,
             loc=self._loc(record.place),

@@ -39,7 +39,16 @@ def check_barriers(trace: Trace, scope: BarrierScope, findings: Findings) -> Non
     for recorder, rows in zip(trace.recorders, barriers, strict=True):
         for at in rows:
             _check_shared(recorder, recorder.records[at], findings)
-    if trace.cores < 2 or len({len(rows) for rows in barriers}) > 1:
+    if trace.cores < 2:
+        for at in barriers[0]:
+            findings.add(
+                "redundant-barrier",
+                "this barrier has no other core to meet: the kernel runs on one core",
+                severity=Severity.NOTE,
+                place=trace.recorders[0].records[at].place,
+            )
+        return
+    if len({len(rows) for rows in barriers}) > 1:
         return
     accesses = [_shared_accesses(recorder) for recorder in trace.recorders]
     previous: tuple[int, ...] | None = None
