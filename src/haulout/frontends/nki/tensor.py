@@ -32,7 +32,8 @@ MOST_ROWS = 128
 """Rows of a gather whose indices are known that are listed one by one."""
 
 
-class Indirect(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Indirect:
     """An offset that an index gives: `index * stride` elements, `0 <= index < extent`."""
 
     index: Tensor | VirtualRegister
@@ -173,9 +174,7 @@ class Tensor:
 
     def _check_inside(self) -> None:
         """Note an access pattern that leaves its storage whatever the index is."""
-        # With an index a partition, the partition's own stride is not used.
-        strides = (0, *self.strides[1:]) if self.indirect is not None and self.indirect.vector else self.strides
-        low, high = view_bytes(self.offset, strides, self.shape, self.itemsize).hull
+        low, high = self._base().hull
         if low < 0 or high > self.storage.size:
             session.recorder().findings.add(
                 "out-of-bounds",
@@ -284,8 +283,7 @@ class Tensor:
             return Bytes((operand_bytes(self.offset, self.strides, self.shape, item, size),), False)
         index, vector = self.indirect.index, self.indirect.vector
         stride, extent = self.indirect.stride, self.indirect.extent
-        strides = (0, *self.strides[1:]) if vector else self.strides
-        base = view_bytes(self.offset, strides, self.shape, item)
+        base = self._base()
         known = known_indices(index, self.shape[0] if vector else 1)
         if known is None:
             within = index.storage.within if isinstance(index, Tensor) else None
@@ -305,8 +303,21 @@ class Tensor:
             dims = (*base.dims, (next(iter(steps), 1), len(fitting)))
             return Bytes((inside(touched(fitting[0], base.run, dims), size),), False)
         if len(fitting) > MOST_ROWS:
-            return Bytes((inside(shifted_bytes(base, stride * item, extent, size), size),), True)
+            return Bytes((self.reach(),), True)
         return Bytes(tuple(inside(Pattern(place, base.run, base.dims), size) for place in fitting), False)
+
+    def _base(self) -> Pattern:
+        """The bytes at index 0; with an index for each partition, the partition's own stride is not used."""
+        vector = self.indirect is not None and self.indirect.vector
+        strides = (0, *self.strides[1:]) if vector else self.strides
+        return view_bytes(self.offset, strides, self.shape, self.itemsize)
+
+    def reach(self) -> Pattern | None:
+        """The bytes that some index reaches; None: the whole storage."""
+        if self.indirect is None:
+            return self.bytes().patterns[0]
+        size, step = self.storage.size, self.indirect.stride * self.itemsize
+        return inside(shifted_bytes(self._base(), step, self.indirect.extent, size), size)
 
     def index_operands(self) -> list[Tensor]:
         """Tensors that are read to find where this view lies."""
@@ -336,8 +347,8 @@ def positions(tensor: Tensor) -> Array | None:
     if tensor.indirect is None:
         found = flat_index(tensor.offset, tensor.strides, tensor.shape)
     else:
-        index, vector, stride, _ = tensor.indirect
-        known = known_indices(index, tensor.shape[0] if vector else 1)
+        vector, stride = tensor.indirect.vector, tensor.indirect.stride
+        known = known_indices(tensor.indirect.index, tensor.shape[0] if vector else 1)
         if known is None:
             return None
         strides = (0, *tensor.strides[1:]) if vector else tensor.strides
@@ -353,12 +364,10 @@ def leaving(tensor: Tensor) -> list[tuple[int, int, int, int]]:
     """Known indices that move an access out of its storage: (position, index, first byte, byte behind the last)."""
     if tensor.indirect is None:
         return []
-    index, vector, stride, _ = tensor.indirect
-    known = known_indices(index, tensor.shape[0] if vector else 1)
+    known = known_indices(tensor.indirect.index, tensor.shape[0] if tensor.indirect.vector else 1)
     if known is None:
         return []
-    strides = (0, *tensor.strides[1:]) if vector else tensor.strides
-    low, high = view_bytes(tensor.offset, strides, tensor.shape, tensor.itemsize).hull
-    step = stride * tensor.itemsize
+    low, high = tensor._base().hull
+    step = tensor.indirect.stride * tensor.itemsize
     moved = ((at, each, low + each * step, high + each * step) for at, each in enumerate(known))
     return [each for each in moved if each[2] < 0 or each[3] > tensor.storage.size]

@@ -61,7 +61,7 @@ class Values:
         """Elements of so many bytes at flat positions."""
         places = _bytes_at(index, itemsize)
         bits = np.ascontiguousarray(self.data[places]).view(f"u{itemsize}")[..., 0]
-        return Bits(bits, self.known[places].all(axis=-1))
+        return Bits(bits, np.asarray(self.known[places].all(axis=-1)))
 
     def write(self, index: Array, itemsize: int, found: Bits | None) -> None:
         """Set elements at flat positions; None: they are no longer known."""
@@ -108,9 +108,10 @@ def encode(numbers: Array, dtype: str) -> Bits:
         return Bits(np.zeros(shape, f"u{element.bytes}"), np.zeros(shape, bool))
     numbers, kind = np.where(known, numbers, 0.0), NUMPY[element.stored]
     if kind.kind in "iu":
-        limits = np.iinfo(kind)
+        bits = 8 * kind.itemsize
+        least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind.kind == "i" else (0, (1 << bits) - 1)
         known &= np.abs(numbers) <= _EXACT
-        numbers = np.clip(np.rint(numbers), limits.min, min(limits.max, _EXACT))
+        numbers = np.clip(np.rint(numbers), least, min(most, _EXACT))
     with np.errstate(all="ignore"):
         stored = numbers.astype(kind)
     return Bits(np.ascontiguousarray(stored).view(f"u{element.bytes}").reshape(shape), known)
