@@ -100,6 +100,8 @@ class Recorder:
         self.loops: list[tuple[str, int]] = []
         """Places of loops whose count is not known; a loop's number is its position."""
         self.registers: list[VirtualRegister] = []
+        self.waits: dict[int, list[int]] = {}
+        """Position of a record -> those of records that it waits for."""
         self.unknown: dict[str, tuple[str, int]] = {}
         """Instructions that have no row, and where they were first met."""
         self._names: dict[str, int] = {}
@@ -269,6 +271,21 @@ class Recorder:
     ) -> None:
         """`sendrecv`."""
         self.add("sendrecv", engine, [src], [dst], place, detail)
+
+    def newest(self) -> int:
+        """The position of the newest record."""
+        return len(self.records) - 1
+
+    def wait_for(self, consumer: int, producer: int) -> None:
+        """`depends_on`: one instruction runs after another; only where both stand in the same loops."""
+        inside = [
+            [each.detail.number for each in self.records[:at] if isinstance(each.detail, LoopDetail)]
+            for at in (consumer, producer)
+        ]
+        if producer < consumer and inside[0] == inside[1]:
+            self.waits.setdefault(consumer, []).append(producer)
+        elif producer >= consumer:
+            self.findings.add("kernel-error", "depends_on names an instruction that comes later, or itself")
 
     # -- choices -----------------------------------------------------------------------------------------------------
 

@@ -23,11 +23,24 @@ from haulout.support.diagnostics import Label, fail
 _ENGINES = {"vector": Engine.VECTOR, "scalar": Engine.ACT, "tensor": Engine.PE, "sync": Engine.SYNC}
 
 
-def _recorded(row: Instruction) -> Callable[..., None]:
+class NkiInstruction:
+    """A recorded instruction, which others may be told to wait for."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """Run after each of `producers`."""
+        for producer in producers:
+            session.recorder().wait_for(self.handle, producer.handle)
+        return self
+
+
+def _recorded(row: Instruction) -> Callable[..., NkiInstruction]:
     """The stand-in of one instruction."""
     parameters, known, needed = row.parameters, frozenset(row.parameters), row.parameters[: row.needed]
 
-    def call(*args: Any, **kwargs: Any) -> None:
+    def call(*args: Any, **kwargs: Any) -> NkiInstruction:
         recorder = session.recorder()
         given = dict(zip(parameters, args, strict=False))
         given.update(kwargs)
@@ -39,6 +52,7 @@ def _recorded(row: Instruction) -> Callable[..., None]:
                     "kernel-error", f"nisa.{row.name} needs `{parameter}`", subject=parameter, help=[_signature(row)]
                 )
         recorder.instruction(row, given)
+        return NkiInstruction(recorder.newest())
 
     call.__name__ = call.__qualname__ = row.name
     return call
@@ -62,13 +76,14 @@ PAIR = 2
 """Cores that share one HBM."""
 
 
-def core_barrier(data: Tensor, cores: Any = (0, 1), engine: Any = None, name: str | None = None) -> None:
+def core_barrier(data: Tensor, cores: Any = (0, 1), engine: Any = None, name: str | None = None) -> NkiInstruction:
     """A rendezvous of cores on one engine; `data` is what it orders."""
     recorder, place = session.recorder(), kernel_place(2)
     if not isinstance(data, Tensor):
         _wrong_barrier(f"data is {data!r}, which is no tensor", place)
     line = _ENGINES.get(getattr(engine, "name", ""), Engine.POOL)
     recorder.barrier(data, _participants(cores, recorder.cores, place), line, name, place)
+    return NkiInstruction(recorder.newest())
 
 
 def _participants(cores: Any, count: int, place: tuple[str, int]) -> tuple[int, ...]:
@@ -102,7 +117,7 @@ def sendrecv(
     pipe_id: Any = 0,
     dma_engine: Any = enums.dma_engine.dma,
     name: str | None = None,
-) -> None:
+) -> NkiInstruction:
     """An exchange with other cores."""
     recorder, place = session.recorder(), kernel_place(2)
     for role, tensor in (("src", src), ("dst", dst)):
@@ -115,7 +130,7 @@ def sendrecv(
         if not isinstance(rank, int | np.integer) or not 0 <= rank < recorder.cores:
             message = f"nisa.sendrecv: rank {rank!r} with {recorder.cores} cores"
             recorder.findings.add("kernel-error", message, subject="rank")
-            return
+            return NkiInstruction(recorder.newest())
     # Pipes have queues of their own: exchanges on different pipes do not wait for each other.
     line = Engine(Engine.DMA0 + TENSOR_QUEUES + (hash_of(pipe_id) % PIPE_QUEUES))
     if getattr(dma_engine, "name", "dma") == "gpsimd_dma":
@@ -128,6 +143,7 @@ def sendrecv(
             recorder.findings.add("hardware-rule", message, subject="sendrecv")
     detail = MeetingDetail(int(send_to_rank), int(recv_from_rank), str(pipe_id))
     recorder.sendrecv(src, dst, detail, line, place)
+    return NkiInstruction(recorder.newest())
 
 
 def hash_of(pipe: Any) -> int:
@@ -164,6 +180,11 @@ def register_store(dst: Tensor, src: Any) -> None:
     session.recorder().add("nki.register_store", Engine.SYNC, [], [dst], kernel_place(2), None, given)
 
 
+def get_nc_sub_version() -> int:
+    """The revision within the generation: the first."""
+    return 0
+
+
 def get_nc_version() -> enums.nc_version:
     """The generation that is traced for."""
     return enums.nc_version[session.recorder().target] if session.is_tracing() else enums.nc_version.gen3
@@ -182,6 +203,7 @@ def make_module(name: str) -> types.ModuleType:
         register_move,
         register_store,
         get_nc_version,
+        get_nc_sub_version,
     ):
         setattr(module, function.__name__, function)
     for kind in (
@@ -198,6 +220,7 @@ def make_module(name: str) -> types.ModuleType:
         # `dma_engine` is an enumeration of its own.
         if not hasattr(enums, f"{member.name}_engine"):
             setattr(module, f"{member.name}_engine", member)
+    module.NkiInstruction = NkiInstruction  # type: ignore[attr-defined]
     module.VirtualRegister = VirtualRegister  # type: ignore[attr-defined]
     module.NkiValidationError = type("NkiValidationError", (Exception,), {})  # type: ignore[attr-defined]
     module.__getattr__ = _unknown_name  # type: ignore[method-assign]

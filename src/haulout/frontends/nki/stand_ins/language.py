@@ -13,7 +13,7 @@ from haulout.frontends.nki import session
 from haulout.frontends.nki.diagnose import allocation_place, kernel_place, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
 from haulout.frontends.nki.layout import DynamicSlice
-from haulout.frontends.nki.registers import dynamic_range
+from haulout.frontends.nki.registers import dynamic_range, fori_loop, while_loop
 from haulout.frontends.nki.stand_ins.objects import NKIObject, Operator
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
@@ -237,6 +237,8 @@ def make_module(name: str) -> types.ModuleType:
         shared_identity_matrix,
         static_range,
         dynamic_range,
+        fori_loop,
+        while_loop,
         ds,
         program_id,
         num_programs,
