@@ -78,7 +78,7 @@ def _breaches(
     else:
         yield from _memory(row, given, operands)
         for name, tensor in operands.items():
-            if tensor.storage.buffer.on_chip and tensor.offset and row.name != "nc_stream_shuffle":
+            if (tensor.offset or tensor.storage.partition) and row.name != "nc_stream_shuffle":
                 yield from _start(name, tensor)
     check = LIMITS.get(row.name)
     if check is not None:
@@ -153,7 +153,7 @@ def _start(name: str, tensor: Tensor) -> Iterator[_Wrong]:
     views must start at a multiple inside it."""
     storage = tensor.storage
     count = tensor.shape[0] if tensor.shape else 1
-    if tensor.indirect is not None or storage.row_bytes == 0:
+    if tensor.indirect is not None or storage.row_bytes == 0 or not storage.buffer.on_chip:
         return
     first = storage.partition + tensor.offset * tensor.itemsize // storage.row_bytes
     step = _QUADRANT if count <= _QUADRANT else 2 * _QUADRANT if count <= 2 * _QUADRANT else 4 * _QUADRANT
