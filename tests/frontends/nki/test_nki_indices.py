@@ -113,7 +113,8 @@ MOVES = {
     nisa.dma_transpose(dst=at.view(nl.float32), src=numbers)
     nisa.tensor_copy(dst=at, src=at.view(nl.float32))""",
     "nl.load and item assignment": "at[...] = nl.load(index.reshape((64, 1))[32 * core : 32 * core + 32, :])",
-    "piece by piece": "[nisa.dma_copy(dst=at[p : p + 1, :], src=index[core : core + 1, p : p + 1]) for p in range(32)]",
+    "piece by piece": """for p in range(32):
+        nisa.dma_copy(dst=at[p : p + 1, :], src=index[core : core + 1, p : p + 1])""",
     "arithmetic": """nisa.dma_transpose(dst=at, src=index[core : core + 1, :])
     nisa.tensor_scalar(dst=at, data=at, op0=nl.left_shift, operand0=3, op1=nl.right_shift, operand1=3)
     nisa.tensor_scalar(dst=at, data=at, op0=nl.bitwise_and, operand0=63)""",

@@ -155,6 +155,8 @@ def _start(name: str, tensor: Tensor) -> Iterator[_Wrong]:
     count = tensor.shape[0] if tensor.shape else 1
     if tensor.indirect is not None or storage.row_bytes == 0 or not storage.buffer.on_chip:
         return
+    if storage.partition + storage.partitions > 4 * _QUADRANT:
+        return  # `partition-limit` says so
     first = storage.partition + tensor.offset * tensor.itemsize // storage.row_bytes
     step = _QUADRANT if count <= _QUADRANT else 2 * _QUADRANT if count <= 2 * _QUADRANT else 4 * _QUADRANT
     if first % step:
