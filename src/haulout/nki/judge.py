@@ -1,7 +1,7 @@
 """Checking a traced kernel: the order that NKI guarantees inside a core, then the checker, then what is certain.
 
     trace       run the Python; findings on the way (shapes, bounds, unknown names)
-    lint        what needs no order: allocations that differ, capacity, barriers that do nothing
+    lint        what needs no order: allocations and results that differ, capacity, barriers that do nothing (`emit`)
     prepare     NKI's compiler orders accesses of one core that conflict: the passes that do so run first
     check       the independent checker, on all cores
     certain?    findings that rest on accesses whose bytes only the device knows are possible (`certainty.py`)
@@ -18,7 +18,6 @@ from typing import Any
 
 from haulout.frontends.nki import BarrierScope, Emitted, Trace, emit
 from haulout.frontends.nki.diagnose import span_at
-from haulout.frontends.nki.lint import lint
 from haulout.frontends.nki.scatter import filled_by_indices
 from haulout.ir.program import Program
 from haulout.ir.verify import check_sound
@@ -104,7 +103,7 @@ def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
     if found.failed:
         return CheckedKernel(found, None, _worst_first(found.findings.items))
     emitted = emit(found, barrier_scope=barrier_scope, for_check=True)
-    diagnostics = [*emitted.findings, *lint(found, barrier_scope)]
+    diagnostics = list(emitted.findings)
     try:
         program = prepare(emitted.program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)

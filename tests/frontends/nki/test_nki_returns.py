@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.frontends.nki.nki_kernels import checked, codes
+from tests.frontends.nki.nki_kernels import checked, codes, write_kernel
 
+import haulout
 import haulout.nki as hnki
 from haulout.support.diagnostics import Diagnostic
 
@@ -52,6 +53,13 @@ def test_cores_that_return_different_tensors(tmp_path: Path, result: str, says: 
     source = (tmp_path / "kernels.py").read_text().splitlines()
     assert mismatch.labels[0].span is not None
     assert source[mismatch.labels[0].span.line - 1].lstrip().startswith("return")
+
+
+def test_compile_says_so_too(tmp_path: Path) -> None:
+    kernel = write_kernel(tmp_path, TWO_OUTPUTS.format(result="(low, high) if core == 0 else (high, low)"))
+    compiled = haulout.compile(kernel, arguments=X)
+    assert "return-mismatch" in {each.code for each in compiled.diagnostics}
+    assert not compiled.ok
 
 
 @pytest.mark.parametrize("result", ["low, high", "[low, {'h': high}]", "low, (high, None, 3)", "None"])

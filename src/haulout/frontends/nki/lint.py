@@ -14,11 +14,10 @@ redundant-barrier           a barrier that orders nothing inside the kernel
 from __future__ import annotations
 
 from haulout.frontends.nki.diagnose import Findings
-from haulout.frontends.nki.emit import BarrierScope
 from haulout.frontends.nki.lint_memory import check_allocations, check_capacity, check_splits
 from haulout.frontends.nki.lint_outputs import check_returns
 from haulout.frontends.nki.lint_sync import check_barriers
-from haulout.frontends.nki.trace import Trace
+from haulout.frontends.nki.trace import BarrierScope, Trace
 from haulout.support.diagnostics import Diagnostic
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from haulout.frontends.nki.byte_sets import meet
 from haulout.frontends.nki.diagnose import Findings, span_at
 from haulout.frontends.nki.duplicates import shared_key
-from haulout.frontends.nki.emit import BarrierScope
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, Record, Recorder
 from haulout.frontends.nki.storage import Buffer
-from haulout.frontends.nki.trace import Trace
+from haulout.frontends.nki.trace import BarrierScope, Trace
 from haulout.ir.patterns import Pattern
 from haulout.support.diagnostics import Label, Severity
 

@@ -13,7 +13,7 @@ import io
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.arguments import DottedName, TensorSpec, tensor_spec
@@ -22,6 +22,8 @@ from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.tensor import Tensor
 from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input
 
+BarrierScope = Literal["data", "global"]
+"""What a `core_barrier` orders: its tensor, or everything."""
 _FRAMES = 5
 """Frames of the kernel that a finding shows."""
 
