@@ -135,7 +135,7 @@ def _on_assumption(finding: Diagnostic) -> Diagnostic:
 
 def _of_the_indices(found: Trace, diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     """Rows of an output that none of the given indices names: a note, since other indices name others."""
-    missed = [each for each in diagnostics if each.code == "output-not-written"]
+    missed = [each for each in diagnostics if each.code == "output-not-written" and each.severity is Severity.ERROR]
     filled = {span_at(place) for place in filled_by_indices(found)} if missed else set()
     note = "which rows are written depends on the indices: none of those that are given names the others"
     return [

@@ -47,7 +47,8 @@ def test_engines_have_names_of_their_own() -> None:
         ("(0, 1.5)", "1.5 in cores is no integer"),
         ("(0, None)", "None in cores is no integer"),
         ("(0, nl.float32)", "'float32' in cores is no integer"),
-        ("(0, nisa.register_alloc(1))", "in cores is no integer"),
+        ("(0, nisa.register_alloc(1))", "a register that holds 1 in cores is no integer"),
+        ("(0, object())", "a object in cores is no integer"),
         ("1", "cores is 1; it lists the cores that meet"),
         ("()", "cores is ()"),
         ("'01'", "cores is '01'"),
@@ -117,6 +118,18 @@ def test_a_tensor_copied_onto_itself_changes_nothing(tmp_path: Path, copy: str) 
     assert "cross-core-race" not in codes(found)
     # It reads all the same: what the other core still writes may be lost.
     assert "cross-core-race" in codes(checked(tmp_path, ONTO_ITSELF.format(meet="pass", copy=copy), X))
+
+
+def test_a_tile_copied_onto_itself_is_not_even_read(tmp_path: Path) -> None:
+    body = """
+        def kernel(x):
+            tile = nl.ndarray((2, 512), dtype=nl.float32, buffer=nl.sbuf)
+            {copy}
+            nisa.dma_copy(dst=tile, src=x)
+        """
+    assert codes(checked(tmp_path, body.format(copy="nisa.tensor_copy(dst=tile, src=tile)"), X, lnc=1)) == []
+    shifted = checked(tmp_path, body.format(copy="nisa.tensor_copy(dst=tile[:, 0:8], src=tile[:, 8:16])"), X, lnc=1)
+    assert shifted.trace.recorders[0].records[0].reads
 
 
 @pytest.mark.parametrize(

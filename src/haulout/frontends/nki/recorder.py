@@ -193,8 +193,8 @@ class Recorder:
             elif isinstance(value, list | tuple):
                 reads += _tensors(value)
         if given.get("dst_rmw_op") is None and row.name in _COPIES and _is_onto_itself(given):
-            # Every byte keeps its value, so it does what a read does.
-            writes = []
+            # Every byte keeps its value, so it does what a read does, and that matters where others write.
+            writes, reads = [], [each for each in reads if self._is_seen(each)]
         check_hardware(row, given, self.target, self.findings, place)
         check_indices(row.name, given, self.findings, place)
         if row.rule and writes:
@@ -250,13 +250,19 @@ class Recorder:
         follow(name, given or {}, writes)
         follow_range(name, given or {}, writes)
 
+    def _is_seen(self, tensor: Tensor) -> bool:
+        """Whether other cores have the tensor too."""
+        return tensor.storage.buffer is Buffer.shared_hbm and self.cores > 1
+
     def assign(self, target: Tensor, value: Any) -> None:
         """`target[...] = value`."""
         given = {"dst": target, "src" if isinstance(value, Tensor) else "value": value}
         reads = [value] if isinstance(value, Tensor) else []
-        writes = [] if reads and _is_onto_itself(given) else [target]
         opcode = "nki.assign" if reads else "nki.fill"
         engine = self.queue_of([target, *reads]) or Engine.VECTOR
+        writes = [target]
+        if reads and _is_onto_itself(given):
+            writes, reads = [], [each for each in reads if self._is_seen(each)]
         self.add(opcode, engine, reads, writes, kernel_place(2), None, given)
 
     def barrier(

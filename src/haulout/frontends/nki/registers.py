@@ -26,6 +26,9 @@ class VirtualRegister:
         """Loops that it began, by place."""
         session.recorder().registers.append(self)
 
+    def __repr__(self) -> str:
+        return "a register" if self.value is None else f"a register that holds {self.value}"
+
     def __bool__(self) -> bool:
         """Whether a `while` goes on: as the value says, or once for the recording, or `trips` times in all."""
         if self.value is not None:

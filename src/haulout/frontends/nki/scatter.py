@@ -45,7 +45,8 @@ def _is_filled(trace: Trace, wanted: Storage, core: int) -> bool:
             continue
         for record in recorder.records:
             dst = (record.given or {}).get("dst")
-            moved = dst if isinstance(dst, Tensor) and dst.is_indirect() else None
+            # Bytes of an index that is not known are all that it reaches already.
+            moved = dst if isinstance(dst, Tensor) and dst.is_indirect() and not record.maybe else None
             for number, pattern in record.writes:
                 if number == twin.number:
                     scattered |= moved is not None

@@ -103,7 +103,7 @@ def _number(value: Any) -> Array | None:
         return known_numbers(value)
     if isinstance(value, VirtualRegister):
         return None if value.value is None else np.asarray(float(value.value))
-    return np.asarray(float(value)) if isinstance(value, bool | int | float) else None
+    return np.asarray(float(value)) if isinstance(value, bool | int | float | np.integer | np.floating) else None
 
 
 def _op(op: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place, span_at
+from haulout.frontends.nki.diagnose import kernel_place, shown_value, span_at
 from haulout.frontends.nki.hardware_limits import most_sent
 from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
 from haulout.frontends.nki.recorder import PIPE_QUEUES, TENSOR_QUEUES, MeetingDetail
@@ -80,7 +80,7 @@ def core_barrier(data: Tensor, cores: Any = (0, 1), engine: Any = None, name: st
     """A rendezvous of cores on one engine; `data` is what it orders."""
     recorder, place = session.recorder(), kernel_place(2)
     if not isinstance(data, Tensor):
-        _wrong_barrier(f"data is {data!r}, which is no tensor", place)
+        _wrong_barrier(f"data is {shown_value(data)}, which is no tensor", place)
     line = _ENGINES.get(getattr(engine, "name", ""), Engine.POOL)
     recorder.barrier(data, _participants(cores, recorder.cores, place), line, name, place)
     return NkiInstruction(recorder.newest())
@@ -94,11 +94,11 @@ def _participants(cores: Any, count: int, place: tuple[str, int]) -> tuple[int, 
     known = max(count, PAIR)
     given = list(cores) if isinstance(cores, Iterable) and not isinstance(cores, str) else None
     if not given:
-        _wrong_barrier(f"cores is {cores!r}; it lists the cores that meet, as in (0, 1)", place)
+        _wrong_barrier(f"cores is {shown_value(cores)}; it lists the cores that meet, as in (0, 1)", place)
     found = []
     for core in given:
         if not isinstance(core, int | np.integer):
-            _wrong_barrier(f"{core!r} in cores is no integer", place)
+            _wrong_barrier(f"{shown_value(core)} in cores is no integer", place)
         if not 0 <= core < known:
             _wrong_barrier(f"there is no core {core}: the kernel runs on {count} core{'s' * (count > 1)}", place)
         found.append(int(core))
@@ -128,7 +128,7 @@ def sendrecv(
         recorder.findings.add("kernel-error", f"nisa.sendrecv: src is {src!r}, dst {dst!r}", subject="shape")
     for rank in (send_to_rank, recv_from_rank):
         if not isinstance(rank, int | np.integer) or not 0 <= rank < recorder.cores:
-            message = f"nisa.sendrecv: rank {rank!r} with {recorder.cores} cores"
+            message = f"nisa.sendrecv: rank {shown_value(rank)} with {recorder.cores} cores"
             recorder.findings.add("kernel-error", message, subject="rank")
             return NkiInstruction(recorder.newest())
     # Pipes have queues of their own: exchanges on different pipes do not wait for each other.
