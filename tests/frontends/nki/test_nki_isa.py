@@ -48,7 +48,7 @@ def test_engines_have_names_of_their_own() -> None:
         ("(0, None)", "None in cores is no integer"),
         ("(0, nl.float32)", "'float32' in cores is no integer"),
         ("(0, nisa.register_alloc(1))", "a register that holds 1 in cores is no integer"),
-        ("(0, object())", "a object in cores is no integer"),
+        ("(0, object())", "something of type object in cores is no integer"),
         ("1", "cores is 1; it lists the cores that meet"),
         ("()", "cores is ()"),
         ("'01'", "cores is '01'"),

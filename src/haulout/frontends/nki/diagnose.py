@@ -71,7 +71,9 @@ def _relative(file: str, folder: str) -> str:
 def shown_value(value: object) -> str:
     """A value as a message shows it: never by its address, which differs from run to run."""
     text = repr(value)
-    return text if " at 0x" not in text and len(text) <= _MOST_LETTERS else f"a {type(value).__name__}"
+    return (
+        text if " at 0x" not in text and len(text) <= _MOST_LETTERS else f"something of type {type(value).__name__}"
+    )
 
 
 def span_at(place: tuple[str, int]) -> Span | None:
