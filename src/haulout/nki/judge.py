@@ -1,7 +1,7 @@
 """Checking a traced kernel: the order that NKI guarantees inside a core, then the checker, then what is certain.
 
     trace       run the Python; findings on the way (shapes, bounds, unknown names)
-    lint        what needs no order: allocations that differ, capacity, barriers that do nothing
+    lint        what needs no order: allocations and results that differ, capacity, barriers that do nothing (`emit`)
     prepare     NKI's compiler orders accesses of one core that conflict: the passes that do so run first
     check       the independent checker, on all cores
     certain?    findings that rest on accesses whose bytes only the device knows are possible (`certainty.py`)
@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from haulout.frontends.nki import BarrierScope, Emitted, Trace, emit
-from haulout.frontends.nki.lint import lint
+from haulout.frontends.nki.diagnose import span_at
+from haulout.frontends.nki.scatter import filled_by_indices
 from haulout.ir.program import Program
 from haulout.ir.verify import check_sound
 from haulout.nki.certainty import check_certain
@@ -102,12 +103,13 @@ def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
     if found.failed:
         return CheckedKernel(found, None, _worst_first(found.findings.items))
     emitted = emit(found, barrier_scope=barrier_scope, for_check=True)
-    diagnostics = [*emitted.findings, *lint(found, barrier_scope)]
+    diagnostics = list(emitted.findings)
     try:
         program = prepare(emitted.program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
         for each in check_certain(program):
             diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each))
+        diagnostics = _of_the_indices(found, diagnostics)
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
     return CheckedKernel(found, program, _worst_first(diagnostics))
@@ -129,6 +131,19 @@ def _on_assumption(finding: Diagnostic) -> Diagnostic:
     """What is written or not may depend on how often a loop runs, which was assumed."""
     notes = (*finding.notes, "it may rest on how often loops run, which is known on the device only and was assumed")
     return replace(finding, severity=min(finding.severity, Severity.WARNING), notes=notes)
+
+
+def _of_the_indices(found: Trace, diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """Rows of an output that none of the given indices names: a note, since other indices name others."""
+    missed = [each for each in diagnostics if each.code == "output-not-written" and each.severity is Severity.ERROR]
+    filled = {span_at(place) for place in filled_by_indices(found)} if missed else set()
+    note = "which rows are written depends on the indices: none of those that are given names the others"
+    return [
+        replace(each, severity=Severity.NOTE, notes=(*each.notes, note))
+        if each in missed and {label.span for label in each.labels} <= filled
+        else each
+        for each in diagnostics
+    ]
 
 
 def _with_nki_fix(finding: Diagnostic) -> Diagnostic:

@@ -213,8 +213,20 @@ CATALOG: dict[str, Entry] = {
     ),
     "shared-allocation-mismatch": Entry(
         "The cores of a kernel do not make the same shared allocations in the same order.",
-        "Shared tensors are matched across cores by their order: one address for two tensors, or two for one.",
+        "Shared tensors are matched across cores, by their names or their order: one address for two tensors, or two "
+        "for one.",
         "Make the same allocations in the same order on all cores, outside of what depends on the core.",
+    ),
+    "return-mismatch": Entry(
+        "The cores of a kernel return different tensors, or the same ones in another order.",
+        "The caller gets one set of results; which core's is not said, so it may read the wrong tensor.",
+        "Return the same tensors in the same order on all cores, outside of what depends on the core.",
+    ),
+    "hardware-rule": Entry(
+        "An instruction of a kernel asks for what its engine cannot do.",
+        "A memory that the engine does not reach, too many elements, or a type that it does not take: the kernel "
+        "does not compile for the device.",
+        "Move the operand to a memory that the engine reaches, split the instruction, or convert the type.",
     ),
     "partition-limit": Entry(
         "A tensor in SBUF or PSUM spans more partitions than there are.",

@@ -72,6 +72,18 @@ def test_an_offset_in_elements_where_rows_are_meant(tmp_path: Path) -> None:
     assert codes(checked(tmp_path, SPLIT.format(offset="32 * 16 * core"), X)) == []
 
 
+def test_parts_that_interleave_do_not_overlap(tmp_path: Path) -> None:
+    body = """
+        def kernel(x):
+            core = nl.program_id(0)
+            tile = nl.ndarray((30, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x.ap([[32, 30], [1, {count}]], offset=16 * core))
+        """
+    assert codes(checked(tmp_path, body.format(count=16), X)) == []
+    wide = body.replace("(30, 16)", "(30, 17)").format(count=17)
+    assert codes(checked(tmp_path, wide, X)) == ["overlapping-split"]
+
+
 def test_barrier_on_a_tensor_that_is_not_shared(tmp_path: Path) -> None:
     found = codes(checked(tmp_path, TWO_CORE.format(meet="nisa.core_barrier(mine, (0, 1))"), {"x": X["x"]}))
     assert "barrier-not-shared" in found

@@ -18,7 +18,6 @@ from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
-from haulout.frontends.nki.values import Values
 from haulout.ir.patterns import Pattern
 from haulout.support.diagnostics import HauloutError
 
@@ -221,8 +220,7 @@ def test_an_unknown_scalar_index_moves_the_base_pattern_by_strides_only() -> Non
 def test_known_indices_give_exact_rows() -> None:
     tensor, recorder = fresh((16, 8))
     index = recorder.allocate((3, 1), "int32", Buffer.sbuf, name="i", place=("", 0))
-    index.storage.values = Values(3)
-    index.storage.values.data[:] = [1, 7, 2]
+    index.storage.give(np.array([1, 7, 2]))
     with session.recording(recorder):
         rows = tensor.ap([[8, 3], [1, 8]], vector_offset=index, indirect_dim=0)
         assert not rows.bytes().maybe

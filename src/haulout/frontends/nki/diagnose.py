@@ -17,6 +17,8 @@ from haulout.support.diagnostics import Diagnostic, Label, Severity, Span
 
 _OWN_FOLDERS = (str(Path(__file__).parent), str(Path(__file__).parents[2] / "nki"))
 """Frames of these files are ours, not the kernel's."""
+_MOST_LETTERS = 80
+"""Letters of a value in a message."""
 _own_code: dict[CodeType, bool] = {}
 
 
@@ -64,6 +66,14 @@ def _relative(file: str, folder: str) -> str:
         return str(Path(file).relative_to(folder))
     except ValueError:
         return file
+
+
+def shown_value(value: object) -> str:
+    """A value as a message shows it: never by its address, which differs from run to run."""
+    text = repr(value)
+    return (
+        text if " at 0x" not in text and len(text) <= _MOST_LETTERS else f"something of type {type(value).__name__}"
+    )
 
 
 def span_at(place: tuple[str, int]) -> Span | None:

@@ -1,8 +1,8 @@
 """Recordings of all cores to one program.
 
     locations      on-chip tensors and private HBM are each core's own; shared HBM is core 0's allocation, a view
-                   elsewhere. The k-th shared allocation of every core is one tensor; arguments are matched by their
-                   order.
+                   elsewhere. Shared allocations of one name are one tensor, and of those without a name the k-th of
+                   every core; arguments are matched by their order.
     instructions   one a record, named by what it is and its position; `loc` is the kernel's line
     core_barrier   two readings, `barrier_scope`:
                      data    the documented one: on its own engine; it waits for what touched its tensor before, and
@@ -18,7 +18,7 @@ values (`duplicates.py`) are listed in `duplicate`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -26,16 +26,15 @@ from haulout.frontends.nki.diagnose import shown_path, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.duplicates import find_duplicates, shared_key
 from haulout.frontends.nki.emit_core import CoreEmitter
+from haulout.frontends.nki.lint import lint
 from haulout.frontends.nki.one_partition import narrow_tensors
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.storage import Buffer, Storage
-from haulout.frontends.nki.trace import Trace
+from haulout.frontends.nki.trace import BarrierScope, Trace
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Kind, Space
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Label, Severity
-
-BarrierScope = Literal["data", "global"]
 
 _SPACES = {
     Buffer.sbuf: Space.SBUF,
@@ -47,7 +46,7 @@ _SPACES = {
 
 @dataclass(slots=True)
 class Emitted:
-    """A traced kernel as a program, and what is not in the program's tables."""
+    """A traced kernel as a program, and what was found on the way: while tracing, and by `lint`."""
 
     program: Program
     findings: list[Diagnostic]
@@ -63,7 +62,7 @@ def emit(trace: Trace, *, barrier_scope: BarrierScope = "data", for_check: bool 
     (`one_partition.py`).
     """
     duplicates = find_duplicates(trace)
-    findings = [*trace.findings.items, *(_duplicate(trace, key) for key in duplicates)]
+    findings = [*trace.findings.items, *lint(trace, barrier_scope), *(_duplicate(trace, key) for key in duplicates)]
     build = ProgramBuilder(trace.name, trace.cores, file=shown_path(trace.place[0]) or None)
     for recorder in trace.recorders:
         narrow = narrow_tensors(recorder) if for_check else {}
@@ -150,8 +149,7 @@ def _twin(recorder: Recorder, storage: Storage) -> Storage | None:
             found = recorder.storages[storage.number]
             return found if (found.argument or found.constant) and found.name == storage.name else None
         return None
-    shared = recorder.shared_storages()
-    return shared[storage.shared_number] if storage.shared_number < len(shared) else None
+    return recorder.shared_storage(storage.shared_number)
 
 
 def _kind(storage: Storage, twins: list[Storage]) -> Kind:

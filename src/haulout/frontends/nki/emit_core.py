@@ -73,6 +73,8 @@ class CoreEmitter:
         self.latest: dict[int, dict[Engine, int]] = {}
         """Tensor -> engine -> the last instruction there that touched it."""
         self.open: list[_OpenLoop] = []
+        self.rows: dict[int, int] = {}
+        """Position of a record -> its instruction."""
         self._locs: dict[tuple[str, int], str | None] = {}
 
     def run(self) -> None:
@@ -81,13 +83,13 @@ class CoreEmitter:
             name = f"{record.opcode.removeprefix('nki.')}_{position}"
             match record.detail:
                 case BarrierDetail():
-                    self._barrier(record, record.detail, name)
+                    self._barrier(record, record.detail, name, position)
                 case LoopDetail(begins=True):
                     self._begin_loop(record, record.detail, position)
                 case LoopDetail():
                     self._end_loop()
                 case _:
-                    self._instruction(record, name)
+                    self._instruction(record, name, position)
 
     def _loc(self, place: tuple[str, int]) -> str | None:
         if place not in self._locs:
@@ -96,7 +98,7 @@ class CoreEmitter:
 
     # -- instructions ----------------------------------------------------------------------------------------------
 
-    def _instruction(self, record: Record, name: str) -> None:
+    def _instruction(self, record: Record, name: str, position: int) -> None:
         build, loc = self.build, self._loc(record.place)
         reads = [self._operand(number, pattern) for number, pattern in record.reads]
         writes = [self._operand(number, pattern) for number, pattern in record.writes]
@@ -124,6 +126,7 @@ class CoreEmitter:
             row = build.instruction(self.block, name, opcode, record.engine, (), writes, attrs=after, loc=loc)
         else:
             row = build.instruction(self.block, name, opcode, record.engine, reads, writes, attrs=attrs, loc=loc)
+        self._ordered(row, position)
         if self.by_data:
             operands = (*record.reads, *record.writes)
             if self.gates:
@@ -146,7 +149,14 @@ class CoreEmitter:
                 gate.passed.add(engine)
                 self.build.dependence(row, gate.barrier)
 
-    def _barrier(self, record: Record, detail: BarrierDetail, name: str) -> None:
+    def _ordered(self, row: int, position: int) -> None:
+        """The edges that the kernel asks for."""
+        self.rows[position] = row
+        for producer in self.recorder.waits.get(position, ()):
+            if producer in self.rows:
+                self.build.dependence(row, self.rows[producer])
+
+    def _barrier(self, record: Record, detail: BarrierDetail, name: str, position: int) -> None:
         data, recorder = detail.data, self.recorder
         everyone = set(detail.cores) >= set(range(recorder.cores))
         waits: list[int] = []
@@ -159,11 +169,12 @@ class CoreEmitter:
             name,
             detail.name or f"on {recorder.storages[data].name}",
             engine=record.engine if self.by_data else Engine.ALL,
-            cores=None if everyone else [core for core in detail.cores if core < recorder.cores],
+            cores=None if everyone else detail.cores,
             reads=[self.locations[data]],
             deps=waits,
             loc=self._loc(record.place),
         )
+        self._ordered(row, position)
         self.gates[data] = _Gate(row, {record.engine})
         self.latest.pop(data, None)
 

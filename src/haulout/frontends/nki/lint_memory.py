@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
+from haulout.frontends.nki.byte_sets import meet
 from haulout.frontends.nki.diagnose import Findings, span_at
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.storage import Buffer, Storage
@@ -37,7 +38,7 @@ def _difference(left: Storage | None, right: Storage | None) -> str | None:
         return "is missing"
     if left.shape != right.shape or left.dtype != right.dtype:
         return "has another shape or type"
-    if left.explicit_name and right.explicit_name and left.name != right.name:
+    if left.shared_number != right.shared_number:
         return "has another name"
     return None
 
@@ -50,7 +51,8 @@ def _report_difference(
     missing = cores[0] if left is None else cores[1]
     findings.add(
         "shared-allocation-mismatch",
-        f"shared allocation {at} {wrong} on core {missing}: shared tensors are matched across cores by their order",
+        f"shared allocation {at} {wrong} on core {missing}: shared tensors are matched across cores by their names, "
+        "those without one by their order",
         place=sides[0][1].place,
         label=labels[0].message,
         more=labels[1:],
@@ -155,7 +157,9 @@ def check_splits(trace: Trace, findings: Findings) -> None:
         shift = other[1].offset - part.offset
         length = part.hull[1] - part.hull[0]
         end = max(each.get(number, 0) for each in reach)
-        if part.dims == other[1].dims and part.run == other[1].run and 0 < shift < length and end < storage.size:
+        alike = part.dims == other[1].dims and part.run == other[1].run
+        # Parts that interleave have hulls that overlap, and no byte in common.
+        if alike and 0 < shift < length and end < storage.size and meet(part, other[1]):
             _report_split(findings, line, storage, (part, other[1]), end)
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from haulout.frontends.nki.byte_sets import meet
 from haulout.frontends.nki.diagnose import Findings, span_at
 from haulout.frontends.nki.duplicates import shared_key
-from haulout.frontends.nki.emit import BarrierScope
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, Record, Recorder
 from haulout.frontends.nki.storage import Buffer
-from haulout.frontends.nki.trace import Trace
+from haulout.frontends.nki.trace import BarrierScope, Trace
 from haulout.ir.patterns import Pattern
 from haulout.support.diagnostics import Label, Severity
 
@@ -39,7 +38,16 @@ def check_barriers(trace: Trace, scope: BarrierScope, findings: Findings) -> Non
     for recorder, rows in zip(trace.recorders, barriers, strict=True):
         for at in rows:
             _check_shared(recorder, recorder.records[at], findings)
-    if trace.cores < 2 or len({len(rows) for rows in barriers}) > 1:
+    if trace.cores < 2:
+        for at in barriers[0]:
+            findings.add(
+                "redundant-barrier",
+                "this barrier has no other core to meet: the kernel runs on one core",
+                severity=Severity.NOTE,
+                place=trace.recorders[0].records[at].place,
+            )
+        return
+    if len({len(rows) for rows in barriers}) > 1:
         return
     accesses = [_shared_accesses(recorder) for recorder in trace.recorders]
     previous: tuple[int, ...] | None = None

@@ -9,10 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.storage import Buffer, Interval
 from haulout.frontends.nki.tensor import Tensor
 
-_COPIES = frozenset({"dma_copy", "tensor_copy", "nc_stream_shuffle", "nc_transpose", "dma_transpose"})
+_COPIES = frozenset(
+    {
+        "dma_copy",
+        "tensor_copy",
+        "nc_stream_shuffle",
+        "nc_transpose",
+        "dma_transpose",
+        "load",
+        "store",
+        "assign",
+        "copy",
+    }
+)
+
+
+_EXACT = {"float32": 1 << 24, "float16": 1 << 11, "bfloat16": 1 << 8}
+"""Integers up to here are exact in a float type; in the others none is taken to be."""
 
 
 def follow_range(name: str, given: Mapping[str, Any], writes: Sequence[Tensor]) -> None:
@@ -21,12 +38,20 @@ def follow_range(name: str, given: Mapping[str, Any], writes: Sequence[Tensor]) 
     for tensor in writes:
         storage = tensor.storage
         found = _result(name, given) if tensor is dst and tensor.buffer is not Buffer.shared_hbm else None
+        if found is not None and not _is_held(found, tensor, moved=name in _COPIES):
+            found = None
         if found is None or storage.within is None or tensor.bytes().patterns == (None,):
             storage.within = found
         else:
             storage.within = _join(storage.within, found)
         if storage.within is not None and found is not None and tensor.is_indirect():
             storage.within = None
+
+
+def _is_held(found: Interval, tensor: Tensor, *, moved: bool) -> bool:
+    """Whether a view keeps such integers as they are: floats are exact up to a size."""
+    most = _EXACT.get(tensor.dtype) if "float" in tensor.dtype else 1 << 31
+    return (moved or _same_numbers(tensor)) and most is not None and -most <= found[0] and found[1] <= most + 1
 
 
 def _join(one: Interval, other: Interval) -> Interval:
@@ -39,6 +64,8 @@ def _join(one: Interval, other: Interval) -> Interval:
 def range_of(value: Any) -> Interval | None:
     """The range of an operand: of a tensor's storage, or a constant alone."""
     if isinstance(value, Tensor):
+        if not _same_numbers(value):
+            return None
         within = value.storage.within
         return within if within is not None and within[0] < within[1] else None
     if isinstance(value, int | float) and float(value).is_integer():
@@ -46,10 +73,34 @@ def range_of(value: Any) -> Interval | None:
     return None
 
 
+def _same_numbers(tensor: Tensor) -> bool:
+    """Whether a view has the numbers of its storage: integers read as floats, or in parts, are others."""
+    stored = tensor.storage.dtype
+    return tensor.dtype == stored or (
+        "int" in tensor.dtype and "int" in stored and tensor.itemsize == ELEMENT_TYPES[stored].bytes
+    )
+
+
+def _copied(source: Any, dst: Any) -> Interval | None:
+    """The range behind a copy: of the bits, when both sides look at them as the same other type."""
+    if not isinstance(source, Tensor) or not isinstance(dst, Tensor) or _same_numbers(source) != _same_numbers(dst):
+        return None
+    if _same_numbers(source):
+        return range_of(source)
+    same = source.dtype == dst.dtype and source.storage.dtype == dst.storage.dtype
+    return (
+        range_of(Tensor.of(source.storage))
+        if same and source.itemsize == Tensor.of(source.storage).itemsize
+        else None
+    )
+
+
 def _result(name: str, given: Mapping[str, Any]) -> Interval | None:
     if name in _COPIES:
-        return range_of(given.get("src", given.get("data"))) if given.get("dst_rmw_op") is None else None
-    if name == "memset":
+        return _copied(given.get("src", given.get("data")), given.get("dst")) if not given.get("dst_rmw_op") else None
+    if name == "iota":
+        return _counted(given)
+    if name in ("memset", "fill"):
         return range_of(given.get("value"))
     if name != "tensor_scalar":
         return None
@@ -63,6 +114,18 @@ def _result(name: str, given: Mapping[str, Any]) -> Interval | None:
             return None
         found = _combine(str(getattr(op, "__name__", op)), found, other, bool(given.get(f"reverse{at}")))
     return found
+
+
+def _counted(given: Mapping[str, Any]) -> Interval | None:
+    """`iota`: the ends of offset + partition * channel_multiplier + what the pattern gives."""
+    dst, pattern, offset = given.get("dst"), given.get("pattern"), given.get("offset") or 0
+    if not isinstance(dst, Tensor) or not pattern:
+        return None
+    steps = [(given.get("channel_multiplier") or 0, dst.shape[0]), *((step, count) for step, count in pattern)]
+    if not all(isinstance(each, int) for each in (offset, *(part for step in steps for part in step))):
+        return None
+    ends = [step * (count - 1) for step, count in steps]
+    return offset + sum(min(end, 0) for end in ends), offset + sum(max(end, 0) for end in ends) + 1
 
 
 def _combine(op: str, one: Interval, other: Interval, turned: bool) -> Interval | None:

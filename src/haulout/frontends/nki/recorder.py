@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place
+from haulout.frontends.nki.hardware_rules import check_hardware
+from haulout.frontends.nki.index_rules import check_indices
 from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
 from haulout.frontends.nki.layout import row_major
 from haulout.frontends.nki.ranges import follow_range
@@ -31,6 +33,7 @@ PIPE_QUEUES = 4
 
 Operand = tuple[int, Pattern | None]
 """(storage number, bytes of it; None: all)."""
+_COPIES = frozenset({"dma_copy", "tensor_copy"})
 _ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=[^=]")
 
 
@@ -79,19 +82,30 @@ class Recorder:
     """Records one core. `cores` is the size of the launch grid, `core` the program id."""
 
     def __init__(
-        self, core: int, cores: int, findings: Findings, *, trips: int | None = None, target: str = "gen3"
+        self,
+        core: int,
+        cores: int,
+        findings: Findings,
+        *,
+        trips: int | None = None,
+        target: str = "gen3",
+        overwritten: frozenset[str] = frozenset(),
     ) -> None:
         self.core, self.cores, self.findings = core, cores, findings
         self.trips, self.target = trips, target
+        self.overwritten = overwritten
+        """Arguments that some core is known to write: what they were given is not known to stay."""
         self.storages: list[Storage] = []
         self.records: list[Record] = []
         self.loops: list[tuple[str, int]] = []
         """Places of loops whose count is not known; a loop's number is its position."""
         self.registers: list[VirtualRegister] = []
+        self.waits: dict[int, list[int]] = {}
+        """Position of a record -> those of records that it waits for."""
         self.unknown: dict[str, tuple[str, int]] = {}
         """Instructions that have no row, and where they were first met."""
         self._names: dict[str, int] = {}
-        self._shared_list: list[Storage] = []
+        self._shared: dict[tuple[str, int], Storage] = {}
         self._queues: dict[int, Engine] = {}
         self._identities: dict[tuple[int, str], Tensor] = {}
 
@@ -114,7 +128,7 @@ class Recorder:
             place = kernel_place(2)
         shared = None
         if buffer is Buffer.shared_hbm and not argument and not constant:
-            shared = len(self._shared_list)
+            shared = (name or "", sum(each[0] == (name or "") for each in self._shared))
         storage = Storage(
             len(self.storages),
             self._unique(name or _variable(place) or buffer.value),
@@ -125,13 +139,12 @@ class Recorder:
             argument,
             constant,
             shared,
-            explicit_name=bool(name),
         )
         if address is not None and buffer.on_chip:
             storage.partition, storage.address = address
         self.storages.append(storage)
         if shared is not None:
-            self._shared_list.append(storage)
+            self._shared[shared] = storage
         return Tensor(storage, dtype, storage.shape, row_major(storage.shape))
 
     def _unique(self, name: str) -> str:
@@ -141,13 +154,22 @@ class Recorder:
 
     def shared_storages(self) -> list[Storage]:
         """The shared allocations in order."""
-        return self._shared_list
+        return list(self._shared.values())
+
+    def shared_storage(self, number: tuple[str, int]) -> Storage | None:
+        """The shared allocation of that name and count."""
+        return self._shared.get(number)
+
+    def overwritten_arguments(self) -> list[Storage]:
+        """Arguments with known contents, seen by all cores, that this core writes."""
+        return [each for each in self.storages if each.given and each.written and each.buffer is Buffer.shared_hbm]
 
     def identity(self, size: int, dtype: str) -> Tensor:
         """`nl.shared_identity_matrix`: one of each size and type."""
         found = self._identities.get((size, dtype))
         if found is None:
             found = self.allocate((size, size), dtype, Buffer.sbuf, name=f"identity_{size}", constant=True)
+            found.storage.identity = True
             self._identities[size, dtype] = found
         return found
 
@@ -170,6 +192,11 @@ class Recorder:
                     reads.append(value)
             elif isinstance(value, list | tuple):
                 reads += _tensors(value)
+        if given.get("dst_rmw_op") is None and row.name in _COPIES and _is_onto_itself(given):
+            # Every byte keeps its value, so it does what a read does, and that matters where others write.
+            writes, reads = [], [each for each in reads if self._is_seen(each)]
+        check_hardware(row, given, self.target, self.findings, place)
+        check_indices(row.name, given, self.findings, place)
         if row.rule and writes:
             check_rule(row, given, self.findings, place)
             reads, writes = _by_lanes(row.rule, given, reads, writes)
@@ -178,16 +205,12 @@ class Recorder:
         elif given.get("dst_rmw_op") is not None:
             reads += writes
         self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place, None, given)
-        follow(row.name, given, writes)
-        follow_range(row.name, given, writes)
 
     def touch_all(self, name: str, tensors: list[Tensor]) -> None:
         """An instruction that the table does not have: it may read and write all its tensors."""
         place = kernel_place(2)
         self.unknown.setdefault(name, place)
         self.add(f"nki.{name}", Engine.POOL, tensors, tensors, place)
-        follow(name, {}, tensors)
-        follow_range(name, {}, tensors)
 
     def add(
         self,
@@ -199,7 +222,10 @@ class Recorder:
         detail: Any = None,
         given: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append a record; operands that the table does not name (indices) are added to the reads."""
+        """Append a record; operands that the table does not name (indices) are added to the reads.
+
+        `given` are its arguments, of which `dst` takes the value: what is known of contents follows from them.
+        """
         indices = [
             index for each in (*reads, *writes) if each.indirect is not None for index in each.index_operands()
         ]
@@ -220,13 +246,24 @@ class Recorder:
         self.records.append(
             Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros)
         )
+        name = opcode.removeprefix("nki.")
+        follow(name, given or {}, writes)
+        follow_range(name, given or {}, writes)
+
+    def _is_seen(self, tensor: Tensor) -> bool:
+        """Whether other cores have the tensor too."""
+        return tensor.storage.buffer is Buffer.shared_hbm and self.cores > 1
 
     def assign(self, target: Tensor, value: Any) -> None:
         """`target[...] = value`."""
+        given = {"dst": target, "src" if isinstance(value, Tensor) else "value": value}
         reads = [value] if isinstance(value, Tensor) else []
-        self.add("nki.assign", self.queue_of([target, *reads]) or Engine.VECTOR, reads, [target], kernel_place(2))
-        follow("assign", {}, [target])
-        follow_range("assign", {}, [target])
+        opcode = "nki.assign" if reads else "nki.fill"
+        engine = self.queue_of([target, *reads]) or Engine.VECTOR
+        writes = [target]
+        if reads and _is_onto_itself(given):
+            writes, reads = [], [each for each in reads if self._is_seen(each)]
+        self.add(opcode, engine, reads, writes, kernel_place(2), None, given)
 
     def barrier(
         self, data: Tensor, cores: tuple[int, ...], engine: Engine, name: str | None, place: tuple[str, int]
@@ -240,8 +277,21 @@ class Recorder:
     ) -> None:
         """`sendrecv`."""
         self.add("sendrecv", engine, [src], [dst], place, detail)
-        follow("sendrecv", {}, [dst])
-        follow_range("sendrecv", {}, [dst])
+
+    def newest(self) -> int:
+        """The position of the newest record."""
+        return len(self.records) - 1
+
+    def wait_for(self, consumer: int, producer: int) -> None:
+        """`depends_on`: one instruction runs after another; only where both stand in the same loops."""
+        inside = [
+            [each.detail.number for each in self.records[:at] if isinstance(each.detail, LoopDetail)]
+            for at in (consumer, producer)
+        ]
+        if producer < consumer and inside[0] == inside[1]:
+            self.waits.setdefault(consumer, []).append(producer)
+        elif producer >= consumer:
+            self.findings.add("kernel-error", "depends_on names an instruction that comes later, or itself")
 
     # -- choices -----------------------------------------------------------------------------------------------------
 
@@ -336,6 +386,12 @@ class Recorder:
         )
 
 
+def _is_onto_itself(given: Mapping[str, Any]) -> bool:
+    """Whether a copy reads and writes one view."""
+    dst, src = given.get("dst"), given.get("src")
+    return isinstance(dst, Tensor) and isinstance(src, Tensor) and dst.layout() == src.layout()
+
+
 def _by_lanes(
     rule: str, given: Mapping[str, Any], reads: list[Tensor], writes: list[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
@@ -354,7 +410,7 @@ def _by_lanes(
 
 def _is_zero(opcode: str, given: Mapping[str, Any]) -> bool:
     """Whether an instruction fills with zeros, or copies from a tensor that never held anything else."""
-    if opcode == "nki.memset":
+    if opcode in ("nki.memset", "nki.fill"):
         return isinstance(given.get("value"), int | float) and given["value"] == 0
     source = given.get("src")
     copies = opcode in ("nki.dma_copy", "nki.tensor_copy") and given.get("dst_rmw_op") is None

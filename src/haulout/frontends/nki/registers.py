@@ -8,7 +8,7 @@ it is recorded so many times in a row instead, which is noted.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from haulout.frontends.nki import session
@@ -25,6 +25,9 @@ class VirtualRegister:
         self.open: dict[tuple[str, int], int] = {}
         """Loops that it began, by place."""
         session.recorder().registers.append(self)
+
+    def __repr__(self) -> str:
+        return "a register" if self.value is None else f"a register that holds {self.value}"
 
     def __bool__(self) -> bool:
         """Whether a `while` goes on: as the value says, or once for the recording, or `trips` times in all."""
@@ -106,3 +109,27 @@ def dynamic_range(start: Bound, stop: Bound | None = None, step: int = 1) -> Ite
     recorder.note_loop(place)
     begin = bounds[0] if bounds[0] is not None else 0
     yield from range(begin, begin + recorder.trips * step, step)
+
+
+def fori_loop(lower: Bound, upper: Bound, body_fun: Callable[[VirtualRegister], None], step: int = 1) -> None:
+    """`nl.fori_loop`: the body with each index, or once with an unknown one."""
+    for index in dynamic_range(lower, upper, step):
+        body_fun(index if isinstance(index, VirtualRegister) else VirtualRegister(index))
+
+
+def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]) -> None:
+    """`nl.while_loop`: the body while the register that it returns is not zero; once when that is not known."""
+    condition, turns = init, 0
+    recorder, place = session.recorder(), kernel_place(2)
+    while condition.value != 0:
+        if condition.value is None and recorder.trips is None:
+            number = recorder.begin_loop(place)
+            body_fun(VirtualRegister(None))
+            recorder.end_loop(number)
+            return
+        if condition.value is None:
+            recorder.note_loop(place)
+            turns += 1
+            if turns > (recorder.trips or 0):
+                return
+        condition = body_fun(condition)

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from haulout.frontends.nki.emit import BarrierScope, Emitted, emit
+from haulout.frontends.nki.emit import Emitted, emit
 from haulout.frontends.nki.stand_ins.install import installed
-from haulout.frontends.nki.trace import Trace, _raised, trace_kernel
+from haulout.frontends.nki.trace import BarrierScope, Trace, _raised, trace_kernel
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, bad_input
 
 

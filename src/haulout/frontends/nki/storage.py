@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass, field
 
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
-from haulout.frontends.nki.values import Values
+from haulout.frontends.nki.values import MOST_ELEMENTS, Array, Values
+from haulout.ir.dtypes import NUMPY
 
 Interval = tuple[int, int]
 """Integers from the first to the second, excluded."""
@@ -53,18 +54,22 @@ class Storage:
     """Given by the caller; the same tensor on every core when it lies in HBM."""
     constant: bool = False
     """Filled before the kernel starts."""
-    shared_number: int | None = None
-    """k-th shared allocation of the core; None: not shared, or an argument."""
+    shared_number: tuple[str, int] | None = None
+    """Which shared allocation of the core: the name that the kernel gave it ("" without one), and how many of that
+    name came before; what is one tensor on all cores. None: not shared, or an argument."""
     address: int | None = None
     """On chip: bytes from the start of each partition; None: left to the compiler."""
     partition: int = 0
     size: int = 0
     """Bytes."""
-    explicit_name: bool = False
     written: bool = False
     zero: bool = False
     """Nothing but zeros was written."""
     returned: bool = False
+    given: bool = False
+    """Contents, or what they lie between, were given with the argument."""
+    identity: bool = False
+    """The constant is an identity matrix."""
     values: Values | None = None
     """Contents that are known while tracing."""
     within: Interval | None = (0, 0)
@@ -74,6 +79,14 @@ class Storage:
 
     def __post_init__(self) -> None:
         self.size = math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
+
+    def give(self, array: Array) -> None:
+        """Contents that are there before the kernel starts; those of integers are followed."""
+        kind = NUMPY[ELEMENT_TYPES[self.dtype].stored]
+        if array.dtype.kind not in "iub" or kind.kind not in "iub" or not 0 < array.size <= MOST_ELEMENTS:
+            return
+        self.values = Values(self.size)
+        self.values.fill(array.astype(kind))
 
     @property
     def partitions(self) -> int:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from haulout.frontends.nki import session
 from haulout.frontends.nki.byte_sets import inside, operand_bytes, shifted_bytes, touched, view_bytes
 from haulout.frontends.nki.diagnose import kernel_place, span_at
@@ -22,7 +24,7 @@ from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
 from haulout.frontends.nki.layout import flatten, index_view, permuted, reshaped, row_major
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.storage import Buffer, Storage
-from haulout.frontends.nki.values import flat_index
+from haulout.frontends.nki.values import Array, decode, flat_index
 from haulout.ir.patterns import Pattern
 from haulout.support.diagnostics import Label, fail
 
@@ -30,7 +32,7 @@ MOST_ROWS = 128
 """Rows of a gather whose indices are known that are listed one by one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Indirect:
     """An offset that an index gives: `index * stride` elements, `0 <= index < extent`."""
 
@@ -99,6 +101,11 @@ class Tensor:
         """Bytes an element."""
         return ELEMENT_TYPES[self.dtype].bytes
 
+    def layout(self) -> tuple[object, ...]:
+        """What makes two views one: the same elements of the same storage in the same order."""
+        dims = tuple(each for each in zip(self.strides, self.shape, strict=True) if each[1] != 1)
+        return self.storage, self.dtype, self.offset, dims, self.indirect
+
     def is_contiguous(self) -> bool:
         """Whether it is row-major; on chip within each partition."""
         first = 1 if self.buffer.on_chip else 0
@@ -155,7 +162,9 @@ class Tensor:
         base = self.offset * self.itemsize // ELEMENT_TYPES[str(name)].bytes
         found = Tensor(self.storage, str(name), shape, strides, base + int(offset or 0))
         index = scalar_offset if scalar_offset is not None else vector_offset
-        if index is not None:
+        if isinstance(index, int):
+            found.offset += index * self.strides[indirect_dim] * self.itemsize // found.itemsize
+        elif index is not None:
             if not 0 <= indirect_dim < self.ndim:
                 reject(f"indirect_dim={indirect_dim} of a tensor of {self.ndim} dimensions")
             step = self.strides[indirect_dim] * self.itemsize // found.itemsize
@@ -165,9 +174,7 @@ class Tensor:
 
     def _check_inside(self) -> None:
         """Note an access pattern that leaves its storage whatever the index is."""
-        # With an index a partition, the partition's own stride is not used.
-        strides = (0, *self.strides[1:]) if self.indirect is not None and self.indirect.vector else self.strides
-        low, high = view_bytes(self.offset, strides, self.shape, self.itemsize).hull
+        low, high = self._base().hull
         if low < 0 or high > self.storage.size:
             session.recorder().findings.add(
                 "out-of-bounds",
@@ -276,8 +283,7 @@ class Tensor:
             return Bytes((operand_bytes(self.offset, self.strides, self.shape, item, size),), False)
         index, vector = self.indirect.index, self.indirect.vector
         stride, extent = self.indirect.stride, self.indirect.extent
-        strides = (0, *self.strides[1:]) if vector else self.strides
-        base = view_bytes(self.offset, strides, self.shape, item)
+        base = self._base()
         known = known_indices(index, self.shape[0] if vector else 1)
         if known is None:
             within = index.storage.within if isinstance(index, Tensor) else None
@@ -297,8 +303,21 @@ class Tensor:
             dims = (*base.dims, (next(iter(steps), 1), len(fitting)))
             return Bytes((inside(touched(fitting[0], base.run, dims), size),), False)
         if len(fitting) > MOST_ROWS:
-            return Bytes((inside(shifted_bytes(base, stride * item, extent, size), size),), True)
+            return Bytes((self.reach(),), True)
         return Bytes(tuple(inside(Pattern(place, base.run, base.dims), size) for place in fitting), False)
+
+    def _base(self) -> Pattern:
+        """The bytes at index 0; with an index for each partition, the partition's own stride is not used."""
+        vector = self.indirect is not None and self.indirect.vector
+        strides = (0, *self.strides[1:]) if vector else self.strides
+        return view_bytes(self.offset, strides, self.shape, self.itemsize)
+
+    def reach(self) -> Pattern | None:
+        """The bytes that some index reaches; None: the whole storage."""
+        if self.indirect is None:
+            return self.bytes().patterns[0]
+        size, step = self.storage.size, self.indirect.stride * self.itemsize
+        return inside(shifted_bytes(self._base(), step, self.indirect.extent, size), size)
 
     def index_operands(self) -> list[Tensor]:
         """Tensors that are read to find where this view lies."""
@@ -311,9 +330,44 @@ def known_indices(index: Tensor | VirtualRegister, count: int) -> list[int] | No
     """The first `count` values of an index when all of them are known while tracing."""
     if isinstance(index, VirtualRegister):
         return None if index.value is None else [index.value]
-    if index.storage.values is None or index.indirect is not None:
+    if index.storage.values is None or index.indirect is not None or index.size < count:
         return None
-    values = index.storage.values.read(flat_index(index.offset, index.strides, index.shape)).ravel()[:count]
-    if len(values) < count or not (values == values).all():
+    where = positions(index)
+    if where is None:
         return None
-    return [int(value) for value in values.tolist()]
+    numbers = decode(index.storage.values.read(where, index.itemsize), index.dtype).ravel()[:count]
+    if not (numbers % 1 == 0).all():
+        return None
+    return [int(number) for number in numbers.tolist()]
+
+
+def positions(tensor: Tensor) -> Array | None:
+    """Flat positions of the elements of a view, in elements of its type; None when an index is not known, or when
+    the view leaves its storage."""
+    if tensor.indirect is None:
+        found = flat_index(tensor.offset, tensor.strides, tensor.shape)
+    else:
+        vector, stride = tensor.indirect.vector, tensor.indirect.stride
+        known = known_indices(tensor.indirect.index, tensor.shape[0] if vector else 1)
+        if known is None:
+            return None
+        strides = (0, *tensor.strides[1:]) if vector else tensor.strides
+        moves = np.asarray(known, float).reshape(-1, *[1] * (len(tensor.shape) - 1)) * stride
+        if np.abs(moves).max() > tensor.storage.size:
+            return None
+        found = flat_index(tensor.offset, strides, tensor.shape) + moves.astype(np.int64)
+    inside = found.size > 0 and found.min() >= 0 and (int(found.max()) + 1) * tensor.itemsize <= tensor.storage.size
+    return found if inside else None
+
+
+def leaving(tensor: Tensor) -> list[tuple[int, int, int, int]]:
+    """Known indices that move an access out of its storage: (position, index, first byte, byte behind the last)."""
+    if tensor.indirect is None:
+        return []
+    known = known_indices(tensor.indirect.index, tensor.shape[0] if tensor.indirect.vector else 1)
+    if known is None:
+        return []
+    low, high = tensor._base().hull
+    step = tensor.indirect.stride * tensor.itemsize
+    moved = ((at, each, low + each * step, high + each * step) for at, each in enumerate(known))
+    return [each for each in moved if each[2] < 0 or each[3] > tensor.storage.size]

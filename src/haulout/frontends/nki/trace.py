@@ -13,16 +13,17 @@ import io
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.arguments import DottedName, TensorSpec, tensor_spec
 from haulout.frontends.nki.diagnose import _OWN_FOLDERS, Findings, shown_path, span_at
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.tensor import Tensor
-from haulout.frontends.nki.values import MOST_ELEMENTS, Values
 from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input
 
+BarrierScope = Literal["data", "global"]
+"""What a `core_barrier` orders: its tensor, or everything."""
 _FRAMES = 5
 """Frames of the kernel that a finding shows."""
 
@@ -35,6 +36,8 @@ class Trace:
     place: tuple[str, int]
     recorders: list[Recorder]
     findings: Findings = field(default_factory=Findings)
+    returned: list[list[Tensor | None]] = field(default_factory=list)
+    """What each core returned, in order; None: something that is no tensor."""
     failed: bool = False
     output: str = ""
     """What the kernel printed."""
@@ -67,17 +70,33 @@ def trace_kernel(
     code = getattr(inspect.unwrap(inner), "__code__", None)
     place = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
     named = _bound(inner, arguments)
-    findings = Findings()
-    result = Trace(getattr(function, "__name__", "kernel"), place, [], findings)
+    overwritten: set[str] = set()
+    while True:
+        result = Trace(getattr(function, "__name__", "kernel"), place, [])
+        _run(result, inner, named, cores, {"trips": trips, "target": target, "overwritten": frozenset(overwritten)})
+        # What one core writes into an argument, another may read: its contents are then not those that were given.
+        changed = {storage.name for each in result.recorders for storage in each.overwritten_arguments()}
+        if cores < 2 or changed <= overwritten:
+            return result
+        overwritten |= changed
+
+
+def _run(
+    result: Trace, function: Callable[..., Any], named: Mapping[str, Any], cores: int, options: dict[str, Any]
+) -> None:
+    """Run the function once a core."""
+    findings = result.findings
     printed = io.StringIO()
     for core in range(cores):
-        recorder = Recorder(core, cores, findings, trips=trips, target=target)
+        recorder = Recorder(core, cores, findings, **options)
         result.recorders.append(recorder)
-        values = {name: _prepared(recorder, name, value, place, inner) for name, value in named.items()}
+        values = {name: _prepared(recorder, name, value, result.place, function) for name, value in named.items()}
         try:
             with session.recording(recorder), contextlib.redirect_stdout(printed):
-                for tensor in _tensors_in(inner(**values)):
-                    tensor.storage.returned = True
+                result.returned.append(_leaves(function(**values)))
+                for tensor in result.returned[-1]:
+                    if tensor is not None:
+                        tensor.storage.returned = True
         except HauloutError as error:
             findings.items += error.diagnostics
             result.failed = True
@@ -96,7 +115,6 @@ def trace_kernel(
                 place=where,
                 subject=name,
             )
-    return result
 
 
 def _bound(function: Callable[..., Any], arguments: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
@@ -146,10 +164,11 @@ def _is_structured(value: Any) -> bool:
 
 def _argument(recorder: Recorder, name: str, spec: TensorSpec, place: tuple[str, int]) -> Tensor:
     tensor = recorder.allocate(spec.shape, spec.dtype, spec.buffer, name=name, argument=True, place=place)
-    tensor.storage.within = spec.within
-    if spec.values is not None and 0 < spec.values.size <= MOST_ELEMENTS:
-        tensor.storage.values = Values(spec.values.size)
-        tensor.storage.values.data[:] = spec.values.ravel()
+    tensor.storage.given = spec.values is not None or spec.within is not None
+    known = tensor.name not in recorder.overwritten
+    tensor.storage.within = spec.within if known else None
+    if spec.values is not None and known:
+        tensor.storage.give(spec.values)
     return tensor
 
 
@@ -167,17 +186,19 @@ def _looked_up(name: DottedName, names: Mapping[str, Any]) -> Any:
     return found
 
 
-def _tensors_in(value: Any) -> list[Tensor]:
-    """Tensors of a return value, through lists, tuples, dicts and plain objects."""
+def _leaves(value: Any) -> list[Tensor | None]:
+    """A return value through lists, tuples, dicts and plain objects: its tensors, None for anything else."""
     match value:
+        case None:
+            return []
         case Tensor():
             return [value]
         case list() | tuple():
-            return [tensor for each in value for tensor in _tensors_in(each)]
+            return [leaf for each in value for leaf in _leaves(each) or [None]]
         case dict():
-            return [tensor for each in value.values() for tensor in _tensors_in(each)]
+            return [leaf for each in value.values() for leaf in _leaves(each) or [None]]
     base = getattr(value, "base_tensor", None)
-    return [base] if isinstance(base, Tensor) else []
+    return [base if isinstance(base, Tensor) else None]
 
 
 def _raised(error: Exception, core: int) -> Diagnostic:

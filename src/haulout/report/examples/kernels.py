@@ -71,7 +71,7 @@ KERNELS: dict[str, Example] = {
     ),
     "shared-allocation-mismatch": kernel(
         "error[shared-allocation-mismatch]: shared allocation 0 has another shape or type on core 1: "
-        "shared tensors are matched across cores by their order",
+        "shared tensors are matched across cores by their names, those without one by their order",
         """
         def kernel(x):
             if nl.program_id(0) == 1:
@@ -79,6 +79,35 @@ KERNELS: dict[str, Example] = {
             shared = nl.ndarray((2, 512), dtype=nl.float32, buffer=nl.shared_hbm)
         """,
         lnc=2,
+    ),
+    "return-mismatch": kernel(
+        "error[return-mismatch]: the cores return the same tensors in another order: result 0 is low on core 0 and "
+        "high on core 1",
+        """
+        def kernel(x):
+            core = nl.program_id(0)
+            low = nl.ndarray((2, 16), dtype=nl.float32, buffer=nl.shared_hbm, name="low")
+            high = nl.ndarray((2, 16), dtype=nl.float32, buffer=nl.shared_hbm, name="high")
+            tile = nl.ndarray((1, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x[core : core + 1, :])
+            nisa.dma_copy(dst=low[core : core + 1, :], src=tile)
+            nisa.dma_copy(dst=high[core : core + 1, :], src=tile)
+            return (low, high) if core == 0 else (high, low)
+        """,
+        lnc=2,
+    ),
+    "hardware-rule": kernel(
+        "error[hardware-rule]: nisa.nc_matmul: dst is product: float32[64, 16] in sbuf; the tensor engine writes "
+        "PSUM only",
+        """
+        def kernel(x):
+            left = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.sbuf)
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            product = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.memset(left, 1.0)
+            nisa.dma_copy(dst=tile, src=x)
+            nisa.nc_matmul(dst=product, stationary=left, moving=tile)
+        """,
     ),
     "partition-limit": kernel(
         "error[partition-limit]: tile: float32[129, 4] in sbuf spans partitions 0:129; there are 128",

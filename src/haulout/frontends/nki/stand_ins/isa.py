@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place
+from haulout.frontends.nki.diagnose import kernel_place, shown_value, span_at
+from haulout.frontends.nki.hardware_limits import most_sent
 from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
 from haulout.frontends.nki.recorder import PIPE_QUEUES, TENSOR_QUEUES, MeetingDetail
 from haulout.frontends.nki.registers import VirtualRegister
@@ -15,15 +18,29 @@ from haulout.frontends.nki.stand_ins import enums
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor, known_indices
 from haulout.ir.enums import Engine
+from haulout.support.diagnostics import Label, fail
 
 _ENGINES = {"vector": Engine.VECTOR, "scalar": Engine.ACT, "tensor": Engine.PE, "sync": Engine.SYNC}
 
 
-def _recorded(row: Instruction) -> Callable[..., None]:
+class NkiInstruction:
+    """A recorded instruction, which others may be told to wait for."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """Run after each of `producers`."""
+        for producer in producers:
+            session.recorder().wait_for(self.handle, producer.handle)
+        return self
+
+
+def _recorded(row: Instruction) -> Callable[..., NkiInstruction]:
     """The stand-in of one instruction."""
     parameters, known, needed = row.parameters, frozenset(row.parameters), row.parameters[: row.needed]
 
-    def call(*args: Any, **kwargs: Any) -> None:
+    def call(*args: Any, **kwargs: Any) -> NkiInstruction:
         recorder = session.recorder()
         given = dict(zip(parameters, args, strict=False))
         given.update(kwargs)
@@ -35,6 +52,7 @@ def _recorded(row: Instruction) -> Callable[..., None]:
                     "kernel-error", f"nisa.{row.name} needs `{parameter}`", subject=parameter, help=[_signature(row)]
                 )
         recorder.instruction(row, given)
+        return NkiInstruction(recorder.newest())
 
     call.__name__ = call.__qualname__ = row.name
     return call
@@ -54,11 +72,41 @@ def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str
             findings.add("kernel-error", message, subject=keyword, help=[_signature(row)])
 
 
-def core_barrier(data: Tensor, cores: Any = (0, 1), engine: Any = None, name: str | None = None) -> None:
+PAIR = 2
+"""Cores that share one HBM."""
+
+
+def core_barrier(data: Tensor, cores: Any = (0, 1), engine: Any = None, name: str | None = None) -> NkiInstruction:
     """A rendezvous of cores on one engine; `data` is what it orders."""
     recorder, place = session.recorder(), kernel_place(2)
+    if not isinstance(data, Tensor):
+        _wrong_barrier(f"data is {shown_value(data)}, which is no tensor", place)
     line = _ENGINES.get(getattr(engine, "name", ""), Engine.POOL)
-    recorder.barrier(data, tuple(int(core) for core in cores), line, name, place)
+    recorder.barrier(data, _participants(cores, recorder.cores, place), line, name, place)
+    return NkiInstruction(recorder.newest())
+
+
+def _participants(cores: Any, count: int, place: tuple[str, int]) -> tuple[int, ...]:
+    """The cores of a barrier; `bad-input` where one is none of the grid's.
+
+    A kernel for two cores that runs on one meets nobody: its barriers are then of that core alone.
+    """
+    known = max(count, PAIR)
+    given = list(cores) if isinstance(cores, Iterable) and not isinstance(cores, str) else None
+    if not given:
+        _wrong_barrier(f"cores is {shown_value(cores)}; it lists the cores that meet, as in (0, 1)", place)
+    found = []
+    for core in given:
+        if not isinstance(core, int | np.integer):
+            _wrong_barrier(f"{shown_value(core)} in cores is no integer", place)
+        if not 0 <= core < known:
+            _wrong_barrier(f"there is no core {core}: the kernel runs on {count} core{'s' * (count > 1)}", place)
+        found.append(int(core))
+    return tuple(core for core in found if core < count)
+
+
+def _wrong_barrier(message: str, place: tuple[str, int]) -> NoReturn:
+    fail("bad-input", f"nisa.core_barrier: {message}", Label("here", span_at(place)))
 
 
 def sendrecv(
@@ -69,7 +117,7 @@ def sendrecv(
     pipe_id: Any = 0,
     dma_engine: Any = enums.dma_engine.dma,
     name: str | None = None,
-) -> None:
+) -> NkiInstruction:
     """An exchange with other cores."""
     recorder, place = session.recorder(), kernel_place(2)
     for role, tensor in (("src", src), ("dst", dst)):
@@ -79,16 +127,23 @@ def sendrecv(
     if src.size != dst.size or src.dtype != dst.dtype:
         recorder.findings.add("kernel-error", f"nisa.sendrecv: src is {src!r}, dst {dst!r}", subject="shape")
     for rank in (send_to_rank, recv_from_rank):
-        if not 0 <= int(rank) < recorder.cores:
-            message = f"nisa.sendrecv: rank {int(rank)} with {recorder.cores} cores"
+        if not isinstance(rank, int | np.integer) or not 0 <= rank < recorder.cores:
+            message = f"nisa.sendrecv: rank {shown_value(rank)} with {recorder.cores} cores"
             recorder.findings.add("kernel-error", message, subject="rank")
-            return
+            return NkiInstruction(recorder.newest())
     # Pipes have queues of their own: exchanges on different pipes do not wait for each other.
     line = Engine(Engine.DMA0 + TENSOR_QUEUES + (hash_of(pipe_id) % PIPE_QUEUES))
     if getattr(dma_engine, "name", "dma") == "gpsimd_dma":
         line = Engine.POOL
+        size, most = src.size // max(src.shape[0], 1) * src.itemsize, most_sent(src)
+        if size > most:
+            message = (
+                f"nisa.sendrecv: {size} bytes of each partition; dma_engine.gpsimd_dma takes {most} of {src.dtype}"
+            )
+            recorder.findings.add("hardware-rule", message, subject="sendrecv")
     detail = MeetingDetail(int(send_to_rank), int(recv_from_rank), str(pipe_id))
     recorder.sendrecv(src, dst, detail, line, place)
+    return NkiInstruction(recorder.newest())
 
 
 def hash_of(pipe: Any) -> int:
@@ -121,7 +176,13 @@ def register_move(dst: VirtualRegister, src: Any) -> None:
 
 def register_store(dst: Tensor, src: Any) -> None:
     """A tensor of one element takes the value of a register."""
-    session.recorder().add("nki.register_store", Engine.SYNC, [], [dst], kernel_place(2))
+    given = {"dst": dst, "value": src}
+    session.recorder().add("nki.register_store", Engine.SYNC, [], [dst], kernel_place(2), None, given)
+
+
+def get_nc_sub_version() -> int:
+    """The revision within the generation: the first."""
+    return 0
 
 
 def get_nc_version() -> enums.nc_version:
@@ -142,6 +203,7 @@ def make_module(name: str) -> types.ModuleType:
         register_move,
         register_store,
         get_nc_version,
+        get_nc_sub_version,
     ):
         setattr(module, function.__name__, function)
     for kind in (
@@ -155,7 +217,10 @@ def make_module(name: str) -> types.ModuleType:
     ):
         setattr(module, kind.__name__, kind)
     for member in enums.engine:
-        setattr(module, f"{member.name}_engine", member)
+        # `dma_engine` is an enumeration of its own.
+        if not hasattr(enums, f"{member.name}_engine"):
+            setattr(module, f"{member.name}_engine", member)
+    module.NkiInstruction = NkiInstruction  # type: ignore[attr-defined]
     module.VirtualRegister = VirtualRegister  # type: ignore[attr-defined]
     module.NkiValidationError = type("NkiValidationError", (Exception,), {})  # type: ignore[attr-defined]
     module.__getattr__ = _unknown_name  # type: ignore[method-assign]

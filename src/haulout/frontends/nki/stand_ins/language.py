@@ -13,7 +13,7 @@ from haulout.frontends.nki import session
 from haulout.frontends.nki.diagnose import allocation_place, kernel_place, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
 from haulout.frontends.nki.layout import DynamicSlice
-from haulout.frontends.nki.registers import dynamic_range
+from haulout.frontends.nki.registers import dynamic_range, fori_loop, while_loop
 from haulout.frontends.nki.stand_ins.objects import NKIObject, Operator
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
@@ -138,40 +138,47 @@ def ndarray(
 
 
 def zeros(shape: Any, dtype: Any, buffer: Any = Buffer.sbuf, name: str | None = None, **_: Any) -> Tensor:
-    """A new tensor that is filled."""
-    found = ndarray(shape, dtype, buffer, name)
-    recorder = session.recorder()
-    recorder.add("nki.fill", recorder.queue_of([found]) or _VECTOR, [], [found], kernel_place(2))
+    """A new tensor that is filled with zeros."""
+    return _filled(ndarray(shape, dtype, buffer, name), 0)
+
+
+def _filled(found: Tensor, value: Any) -> Tensor:
+    recorder, given = session.recorder(), {"dst": found, "value": value}
+    recorder.add("nki.fill", recorder.queue_of([found]) or _VECTOR, [], [found], kernel_place(3), None, given)
     return found
 
 
 def full(
     shape: Any, fill_value: Any, dtype: Any, buffer: Any = Buffer.sbuf, name: str | None = None, **_: Any
 ) -> Tensor:
-    """A new tensor that is filled."""
-    return zeros(shape, dtype, buffer, name)
+    """A new tensor that is filled with a value."""
+    return _filled(ndarray(shape, dtype, buffer, name), fill_value)
 
 
 def load(src: Tensor, dtype: Any = None, **_: Any) -> Tensor:
     """A new tensor in SBUF with the contents of one in HBM."""
     recorder, place = session.recorder(), kernel_place(2)
     result = recorder.allocate(src.shape, dtype or src.dtype, Buffer.sbuf, place=place)
-    recorder.add("nki.load", recorder.queue_of([src]) or _VECTOR, [src], [result], place)
+    given = {"dst": result, "src": src}
+    recorder.add("nki.load", recorder.queue_of([src]) or _VECTOR, [src], [result], place, None, given)
     return result
 
 
 def store(dst: Tensor, value: Tensor, **_: Any) -> None:
     """Copies a tensor to HBM."""
     recorder = session.recorder()
-    recorder.add("nki.store", recorder.queue_of([dst]) or _VECTOR, [value], [dst], kernel_place(2))
+    given = {"dst": dst, "src": value}
+    recorder.add("nki.store", recorder.queue_of([dst]) or _VECTOR, [value], [dst], kernel_place(2), None, given)
 
 
 def shared_constant(constant: Any, dtype: Any = None) -> Tensor:
     """A tensor in shared HBM that is filled before the kernel starts."""
     array = np.load(constant) if isinstance(constant, str | Path) else np.asarray(constant)
-    return session.recorder().allocate(
+    found = session.recorder().allocate(
         array.shape, _element_type(dtype or array.dtype), Buffer.shared_hbm, constant=True, place=kernel_place(2)
     )
+    found.storage.give(array)
+    return found
 
 
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: Tensor | None = None) -> Tensor:
@@ -230,6 +237,8 @@ def make_module(name: str) -> types.ModuleType:
         shared_identity_matrix,
         static_range,
         dynamic_range,
+        fori_loop,
+        while_loop,
         ds,
         program_id,
         num_programs,

@@ -50,7 +50,9 @@ class Operator:
         recorder, place = session.recorder(), kernel_place(2)
         dtype = options.get("dtype") or tensors[0].dtype
         result = recorder.allocate(shape, dtype, Buffer.sbuf, name=f"{self.__name__}_result", place=place)
-        recorder.add(f"nki.{self.__name__}", Engine.VECTOR, tensors, [result], place)
+        given: dict[str, Any] = {"dst": result, "op": self}
+        given |= {"src": operands[0]} if len(operands) == 1 else {"operands": operands}
+        recorder.add(f"nki.{self.__name__}", Engine.VECTOR, tensors, [result], place, None, given)
         return result
 
 
