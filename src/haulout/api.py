@@ -122,6 +122,13 @@ def compile(
 
     context = PassContext()
     machine = load_target(str(target or DEFAULT))
+    lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
+    passes = standard_pipeline(
+        fences=fences,
+        capacity=machine.dram_bytes if capacity is None else capacity,
+        partitions=partitions,
+        target=str(target or DEFAULT),
+    )
     if isinstance(source, Program):
         program = source
     elif is_kernel(source):
@@ -132,12 +139,6 @@ def compile(
         context.diagnostics.extend(traced.findings)
     else:
         program = load(source, lnc=lnc)
-    passes = standard_pipeline(
-        fences=fences,
-        capacity=machine.dram_bytes if capacity is None else capacity,
-        partitions=partitions,
-        target=str(target or DEFAULT),
-    )
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     fenced = manager.run(program, context)
 
@@ -154,7 +155,6 @@ def compile(
     record("check", began)
     if sync != "edges" and not any(each.severity is Severity.ERROR for each in findings):
         # Proved before, since barriers that do not match are hard to see in counts; and after, as it will run.
-        lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
         program = lowering.run(fenced, context)
         manager.records += lowering.records
         began = perf_counter()

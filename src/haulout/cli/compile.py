@@ -8,7 +8,16 @@ import click
 from rich.console import Console
 
 from haulout import api
-from haulout.cli.common import emit, exit_status, format_option, guarded, log_option, pass_progress, quiet_option
+from haulout.cli.common import (
+    BYTES,
+    emit,
+    exit_status,
+    format_option,
+    guarded,
+    log_option,
+    pass_progress,
+    quiet_option,
+)
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.frontends.nki import BarrierScope
 from haulout.ir.text import print_bir
@@ -16,7 +25,8 @@ from haulout.passes.coloring_allocator_dram_shared import Partitions
 from haulout.passes.pipeline import Fences, Sync
 from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, summary_lines
-from haulout.support.files import write_files
+from haulout.support.diagnostics import bad_input
+from haulout.support.files import STDOUT, write_files
 
 
 @click.command()
@@ -31,7 +41,7 @@ from haulout.support.files import write_files
     show_default=True,
     help="The reference's brackets, or the fewest fences that order every conflict.",
 )
-@click.option("--capacity", type=click.IntRange(min=0), help="Bytes of DRAM for all cores together.")
+@click.option("--capacity", type=BYTES, help="Bytes of DRAM for all cores together.")
 @click.option(
     "--partitions",
     type=click.Choice(["proportional", "equal", "joint"]),
@@ -81,6 +91,8 @@ def compile(
     lifetime and one address, fences are placed, and the independent checker proves the result. Writes program.bir,
     report.json and memory.html.
     """
+    if output == STDOUT:
+        bad_input("stdout cannot take the three files of compile", help=["name a folder; ./- is one of that name"])
     folder = Path(output)
     result = api.compile(
         source,
