@@ -178,7 +178,7 @@ def _locked(folder: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise TimeoutError(errno.ETIMEDOUT, "another process holds a lock on this folder") from None
-                time.sleep(0.01)
+                time.sleep(0.002)
                 continue
             except OSError:
                 pass
