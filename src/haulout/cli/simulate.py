@@ -91,9 +91,9 @@ def simulate(
             f"{len(wanted) - len(different)} of {len(wanted)} outputs as expected, largest relative error {worst:.2g}"
         )
     err = takes_stdout(output)
-    emit(findings, style, err=err)
     if output is not None:
         save_values(result.outputs, output)
+    emit(findings, style, err=err)
     if style == "text":
         _print(result, schedules, err=err)
         if agreement:
