@@ -151,14 +151,16 @@ def commit(staged: list[Staged]) -> None:
 
 
 def _kept(target: Path) -> Path | None:
-    """A second name of a file, or of a copy where the file system has no links; None: there is no such file."""
+    """A second name of a file, or of a copy of it; None: there is no such file."""
     if not target.exists():
         return None
     name = _beside(target)
-    try:
-        os.link(target, name)
-    except OSError:
-        shutil.copy2(target, name)
+    with suppress(OSError):  # a file system without links
+        # The link to a file of someone else could not be removed again in a folder like /tmp.
+        if os.geteuid() in (0, target.stat().st_uid):
+            os.link(target, name)
+            return name
+    shutil.copy2(target, name)
     return name
 
 
