@@ -51,6 +51,7 @@ def load(
     `lnc`: the number of cores that it must have; a one-core program is cloned over that many, a kernel runs on that
     many (2). The program is verified. Raises `HauloutError`.
     """
+    _check_cores(lnc)
     if is_kernel(path):
         from haulout.nki import trace
 
@@ -120,6 +121,7 @@ def compile(
     from haulout.report.model import make_report
     from haulout.target import DEFAULT, load_target
 
+    _check_cores(lnc)
     context = PassContext()
     machine = load_target(str(target or DEFAULT))
     lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
@@ -201,6 +203,7 @@ def check_source(
     """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`."""
     from haulout.nki.certainty import check_certain
 
+    _check_cores(lnc)
     if not isinstance(source, Program) and is_kernel(source):
         from haulout.nki import check_kernel
 
@@ -208,6 +211,13 @@ def check_source(
         return CheckResult(checked.program, checked.diagnostics)
     program = source if isinstance(source, Program) else load(source, lnc=lnc)
     return CheckResult(program, check_certain(program))
+
+
+def _check_cores(lnc: int | None) -> None:
+    """Raise `bad-input` for a number of cores that no program has."""
+    from haulout.passes.options import Cores, check_option
+
+    check_option("lnc", lnc, Cores | None)
 
 
 def is_kernel(source: str | Path) -> bool:

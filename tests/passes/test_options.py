@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.cli.command import MENDED, haulout
 
-from haulout import HauloutError, Program, compile
+from haulout import HauloutError, Program, check, compile, load
 from haulout.ir.text import parse_bir
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
@@ -235,6 +235,20 @@ def test_a_capacity_on_the_command_line(value: str, tmp_path: Path) -> None:
         assert result.status == 2
         assert "'--capacity'" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", [0, 65, 10**30, True, "2", 2.0])
+def test_a_number_of_cores(value: Any, tmp_path: Path) -> None:
+    source = tmp_path / "one.bir"
+    source.write_text(SMALL)
+    for door in (load, compile, check):
+        with pytest.raises(HauloutError, match="lnc must be an integer from 1 to 64 or none, found"):
+            door(source, lnc=value)
+    if value != "2":  # on the command line everything is a string
+        for command in ("check", "compile", "opt"):
+            result = haulout(command, source, "--lnc", str(value))
+            assert (result.status, result.stdout) == (2, "")
+            assert "'--lnc'" in result.stderr
 
 
 def test_types_as_text() -> None:

@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from haulout.ir.schema import MAX_CORES
 from haulout.ir.text.values import SIZE_MAX
 from haulout.passes.manager import PassRecord
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
@@ -42,6 +43,7 @@ def emit(diagnostics: Sequence[Diagnostic], style: str, *, err: bool = False) ->
         click.echo(RENDERERS[style](diagnostics), err=err)
 
 
+CORES = click.IntRange(1, MAX_CORES)
 BYTES = click.IntRange(0, SIZE_MAX)
 """A size in memory, as readers of programs take it."""
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from haulout import api
 from haulout.cli.common import (
     BYTES,
+    CORES,
     emit,
     exit_status,
     format_option,
@@ -63,7 +64,7 @@ from haulout.support.files import STDOUT, write_files
     show_default=True,
     help="Leave order as dependences and barriers, or make the dependences semaphores, or all of it.",
 )
-@click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
+@click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @kernel_options
 @format_option
 @quiet_option

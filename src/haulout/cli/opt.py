@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from haulout import api
-from haulout.cli.common import emit, exit_status, guarded, pass_progress, quiet_option, takes_stdout
+from haulout.cli.common import CORES, emit, exit_status, guarded, pass_progress, quiet_option, takes_stdout
 from haulout.ir.text import print_bir
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassManager
@@ -17,7 +17,7 @@ from haulout.support.files import write_text
 @click.argument("source", metavar="INPUT")
 @click.option("--passes", "text", help="NAME{OPTION=VALUE},... ; the standard pipeline when absent, none when empty.")
 @click.option("--print-after", multiple=True, metavar="NAME", help="Also print the program after this pass.")
-@click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
+@click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @click.option(
     "-o", "--output", default="-", show_default=True, metavar="FILE", help="Where the program goes; - is stdout."
 )

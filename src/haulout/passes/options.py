@@ -28,6 +28,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import numpy as np
 
+from haulout.ir.schema import MAX_CORES
 from haulout.ir.text.values import INT32_MAX, SIZE_MAX
 from haulout.support.diagnostics import bad_input
 from haulout.support.shown import shown, shown_number
@@ -43,6 +44,7 @@ class Between:
 
 Bytes = Annotated[int, Between(0, SIZE_MAX)]
 """A size in memory; the reader of programs takes no larger one."""
+Cores = Annotated[int, Between(1, MAX_CORES)]
 Count = Annotated[int, Between(0, INT32_MAX)]
 """How many of something."""
 

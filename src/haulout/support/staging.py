@@ -108,6 +108,8 @@ def _keep_mode(descriptor: int, target: Path) -> None:
             os.fchown(descriptor, old.st_uid, old.st_gid)
         except PermissionError:
             mode &= 0o777  # set-user-id would mean another user now
+            with suppress(PermissionError):
+                os.fchown(descriptor, -1, old.st_gid)
     os.fchmod(descriptor, mode)
 
 
