@@ -23,6 +23,7 @@ import click
 from haulout.cli.main import main as haulout_command
 from haulout.ir.schema import TABLES, Table
 from haulout.passes.base import Pass
+from haulout.passes.options import option_types, type_text
 from haulout.passes.pipeline import REGISTRY, standard_pipeline
 from haulout.report.catalog import CATALOG
 
@@ -85,9 +86,9 @@ def passes_page() -> str:
     ]
     for name, kind in REGISTRY.items():
         parts += [f"## {name}", " ".join(_facts(kind)), inspect.cleandoc(kind.__doc__ or "")]
-        rows = [(f"`{n}`", f"`{kind}`", f"`{default}`", doc) for n, kind, default, doc in _options(kind)]
+        rows = [(f"`{n}`", kind, f"`{default}`", doc) for n, kind, default, doc in _options(kind)]
         if rows:
-            parts.append(grid(("option", "type", "default", "meaning"), rows))
+            parts.append(grid(("option", "value", "default", "meaning"), rows))
     return page(parts)
 
 
@@ -113,14 +114,15 @@ def _facts(kind: type[Pass]) -> list[str]:
 
 
 def _options(kind: type[Pass]) -> list[tuple[str, str, str, str]]:
-    """Name, type, default and meaning of each option; the meaning is the docstring below the field."""
+    """Name, what it takes, default and meaning of each option; the meaning is the docstring below the field."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
     meaning: dict[str, str] = {}
     for before, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and (text := _text(after)):
             meaning[before.target.id] = " ".join(text.split())
-    return [(f.name, str(f.type).replace("|", "\\|"), str(f.default), meaning.get(f.name, "")) for f in fields(kind)]
+    types = option_types(kind)
+    return [(f.name, type_text(types[f.name]), str(f.default), meaning.get(f.name, "")) for f in fields(kind)]
 
 
 def _text(statement: ast.stmt) -> str | None:

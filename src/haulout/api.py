@@ -51,6 +51,7 @@ def load(
     `lnc`: the number of cores that it must have; a one-core program is cloned over that many, a kernel runs on that
     many (2). The program is verified. Raises `HauloutError`.
     """
+    _check_cores(lnc)
     if is_kernel(path):
         from haulout.nki import trace
 
@@ -120,8 +121,16 @@ def compile(
     from haulout.report.model import make_report
     from haulout.target import DEFAULT, load_target
 
+    _check_cores(lnc)
     context = PassContext()
     machine = load_target(str(target or DEFAULT))
+    lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
+    passes = standard_pipeline(
+        fences=fences,
+        capacity=machine.dram_bytes if capacity is None else capacity,
+        partitions=partitions,
+        target=str(target or DEFAULT),
+    )
     if isinstance(source, Program):
         program = source
     elif is_kernel(source):
@@ -132,12 +141,6 @@ def compile(
         context.diagnostics.extend(traced.findings)
     else:
         program = load(source, lnc=lnc)
-    passes = standard_pipeline(
-        fences=fences,
-        capacity=machine.dram_bytes if capacity is None else capacity,
-        partitions=partitions,
-        target=str(target or DEFAULT),
-    )
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     fenced = manager.run(program, context)
 
@@ -154,7 +157,6 @@ def compile(
     record("check", began)
     if sync != "edges" and not any(each.severity is Severity.ERROR for each in findings):
         # Proved before, since barriers that do not match are hard to see in counts; and after, as it will run.
-        lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
         program = lowering.run(fenced, context)
         manager.records += lowering.records
         began = perf_counter()
@@ -201,6 +203,7 @@ def check_source(
     """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`."""
     from haulout.nki.certainty import check_certain
 
+    _check_cores(lnc)
     if not isinstance(source, Program) and is_kernel(source):
         from haulout.nki import check_kernel
 
@@ -208,6 +211,13 @@ def check_source(
         return CheckResult(checked.program, checked.diagnostics)
     program = source if isinstance(source, Program) else load(source, lnc=lnc)
     return CheckResult(program, check_certain(program))
+
+
+def _check_cores(lnc: int | None) -> None:
+    """Raise `bad-input` for a number of cores that no program has."""
+    from haulout.passes.options import Cores, check_option
+
+    check_option("lnc", lnc, Cores | None)
 
 
 def is_kernel(source: str | Path) -> bool:

@@ -20,7 +20,8 @@ def run(command: str) -> str:
     for part in command.split(" && "):
         program, *arguments = part.split()
         if program == "haulout":
-            said += haulout(*arguments).stdout
+            outcome = haulout(*arguments)
+            said += outcome.stdout + outcome.stderr
         else:
             done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
             said += done.stdout + done.stderr

@@ -1,8 +1,9 @@
 """RUN lines without a shell and without a process: what `lit` would start, called as functions.
 
-    # RUN: [not] haulout ARGS | filecheck ARGS
+    # RUN: [not] haulout ARGS [2>&1] | filecheck ARGS
 
-`%s` is the file, `%t` a scratch path; `not` says that the command must fail; filecheck reads the command's stdout.
+`%s` is the file, `%t` a scratch path; `not` says that the command must fail; filecheck reads the command's stdout,
+with `2>&1` (findings of `opt`) its stderr behind it.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ def failure_of(line: str, path: Path, scratch: Path) -> str | None:
     command, check = words[:bar], words[bar + 1 :]
     must_fail = command[0] == "not"
     command = command[1:] if must_fail else command
+    both = command[-1] == "2>&1"
+    command = command[:-1] if both else command
     if command[0] != "haulout" or check[0] != "filecheck":
-        return f"this runner knows `[not] haulout ... | filecheck ...` only: {line}"
+        return f"this runner knows `[not] haulout ... [2>&1] | filecheck ...` only: {line}"
     result = CliRunner().invoke(main, command[1:])
     if result.exit_code not in ((1, 2) if must_fail else (0,)):
         return f"exit status {result.exit_code}: {line}\n{result.output}"
     options = parse_argv_options(check)
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        source = FInput("<stdout of haulout>", result.stdout)
+        printed = result.stdout + (result.stderr if both else "")
+        source = FInput("<output of haulout>", printed)
         status = Matcher(options, source, Parser.from_opts(options)).run()
-    return None if status == 0 else f"{line}\n{said.getvalue()}\n{result.stdout}"
+    return None if status == 0 else f"{line}\n{said.getvalue()}\n{printed}"

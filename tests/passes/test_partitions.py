@@ -211,5 +211,5 @@ def test_placements_that_came_with_the_program_keep_proportional_partitions() ->
 def test_option_in_a_pipeline() -> None:
     (made,) = parse_pipeline("coloring_allocator_dram_shared{partitions=equal}")
     assert made == ColoringAllocatorDramShared(partitions="equal")
-    with pytest.raises(HauloutError, match="partitions='thirds' is none of proportional, equal, joint"):
+    with pytest.raises(HauloutError, match="partitions must be one of proportional, equal, joint, found 'thirds'"):
         parse_pipeline("coloring_allocator_dram_shared{partitions=thirds}")

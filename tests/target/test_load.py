@@ -32,6 +32,33 @@ def test_the_presets_are_all_files_that_are_shipped() -> None:
     assert shipped == set(PRESETS)
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("4294967296", None),
+        ("4294967296.5", "is more than 4294967296 (2**32)"),
+        ("1e14", "is more than 4294967296 (2**32)"),
+        (f"0x{'f' * 5000}", "is more than 4294967296 (2**32)"),
+        ("inf", "is more than 4294967296 (2**32)"),
+        ("nan", "is not a number above 0"),
+        ("0", "is not a number above 0"),
+        ("-1", "is not a number above 0"),
+        ("true", "is not a number above 0"),
+        ("'2'", "is not a number above 0"),
+    ],
+)
+def test_the_largest_memory_is_what_addresses_reach(value: str, told: str | None) -> None:
+    text = GENERIC.replace("[dram]", f"[dram]\ngibibytes = {value}")
+    if told is None:
+        assert parse_target(text, "t.toml").dram_bytes == 2**62
+        return
+    with pytest.raises(HauloutError) as caught:
+        parse_target(text, "t.toml")
+    (finding,) = caught.value.diagnostics
+    assert finding.message.startswith("gibibytes = ") and finding.message.endswith(told)
+    assert finding.span is not None and text.splitlines()[finding.span.line - 1].startswith("gibibytes")
+
+
 def test_a_barrier_costs_more_with_every_core() -> None:
     target = load_target("generic")
     assert target.barrier(1) == 1.0
@@ -55,7 +82,18 @@ def test_a_file_of_ones_own_replaces_a_preset(tmp_path: Path) -> None:
         ("barrier = 1.0", "barrier = true", "barrier = True is not a number of at least 0"),
         ("barrier = 1.0", 'barrier = "1"', "barrier = '1' is not a number of at least 0"),
         ("barrier = 1.0", "barrier = nan", "barrier = nan is not a number of at least 0"),
-        ("barrier = 1.0", "barrier = 1e300", "barrier = 1e+300 is more than 1e15"),
+        ("barrier = 1.0", "barrier = 1e300", "barrier = 1e+300 is more than 1000000000000000"),
+        ("barrier = 1.0", "barrier = inf", "barrier = inf is more than 1000000000000000"),
+        (
+            "barrier = 1.0",
+            f"barrier = {10**400}",
+            f"barrier = 1{'0' * 79}... (401 characters) is more than 1{'0' * 15}",
+        ),
+        (
+            "barrier = 1.0",
+            f"barrier = 0x{'f' * 5000}",
+            f"barrier = a value of type int of 20000 bits is more than 1{'0' * 15}",
+        ),
         ("gbytes_per_s = 200", "gbytes_per_s = 0", "gbytes_per_s = 0 is not a number above 0"),
         ("least_run = 64", "least_run = 0.5", "least_run = 0.5 is no number of bytes"),
         ("wide_slowdown = 2.0", "wide_slowdown = 0.5", "wide_slowdown = 0.5 is below 1"),
@@ -87,6 +125,8 @@ def test_what_is_wrong_is_told_with_its_line(old: str, new: str, message: str) -
             "the target has no table [engine.sync]",
         ),
         ("dram = 3\n" + GENERIC.replace("[dram]\ngbytes_per_s = 200\n", ""), "the target has no table [dram]"),
+        (GENERIC.replace("barrier = 1.0", f"barrier = {'9' * 5000}"), "no TOML: a number is too long"),
+        (f"x = {'[' * 100_000}", "no TOML: tables or lists are nested too deeply"),
         ("[dram", "no TOML: Expected ']' at the end of a table declaration"),
     ],
 )

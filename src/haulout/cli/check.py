@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from haulout import api
-from haulout.cli.common import emit, exit_status, format_option, guarded
+from haulout.cli.common import CORES, emit, exit_status, format_option, guarded
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.frontends.nki import BarrierScope
 from haulout.support.diagnostics import Severity
@@ -13,7 +13,7 @@ from haulout.support.diagnostics import Severity
 
 @click.command()
 @click.argument("source", metavar="INPUT")
-@click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a kernel runs on 2 unless told otherwise.")
+@click.option("--lnc", type=CORES, help="Number of cores; a kernel runs on 2 unless told otherwise.")
 @kernel_options
 @format_option
 @guarded

@@ -16,8 +16,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from haulout.ir.schema import MAX_CORES
+from haulout.ir.text.values import SIZE_MAX
 from haulout.passes.manager import PassRecord
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
+from haulout.support.files import is_stdout
 from haulout.support.render import RENDERERS
 
 P = ParamSpec("P")
@@ -34,10 +37,20 @@ def exit_status(diagnostics: Sequence[Diagnostic]) -> int:
     return next((status for status in (INTERNAL, BAD_INPUT, FOUND) if status in codes), CLEAN)
 
 
-def emit(diagnostics: Sequence[Diagnostic], style: str) -> None:
-    """Print findings to stdout; as text only when there are any."""
+def emit(diagnostics: Sequence[Diagnostic], style: str, *, err: bool = False) -> None:
+    """Print findings to stdout, or to stderr when stdout carries a result; as text only when there are any."""
     if diagnostics or style != "text":
-        click.echo(RENDERERS[style](diagnostics))
+        click.echo(RENDERERS[style](diagnostics), err=err)
+
+
+CORES = click.IntRange(1, MAX_CORES)
+BYTES = click.IntRange(0, SIZE_MAX)
+"""A size in memory, as readers of programs take it."""
+
+
+def takes_stdout(output: object) -> bool:
+    """Whether the result that `-o` names goes to stdout: what is said about it then goes to stderr."""
+    return isinstance(output, str) and is_stdout(output)
 
 
 format_option = click.option(
@@ -82,16 +95,17 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         style = str(kwargs.get("style") or "text")
+        err = takes_stdout(kwargs.get("output"))
         try:
             status = command(*args, **kwargs)
         except HauloutError as error:
-            emit(error.diagnostics, style)
+            emit(error.diagnostics, style, err=err)
             status = exit_status(error.diagnostics)
         except MemoryError:
             finding = Diagnostic(
                 "out-of-memory", Severity.ERROR, "the machine has too little memory for this program"
             )
-            emit([finding], style)
+            emit([finding], style, err=err)
             status = FOUND
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
@@ -99,7 +113,7 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
         except BrokenPipeError:
             raise  # the reader of our output has gone; click ends quietly
         except Exception as error:
-            emit([_defect(error)], style)
+            emit([_defect(error)], style, err=err)
             status = INTERNAL
         sys.stdout.flush()
         sys.exit(status)

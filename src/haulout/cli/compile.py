@@ -8,7 +8,17 @@ import click
 from rich.console import Console
 
 from haulout import api
-from haulout.cli.common import emit, exit_status, format_option, guarded, log_option, pass_progress, quiet_option
+from haulout.cli.common import (
+    BYTES,
+    CORES,
+    emit,
+    exit_status,
+    format_option,
+    guarded,
+    log_option,
+    pass_progress,
+    quiet_option,
+)
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.frontends.nki import BarrierScope
 from haulout.ir.text import print_bir
@@ -16,7 +26,8 @@ from haulout.passes.coloring_allocator_dram_shared import Partitions
 from haulout.passes.pipeline import Fences, Sync
 from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, summary_lines
-from haulout.support.files import write_files
+from haulout.support.diagnostics import bad_input
+from haulout.support.files import STDOUT, write_files
 
 
 @click.command()
@@ -31,7 +42,7 @@ from haulout.support.files import write_files
     show_default=True,
     help="The reference's brackets, or the fewest fences that order every conflict.",
 )
-@click.option("--capacity", type=click.IntRange(min=0), help="Bytes of DRAM for all cores together.")
+@click.option("--capacity", type=BYTES, help="Bytes of DRAM for all cores together.")
 @click.option(
     "--partitions",
     type=click.Choice(["proportional", "equal", "joint"]),
@@ -53,7 +64,7 @@ from haulout.support.files import write_files
     show_default=True,
     help="Leave order as dependences and barriers, or make the dependences semaphores, or all of it.",
 )
-@click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
+@click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @kernel_options
 @format_option
 @quiet_option
@@ -81,6 +92,8 @@ def compile(
     lifetime and one address, fences are placed, and the independent checker proves the result. Writes program.bir,
     report.json and memory.html.
     """
+    if output == STDOUT:
+        bad_input("stdout cannot take the three files of compile", help=["name a folder; ./- is one of that name"])
     folder = Path(output)
     result = api.compile(
         source,

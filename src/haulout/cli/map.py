@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from haulout import api
-from haulout.cli.common import guarded
+from haulout.cli.common import guarded, takes_stdout
 from haulout.passes.allocator.csvio import read_csv
 from haulout.report.memory_map import Panel, memory_map, program_panels
 from haulout.support.diagnostics import bad_input
@@ -17,7 +17,9 @@ from haulout.support.files import write_text
 
 @click.command()
 @click.argument("source", metavar="INPUT")
-@click.option("-o", "--output", default="memory.html", show_default=True, metavar="FILE", help="The page.")
+@click.option(
+    "-o", "--output", default="memory.html", show_default=True, metavar="FILE", help="The page; - is stdout."
+)
 @guarded
 def map(source: str, output: str) -> int:
     """Draw time against offset: a compiled .bir program, or a CSV file with offsets as `haulout plan` writes it."""
@@ -29,8 +31,9 @@ def map(source: str, output: str) -> int:
         if not panels:
             bad_input(f"{source} has no placed locations", help=["run haulout compile first"])
         page = memory_map(program.name, panels)
-    write_text(Path(output), page)
-    click.echo(output)
+    write_text(output, page)
+    if not takes_stdout(output):
+        click.echo(output)
     return 0
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from haulout import api
-from haulout.cli.common import emit, exit_status, guarded, pass_progress, quiet_option
+from haulout.cli.common import CORES, emit, exit_status, guarded, pass_progress, quiet_option, takes_stdout
 from haulout.ir.text import print_bir
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassManager
@@ -19,22 +17,23 @@ from haulout.support.files import write_text
 @click.argument("source", metavar="INPUT")
 @click.option("--passes", "text", help="NAME{OPTION=VALUE},... ; the standard pipeline when absent, none when empty.")
 @click.option("--print-after", multiple=True, metavar="NAME", help="Also print the program after this pass.")
-@click.option("--lnc", type=click.IntRange(min=1), help="Number of cores; a one-core program is cloned over them.")
-@click.option("-o", "--output", help="Write the program to this file, not to stdout.")
+@click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
+@click.option(
+    "-o", "--output", default="-", show_default=True, metavar="FILE", help="Where the program goes; - is stdout."
+)
 @quiet_option
 @guarded
 def opt(
-    source: str, text: str | None, print_after: tuple[str, ...], lnc: int | None, output: str | None, quiet: bool
+    source: str, text: str | None, print_after: tuple[str, ...], lnc: int | None, output: str, quiet: bool
 ) -> int:
-    """Run passes on a program and print it as .bir text."""
+    """Run passes on a program and print it as .bir text.
+
+    What the passes say goes to stderr when the program goes to stdout.
+    """
     passes = standard_pipeline() if text is None else parse_pipeline(text)
     context = PassContext()
     manager = PassManager(passes, on_pass=pass_progress(quiet), print_after=print_after, show=click.echo)
     program = manager.run(api.load(source, lnc=lnc), context)
-    if output is None:
-        click.echo(print_bir(program), nl=False)
-    else:
-        write_text(Path(output), print_bir(program))
-    if context.diagnostics.items:
-        emit(context.diagnostics.items, "text")
+    write_text(output, print_bir(program))
+    emit(context.diagnostics.items, "text", err=takes_stdout(output))
     return exit_status(context.diagnostics.items)

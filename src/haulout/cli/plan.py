@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from haulout.cli.common import FOUND, emit, format_option, guarded, quiet_option
+from haulout.cli.common import BYTES, FOUND, emit, format_option, guarded, quiet_option, takes_stdout
+from haulout.ir.text.values import SIZE_MAX
 from haulout.passes.allocator import Problem, Progress, Solution, over_capacity, solve
 from haulout.passes.allocator.csvio import to_csv
 from haulout.passes.allocator.readers import read_problem
@@ -16,12 +15,14 @@ from haulout.support.files import write_text
 
 @click.command()
 @click.argument("problem", metavar="PROBLEM")
-@click.option("--capacity", type=click.IntRange(min=0), help="Bytes that the placement may take.")
-@click.option("--segment", type=click.IntRange(min=1), help="No buffer crosses a multiple of so many bytes.")
+@click.option("--capacity", type=BYTES, help="Bytes that the placement may take.")
+@click.option("--segment", type=click.IntRange(1, SIZE_MAX), help="No buffer crosses a multiple of so many bytes.")
 @click.option("--spread", is_flag=True, help="Spend bytes to spare below the capacity on avoiding reuse.")
 @click.option("--effort", type=click.FloatRange(0, 1000), default=1.0, show_default=True, help="0: no search.")
 @click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds; without it, counts bound the search.")
-@click.option("-o", "--output", metavar="FILE", help="Write the problem with its offsets to this CSV file.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write the problem with its offsets to this CSV file; - is stdout."
+)
 @format_option
 @quiet_option
 @guarded
@@ -65,14 +66,15 @@ def plan(
         effort=effort,
         progress=None if quiet else _tell,
     )
+    err = takes_stdout(output)
     if output is not None and solution.fits:
-        write_text(Path(output), to_csv(wanted, solution.offset, table.ids))
+        write_text(output, to_csv(wanted, solution.offset, table.ids))
     if not solution.fits:
-        emit([over_capacity(wanted, solution, table.ids)], style)
+        emit([over_capacity(wanted, solution, table.ids)], style, err=err)
         return FOUND
-    emit([], style)
+    emit([], style, err=err)
     if style == "text":
-        click.echo(_summary(wanted, solution))
+        click.echo(_summary(wanted, solution), err=err)
     return 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from haulout import api
@@ -20,12 +18,14 @@ from haulout.testing.reduce import TIME_LIMIT, reduce_program
 @click.command()
 @click.argument("source", metavar="INPUT")
 @click.option("--code", required=True, help="The finding that must stay; `haulout explain` lists all codes.")
-@click.option("-o", "--output", metavar="FILE", help="Write the program to this file, not to stdout.")
+@click.option(
+    "-o", "--output", default="-", show_default=True, metavar="FILE", help="Where the program goes; - is stdout."
+)
 @click.option(
     "--time-limit", type=click.FloatRange(min=0), default=TIME_LIMIT, show_default=True, help="Seconds to search."
 )
 @guarded
-def reduce(source: str, code: str, output: str | None, time_limit: float) -> int:
+def reduce(source: str, code: str, output: str, time_limit: float) -> int:
     """Shrink a program as long as `haulout check` reports CODE.
 
     INPUT is a .bir, .hlo or .npz file. Instructions, locations, barriers, dependences, semaphores, patterns,
@@ -41,11 +41,7 @@ def reduce(source: str, code: str, output: str | None, time_limit: float) -> int
             help=[f"it reports {', '.join(found)}" if found else "it finds nothing"],
         )
     smallest = reduce_program(program, lambda candidate: _reports(candidate, code), time_limit=time_limit)
-    text = print_bir(smallest)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(Path(output), text)
+    write_text(output, print_bir(smallest))
     click.echo(f"{_size(program)} -> {_size(smallest)}", err=True)
     return CLEAN
 

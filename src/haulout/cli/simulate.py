@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from haulout import api
-from haulout.cli.common import emit, exit_status, format_option, guarded, progress_bar, quiet_option
+from haulout.cli.common import emit, exit_status, format_option, guarded, progress_bar, quiet_option, takes_stdout
 from haulout.ir.values import load_values, save_values
 from haulout.sim import SimulationResult, compare_schedules
 from haulout.sim import simulate as run
@@ -46,7 +46,7 @@ from haulout.support.diagnostics import Diagnostic
 @click.option(
     "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
 )
-@click.option("-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file.")
+@click.option("-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file; - is stdout.")
 @format_option
 @quiet_option
 @guarded
@@ -90,13 +90,14 @@ def simulate(
         agreement = (
             f"{len(wanted) - len(different)} of {len(wanted)} outputs as expected, largest relative error {worst:.2g}"
         )
-    emit(findings, style)
+    err = takes_stdout(output)
     if output is not None:
-        save_values(result.outputs, Path(output))
+        save_values(result.outputs, output)
+    emit(findings, style, err=err)
     if style == "text":
-        _print(result, schedules)
+        _print(result, schedules, err=err)
         if agreement:
-            click.echo(agreement)
+            click.echo(agreement, err=err)
     return exit_status(findings)
 
 
@@ -106,8 +107,8 @@ def _inputs(values: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any
     return marked or values
 
 
-def _print(result: SimulationResult, schedules: int) -> None:
-    console = Console(highlight=False, width=None if Console().is_terminal else 100)
+def _print(result: SimulationResult, schedules: int, *, err: bool) -> None:
+    console = Console(highlight=False, stderr=err, width=None if Console(stderr=err).is_terminal else 100)
     table = Table(title_justify="left", title_style="bold", title="outputs")
     for heading in ("name", "type", "cores", "least", "mean", "largest"):
         table.add_column(heading, justify="left" if heading in ("name", "type", "cores") else "right")

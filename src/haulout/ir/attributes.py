@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 
 from haulout.support.diagnostics import bad_input
+from haulout.support.shown import shown
 
 AttrValue = int | float | bool | str | list["AttrValue"]
 
@@ -96,14 +97,18 @@ def parse_number(token: str) -> int | float:
 
 
 def parse_attrs(text: str) -> dict[str, AttrValue]:
-    """The pairs of an attribute text that `format_attrs` made."""
+    """The pairs of an attribute text, in the form that `format_attrs` gives."""
     tokens = list(_TOKEN.finditer(text))
+    if sum(len(token.group()) for token in tokens) != len(text.rstrip()):
+        bad_input(f"malformed attribute text {shown(text)}")  # characters between tokens that belong to none
     attrs: dict[str, AttrValue] = {}
     at = 0
     while at < len(tokens):
         key = tokens[at].group("name")
         if key is None or at + 2 >= len(tokens) or tokens[at + 1].group("mark") != "=":
-            bad_input(f"malformed attribute text {text!r}")
+            bad_input(f"malformed attribute text {shown(text)}")
+        if key in attrs:
+            bad_input(f"{key} is given twice in {shown(text)}")
         attrs[key], at = _parse_value(tokens, at + 2, text)
     return attrs
 
@@ -125,7 +130,10 @@ def _parse_value(tokens: list[re.Match[str]], at: int, text: str) -> tuple[AttrV
         elif (name := token.group("name")) is not None:
             value = scalar_from_name(name)
         elif (number := token.group("number")) is not None:
-            value = parse_number(number)
+            try:
+                value = parse_number(number)
+            except ValueError:
+                bad_input(f"a number of {len(number)} digits is too long")
         elif (string := token.group("string")) is not None:
             value = unquote(string)
         else:
@@ -133,7 +141,7 @@ def _parse_value(tokens: list[re.Match[str]], at: int, text: str) -> tuple[AttrV
         if not stack:
             return value, at
         stack[-1].append(value)
-    bad_input(f"malformed attribute text {text!r}")
+    bad_input(f"malformed attribute text {shown(text)}")
 
 
 def scalar_from_name(name: str) -> AttrValue:

@@ -23,8 +23,8 @@ Array = npt.NDArray[Any]
 FOREIGN = {name: np.dtype(f"u{dtypes.itemsize(name)}") for name in ("bf16", "f8e4m3fn", "f8e5m2")}
 
 
-def save_values(values: Mapping[str, Array], path: Path) -> None:
-    """Write arrays by name; the same arrays give the same bytes."""
+def save_values(values: Mapping[str, Array], path: str | Path) -> None:
+    """Write arrays by name, as `write_files` does (`-` is stdout); the same arrays give the same bytes."""
     stored = {}
     for name, value in values.items():
         dtype = dtypes.name_of(value.dtype)

@@ -1,4 +1,4 @@
-"""What a pass is: a frozen dataclass whose fields are its options, with two entries.
+"""What a pass is: a frozen dataclass whose fields are its options (see `options.py`), with two entries.
 
 `run_module` is the single-module entry. The passes of this pipeline reason across cores, so it is the skip path: it
 changes nothing and says so. `run` sees all modules at once, as one `Program`, and returns the program it makes of it.
@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from haulout.ir.program import Program
 from haulout.ir.views import ModuleView
+from haulout.passes.options import check_options
 from haulout.support.diagnostics import Diagnostics, Label, Severity
 
 
@@ -50,6 +51,10 @@ class Pass:
     """Position in the reference's pass list, where it has one."""
     cross_core: ClassVar[bool] = False
     """About several cores only: skipped when there is one."""
+
+    def __post_init__(self) -> None:
+        """Raise `bad-input` for an option of another type than its field's."""
+        check_options(self)
 
     @property
     def position(self) -> int | None:

@@ -28,8 +28,9 @@ from haulout.ir.text.values import SIZE_MAX
 from haulout.passes.allocator import Solution, plan
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.joint_space import MOST, JointPlan, plan_joint
+from haulout.passes.options import Bytes
 from haulout.passes.over_capacity import conflict
-from haulout.support.diagnostics import bad_input, fail
+from haulout.support.diagnostics import fail
 
 Partitions = Literal["proportional", "equal", "joint"]
 
@@ -62,15 +63,9 @@ class ColoringAllocatorDramShared(Pass):
     name: ClassVar[str] = "coloring_allocator_dram_shared"
     order: ClassVar[int | None] = 82
 
-    capacity: int | None = None
+    capacity: Bytes | None = None
     """Bytes of DRAM for all cores together; None: as much as needed."""
     partitions: Partitions = "proportional"
-
-    def __post_init__(self) -> None:
-        if self.partitions not in get_args(Partitions):
-            bad_input(
-                f"{self.name}: option partitions={self.partitions!r} is none of {', '.join(get_args(Partitions))}"
-            )
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core by itself, then lay the partitions out."""

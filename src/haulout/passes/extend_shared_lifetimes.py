@@ -38,6 +38,7 @@ from haulout.passes.fences.nests import block_weight, nest_slots, plan_nests
 from haulout.passes.fences.rounds import round_slots
 from haulout.passes.fences.slots import insert_fences, phase_slots
 from haulout.passes.fences.spans import log_spans
+from haulout.passes.options import Bytes
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, fail
 from haulout.target import DEFAULT, Target, load_target
 
@@ -61,7 +62,7 @@ class ExtendSharedLifetimes(Pass):
     cross_core: ClassVar[bool] = True
 
     fences: Literal["bracket", "minimal"] = "minimal"
-    capacity: int | None = None
+    capacity: Bytes | None = None
     """Bytes of DRAM for all cores: `minimal` adds fences where storage must be freed earlier to fit."""
     target: str = DEFAULT
     """The machine on which `minimal` compares placements of equal count: a preset, or FILE.toml."""

@@ -32,6 +32,7 @@ from haulout.ir.schema import Bools
 from haulout.ir.semaphores import semaphore_use
 from haulout.ir.verify import instruction_label
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.options import Count
 from haulout.passes.sync.arms import check_arms_meet_equally
 from haulout.passes.sync.meeting import lower_meetings
 from haulout.passes.sync.nest import make_nest
@@ -51,7 +52,7 @@ class LowerBarriers(Pass):
     """
 
     name: ClassVar[str] = "lower_barriers"
-    semaphores: int = 32
+    semaphores: Count = 32
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Refuse, write, count."""

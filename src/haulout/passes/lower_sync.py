@@ -28,6 +28,7 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Dependences, Ids, Semaphores
 from haulout.ir.verify import instruction_label, place
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.options import Count
 from haulout.passes.sync.lists import lists_agree
 from haulout.passes.sync.nest import Between, Nest, make_nest
 from haulout.passes.sync.reduce import Reduced, reduce_order
@@ -48,7 +49,7 @@ class LowerSync(Pass):
     """
 
     name: ClassVar[str] = "lower_sync"
-    semaphores: int = 32
+    semaphores: Count = 32
     relative_waits: bool = True
 
     def run(self, program: Program, context: PassContext) -> Program:

@@ -12,6 +12,7 @@ from haulout.ir.program import Program
 from haulout.ir.text import print_bir
 from haulout.ir.verify import check_sound
 from haulout.passes.base import Pass, PassContext, Status
+from haulout.passes.options import check_options
 from haulout.support.diagnostics import HauloutError, fail
 from haulout.support.files import write_text
 
@@ -46,6 +47,8 @@ class PassManager:
 
     def run(self, program: Program, context: PassContext) -> Program:
         """The program after all passes; raises `HauloutError` with what went wrong, the program as it was."""
+        for each in self.passes:
+            check_options(each)
         if self.verify:
             check_sound(program)
         before, after = set(self.print_before), set(self.print_after)

@@ -1,54 +1,75 @@
-"""Files written whole or not at all, and read with a diagnostic where they cannot be read."""
+"""Files written whole or not at all, and read with a diagnostic where they cannot be read.
+
+Where a path leads decides how it is written:
+
+    "-", or this process's own stdout      into stdout, behind what was printed
+    a device, a named pipe, a descriptor   into it; it is never replaced
+    a symbolic link                        its target is written, the link stays
+    a file, or nothing yet                 staged beside it, then renamed over it (see `staging.py`)
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import stat
+import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.staging import Staged, commit, stage, told
+
+Name = TypeVar("Name", bound=str | Path)
+
+STDOUT = "-"
+"""As the text of a path."""
 
 
-def write_files(contents: Mapping[Path, bytes]) -> None:
-    """Write files that belong together: each beside its place under another name, then all renamed. Folders are made.
+def write_files(contents: Mapping[Name, bytes]) -> None:
+    """Write files that belong together; folders are made. Raises `bad-input`, and then none of them is changed.
 
-    What can fail (no space, no permission) fails before the first is renamed: then none of them is changed.
+    The text `-` is stdout; `Path("-")` is a file of that name.
     """
-    written: list[tuple[Path, Path]] = []
-    path = Path()
-    try:
-        umask = os.umask(0)
-        os.umask(umask)
+    with ExitStack() as stack:
+        staged: list[Staged] = []
+        streams: list[tuple[Name, bytes]] = []
         for path, data in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "Is a directory")
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            written.append((Path(temporary), path))
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(temporary).chmod(0o666 & ~umask)
-        while written:
-            temporary_path, path = written[0]
-            temporary_path.replace(path)
-            del written[0]
-    except OSError as error:
-        bad_input(f"cannot write {path}: {error.strerror or error}")
-    finally:
-        for temporary_path, _ in written:
-            temporary_path.unlink(missing_ok=True)
+            with told(path):
+                if is_stdout(path) or not _is_file(path):
+                    streams.append((path, data))
+                else:
+                    staged.append(stack.enter_context(stage(path, data)))
+        for path, data in streams:
+            if is_stdout(path):
+                _write_stdout(data)
+            else:
+                with told(path):
+                    _write_into(path, data)
+        commit(staged)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically."""
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write one file, as `write_files` does."""
     write_files({path: data})
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text atomically."""
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8 text, as `write_files` does."""
     write_bytes(path, text.encode())
+
+
+def is_stdout(path: str | Path) -> bool:
+    """Whether a path is this process's stdout: `-`, /dev/stdout, or the file or pipe that stdout is."""
+    if path == STDOUT or _descriptor(path) == 1:
+        return True
+    try:
+        there, ours = Path(path).stat(), os.fstat(1)
+    except (OSError, ValueError):
+        return False
+    return os.path.samestat(there, ours) and not stat.S_ISCHR(there.st_mode)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -67,3 +88,56 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         bad_input(f"not UTF-8: byte {data[error.start]:#04x}", Label("this byte", Span(str(path), line)))
+
+
+# -- where a path leads ----------------------------------------------------------------------------------------------
+
+
+def _is_file(path: str | Path) -> bool:
+    """Whether a path is, or will be, a regular file that can be renamed over; a folder is an `OSError`."""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return _descriptor(path) is None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return stat.S_ISREG(mode) and _descriptor(path) is None
+
+
+def _descriptor(path: str | Path) -> int | None:
+    """The number of this process's descriptor that a path names, as /dev/stdout and /dev/fd/3 do."""
+    place = Path(path)
+    own = {os.path.realpath("/proc/self/fd"), "/dev/fd"}
+    for _ in range(40):  # as many links as the system follows
+        folder = Path(os.path.realpath(place.parent))
+        if str(folder) in own and place.name.isdecimal():
+            return int(place.name)
+        try:
+            place = folder / (folder / place.name).readlink()
+        except (OSError, ValueError):
+            return None
+    return None
+
+
+def _write_stdout(data: bytes) -> None:
+    if sys.stdout is None:
+        bad_input("cannot write to stdout: it is closed")
+    try:
+        sys.stdout.flush()
+        if hasattr(sys.stdout, "buffer"):
+            sys.stdout.buffer.write(data)
+        else:  # a text stream that a caller put in its place
+            sys.stdout.write(data.decode("utf-8", "surrogateescape"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # its reader has gone, which is no error of the input
+    except OSError as error:
+        bad_input(f"cannot write to stdout: {error.strerror or error}")
+
+
+def _write_into(path: str | Path, data: bytes) -> None:
+    """Write into what is there: no file is made, none is cut."""
+    number = _descriptor(path)
+    opened = os.open(path, os.O_WRONLY | os.O_NOCTTY) if number is None else os.dup(number)
+    with os.fdopen(opened, "wb") as file:
+        file.write(data)

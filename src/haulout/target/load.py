@@ -6,13 +6,13 @@
     [engine.NAME]           issue_us, gbytes_per_s; may be absent: gflops_per_s, wide_slowdown, least_run
     [slowdown]              OPCODE = factor (the table may be absent)
 
-NAME is each of pe, act, vector, pool, sync, and dma for all queues. All are numbers; an unknown key is an error, so
-that a misspelt one is not quietly without effect.
+NAME is each of pe, act, vector, pool, sync, and dma for all queues. All are numbers up to 10**15, gibibytes up to
+2**32 (2**62 bytes, the largest address); an unknown key is an error, so that a misspelt one is not quietly without
+effect.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -23,13 +23,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from haulout.ir.enums import Engine
+from haulout.ir.text.values import SIZE_MAX
 from haulout.support.diagnostics import Label, Span, bad_input
 from haulout.support.files import read_text
+from haulout.support.shown import shown, shown_number
 from haulout.target.model import EngineRate, Target
 
 DEFAULT = "generic"
 PRESETS = ("generic", "trainium")
 _LINES = ("pe", "act", "vector", "pool", "sync", "dma")
+_MOST = 10**15
+"""Of every number: what they give when multiplied stays finite."""
+_MOST_GIBIBYTES = SIZE_MAX // 2**30
 _OPTIONAL = {"gflops_per_s": 0.0, "wide_slowdown": 1.0, "least_run": 1.0}
 _TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\-]+)\s*\]")
 _KEY = re.compile(r"\s*\"?([A-Za-z0-9_\-]+)\"?\s*=")
@@ -59,6 +64,11 @@ def parse_target(text: str, file: str) -> Target:
         where = _AT_LINE.search(message)
         line, column = (int(where[1]), int(where[2])) if where else (text.count("\n") + 1, 0)
         bad_input(f"no TOML: {_AT_LINE.sub('', message)}", Label("here", Span(file, line, column)))
+    except (ValueError, RecursionError) as error:  # what the reader of TOML does not turn into its own error
+        what = (
+            "tables or lists are nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+        )
+        bad_input(f"no TOML: {what}", Label("here", Span(file)))
     return _Reader(text, file, tree).target()
 
 
@@ -91,7 +101,9 @@ class _Reader:
             branch_us=self._number(("cost_us", "branch"), cost),
             dram_gbytes_per_s=self._number(("dram", "gbytes_per_s"), dram, positive=True),
             dram_bytes=(
-                int(self._number(("dram", "gibibytes"), dram, positive=True) * 2**30) if "gibibytes" in dram else None
+                int(self._number(("dram", "gibibytes"), dram, positive=True, most=_MOST_GIBIBYTES) * 2**30)
+                if "gibibytes" in dram
+                else None
             ),
             slowdown={key: self._number(("slowdown", key), slowdown, positive=True) for key in slowdown},
         )
@@ -130,16 +142,18 @@ class _Reader:
             self._refuse((key,), f"the target has no text {key}")
         return value
 
-    def _number(self, path: tuple[str, ...], table: Mapping[str, Any], *, positive: bool = False) -> float:
+    def _number(
+        self, path: tuple[str, ...], table: Mapping[str, Any], *, positive: bool = False, most: int = _MOST
+    ) -> float:
         key, value = path[-1], table.get(path[-1])
         if value is None:
             self._refuse(path, f"[{'.'.join(path[:-1])}] has no {key}")
         wanted = "a number above 0" if positive else "a number of at least 0"
-        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not good or value < 0 or (positive and value == 0):
-            self._refuse(path, f"{key} = {value!r} is not {wanted}")
-        if value > 1e15:
-            self._refuse(path, f"{key} = {value!r} is more than 1e15")
+        good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0  # NaN is not either
+        if not good or (positive and value == 0):
+            self._refuse(path, f"{key} = {shown(value)} is not {wanted}")
+        if value > most:
+            self._refuse(path, f"{key} = {shown(value)} is more than {shown_number(most)}")
         return float(value)
 
     def _only(self, path: tuple[str, ...], table: Mapping[str, Any], known: set[str]) -> None:

@@ -31,6 +31,7 @@ import numpy as np
 
 from haulout.passes.allocator.problem import I64, LIMIT, Problem
 from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.files import write_text
 
 _NAMES = {
     "buffer": "id",
@@ -255,7 +256,4 @@ def write_csv(
     path: str | Path, problem: Problem, offset: I64 | None = None, ids: Sequence[str] | None = None
 ) -> None:
     """Write a file; `read_csv` gives the same problem back. Raises `HauloutError` when it cannot be written."""
-    try:
-        Path(path).write_text(to_csv(problem, offset, ids), encoding="utf-8")
-    except OSError as error:
-        bad_input(f"cannot write {path}: {error}")
+    write_text(path, to_csv(problem, offset, ids))

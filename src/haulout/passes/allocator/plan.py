@@ -15,8 +15,8 @@ import numpy as np
 from haulout.passes.allocator.composite import solve_composite
 from haulout.passes.allocator.incumbent import Progress
 from haulout.passes.allocator.overflow import over_capacity
-from haulout.passes.allocator.problem import I64, LIMIT, Column, Problem
-from haulout.passes.allocator.rules import Pool, Rules
+from haulout.passes.allocator.problem import I64, Column, Problem
+from haulout.passes.allocator.rules import Pool, Rules, check_bytes
 from haulout.passes.allocator.shaped import solve_shaped
 from haulout.passes.allocator.single import Budget, solve_single
 from haulout.passes.allocator.solution import Solution
@@ -88,8 +88,7 @@ def solve(
     progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
     """Like `plan`, and returns the best placement with its status when nothing fits the capacity."""
-    if capacity is not None and not 0 <= capacity <= LIMIT:
-        bad_input(f"capacity is {capacity}, not between 0 and 2**62")
+    check_bytes("capacity", capacity)
     budget = Budget(time_limit, effort, progress)
     budget.check()
     hints = None if hint is None else _hints(hint, len(problem))

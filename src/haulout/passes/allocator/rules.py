@@ -19,7 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from haulout.support.diagnostics import bad_input
+from haulout.support.shown import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,7 @@ class Rules:
             bad_input("there is no pool")
         for pool in self.pools:
             for what, value in (("capacity", pool.capacity), ("segment", pool.segment)):
-                if value is not None and not 0 <= value <= 2**62:
-                    bad_input(f"pool {pool.name}: {what} is {value}, not between 0 and 2**62")
+                check_bytes(f"pool {pool.name}: {what}", value)
             if pool.segment == 0:
                 bad_input(f"pool {pool.name}: a segment holds at least one byte")
         if self.allowed and len(self.allowed) != buffers:
@@ -82,6 +84,13 @@ class Rules:
                     seen.add(buffer)
                 if name == "symmetric" and len(group) > len(self.pools):
                     bad_input(f"`symmetric`: {len(group)} buffers, one a pool, and {len(self.pools)} pools")
+
+
+def check_bytes(what: str, value: int | None) -> None:
+    """Raise `bad-input` for a number of bytes that no address space has; None: no limit."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if value is not None and not (whole and 0 <= value <= 2**62):
+        bad_input(f"{what} is {shown(value)}, not an integer between 0 and 2**62")
 
 
 def _in_range(where: str, what: str, numbers: Iterable[int], count: int) -> None:
