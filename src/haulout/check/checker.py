@@ -158,7 +158,7 @@ def check_model(model: Model, source: Program | None, seen: Seen) -> list[Diagno
     else:
         storage = check_holders(model, regions, schedule)
     del regions
-    values = check_written(model, schedule, _excused(model, conflicts))
+    values = check_written(model, schedule, meetings, _excused(model, conflicts))
     return ordered + values + placed + storage
 
 
