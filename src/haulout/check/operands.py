@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from haulout.check import bytesets
-from haulout.check.spread import BYTES, Extent, Runs, is_index, spread
+from haulout.check.spread import BYTES, Extent, Order, Runs, is_index, spread
 from haulout.ir import dtypes
 from haulout.ir.attributes import int_list, parse_attrs
 from haulout.ir.enums import NONE
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
+
+
+class _Facts(NamedTuple):
+    """What an instruction's attributes say of its operands."""
+
+    maybe: frozenset[int]
+    unordered: frozenset[int]
+    crossed: frozenset[int]
+    typed: bool
+    """They have the types of their locations."""
 
 
 class Operands:
@@ -24,7 +36,7 @@ class Operands:
         self.owner: Ids = owner[rows.location]
         self.starts = np.append(program.access_starts, len(rows))
         self._extents: dict[tuple[int, int, bool], Extent] = {}
-        self._attrs: dict[int, tuple[frozenset[int], bool]] = {}
+        self._attrs: dict[int, _Facts] = {}
 
     def of(self, instruction: int) -> range:
         """The accesses of an instruction, reads first."""
@@ -39,7 +51,7 @@ class Operands:
         location, pattern = int(self.location[access]), int(self.program.accesses.pattern[access])
         if self.is_unknown(access):
             pattern = NONE
-        typed = self._facts(int(self.instruction[access]))[1]
+        typed = self._facts(int(self.instruction[access])).typed
         key = location, pattern, typed
         if key not in self._extents:
             self._extents[key] = self._made(location, pattern, typed)
@@ -58,7 +70,7 @@ class Operands:
         if self.is_unknown(access):
             return True
         instruction = int(self.instruction[access])
-        return access - int(self.starts[instruction]) in self._facts(instruction)[0]
+        return access - int(self.starts[instruction]) in self._facts(instruction).maybe
 
     def opcode(self, instruction: int) -> str:
         """What it does."""
@@ -82,17 +94,23 @@ class Operands:
         reads, writes = sum(not self.write[each] for each in sides[0]), sum(self.write[each] for each in sides[1])
         if opcode in BYTES and (reads, writes) != (1, 1):
             return extent.runs
-        return spread(opcode, self.extent(source), some, extent)
+        return spread(opcode, self.extent(source), some, extent, max(self._order(source), self._order(target)))
 
-    def _facts(self, instruction: int) -> tuple[frozenset[int], bool]:
-        """The operands that `maybe` names, and whether operands have the types of their locations."""
+    def _order(self, access: int) -> Order:
+        instruction = int(self.instruction[access])
+        facts, operand = self._facts(instruction), access - int(self.starts[instruction])
+        if operand in facts.crossed:
+            return Order.UNKNOWN
+        return Order.PARTITIONS if operand in facts.unordered else Order.PATTERN
+
+    def _facts(self, instruction: int) -> _Facts:
         text = int(self.program.instructions.attrs[instruction])
-        if text == NONE:
-            return frozenset(), True
         if text not in self._attrs:
-            attrs = parse_attrs(self.program.strings[text])
-            maybe = frozenset(int_list(attrs.get("maybe", [])) or [])
-            self._attrs[text] = maybe, "dtypes" not in attrs
+            attrs = {} if text == NONE else parse_attrs(self.program.strings[text])
+            maybe, unordered, crossed = (
+                frozenset(int_list(attrs.get(key, [])) or []) for key in ("maybe", "unordered", "crossed")
+            )
+            self._attrs[text] = _Facts(maybe, unordered, crossed, "dtypes" not in attrs)
         return self._attrs[text]
 
     def _made(self, location: int, pattern: int, typed: bool) -> Extent:

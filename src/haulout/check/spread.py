@@ -3,16 +3,19 @@
     bytes        byte k of the result is byte k of the operand
     elements     element k of a result is made of element k of each operand, or of an operand's only element
     partitions   what lies in a partition is made of what lies in the same partition of each operand
+    transposed   element k of a partition is made of the partition k of the operand
     nothing      of every other opcode: each byte of a result may come from each byte of an operand
 
 Bytes and elements count in the order of the operand's pattern. Partitions count upwards among those that the pattern
 touches, so an operand in partitions 32:64 meets a result in 0:32. Operands that do not fit each other in that way, as
-one that is broadcast along the partitions, fall back to nothing known.
+one that is broadcast along the partitions, fall back to nothing known; so do those whose order is not that of their
+pattern, which the instruction says (`unordered`, `crossed`).
 """
 
 from __future__ import annotations
 
 import math
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -37,12 +40,18 @@ ELEMENTS = frozenset((
     "tan", "erf", "copy", "compare", "select", "clamp", "convert", "reduce_precision", "combine",
 ))
 
-PARTITIONS = frozenset((
-    "nki.tensor_copy", "nki.tensor_copy_predicated", "nki.activation", "nki.activation_reduce", "nki.activate2",
-    "nki.tensor_tensor", "nki.tensor_scalar", "nki.scalar_tensor_tensor", "nki.tensor_reduce",
-    "nki.tensor_scalar_reduce", "nki.tensor_scalar_cumulative", "nki.tensor_tensor_scan", "nki.reciprocal",
-    "nki.exponential", "nki.bn_stats", "nki.bn_aggr", "nki.max8", "nki.nc_find_index8", "nki.nc_match_replace8",
+NKI_ELEMENTS = frozenset((
+    "nki.tensor_copy", "nki.tensor_copy_predicated", "nki.activation", "nki.activation_reduce", "nki.tensor_tensor",
+    "nki.tensor_scalar", "nki.scalar_tensor_tensor", "nki.tensor_scalar_reduce", "nki.reciprocal", "nki.exponential",
     "nki.range_select", "nki.select_reduce", "nki.dropout", "nki.affine_select",
+))
+"""Elements, where there are as many on both sides; else partitions."""
+NKI_COPIES = frozenset(("nki.dma_copy", "nki.assign"))
+"""Elements, where there are as many on both sides."""
+
+PARTITIONS = NKI_ELEMENTS | frozenset((
+    "nki.activate2", "nki.tensor_reduce", "nki.tensor_scalar_cumulative", "nki.tensor_tensor_scan", "nki.bn_stats",
+    "nki.bn_aggr", "nki.max8", "nki.nc_find_index8", "nki.nc_match_replace8",
 ))
 # fmt: on
 
@@ -87,16 +96,45 @@ class Extent(NamedTuple):
         return len(self.starts) * self.run
 
 
-def spread(opcode: str, source: Extent, some: Runs, target: Extent) -> Runs:
+class Order(IntEnum):
+    """What is known of the order of the elements of two operands."""
+
+    PATTERN = 0
+    """It is that of their patterns."""
+    PARTITIONS = 1
+    """In each partition it is another."""
+    UNKNOWN = 2
+
+
+def spread(opcode: str, source: Extent, some: Runs, target: Extent, order: Order) -> Runs:
     """The bytes of a result that may be made of some bytes of an operand."""
-    steps = None
-    if opcode in BYTES:
-        steps = (1, 1) if source.nbytes == target.nbytes else None
+    if order is Order.UNKNOWN:
+        return target.runs
+    if order is Order.PATTERN:
+        found = _by_order(opcode, source, some, target)
+        if found is not None:
+            return found
+    return _by_partition(source, some, target) if opcode in PARTITIONS else target.runs
+
+
+def _by_order(opcode: str, source: Extent, some: Runs, target: Extent) -> Runs | None:
+    """What follows from the order of bytes or elements, None: nothing does."""
+    steps: tuple[int, int] | None = None
+    if opcode in BYTES and source.nbytes == target.nbytes:
+        steps = 1, 1
     elif opcode in ELEMENTS:
         steps = _element_sizes(source, target)
-    elif opcode in PARTITIONS:
-        return _by_partition(source, some, target)
-    return target.runs if steps is None else _by_place(source, some, target, *steps)
+    elif _elements(source) == _elements(target) > 0:
+        if opcode == "nki.nc_transpose":
+            return _transposed(source, some, target)
+        if opcode in NKI_ELEMENTS or opcode in NKI_COPIES:
+            steps = source.item, target.item
+    return None if steps is None else _by_place(source, some, target, *steps)
+
+
+def _elements(extent: Extent) -> int:
+    """How many elements; 0: not known."""
+    return extent.nbytes // extent.item if extent.item and extent.nbytes % extent.item == 0 else 0
 
 
 def _element_sizes(source: Extent, target: Extent) -> tuple[int, int] | None:
@@ -113,20 +151,32 @@ def _element_sizes(source: Extent, target: Extent) -> tuple[int, int] | None:
 
 def _by_place(source: Extent, some: Runs, target: Extent, step: int, other: int) -> Runs:
     """Steps of `step` bytes of the operand, in its order, make steps of `other` bytes of the result."""
-    run, starts = source.run, source.starts
+    low, high = _places(source, some)
+    places = bytesets.merged(low // step * other, np.minimum(-(-high // step) * other, target.nbytes))
+    return _at_places(target, places)
+
+
+def _places(extent: Extent, some: Runs) -> Runs:
+    """Where some bytes stand in the order of a pattern: each time that it touches them, upwards."""
+    run, starts = extent.run, extent.starts
     begin = np.searchsorted(some[1], starts, "right")
     count = np.maximum(np.searchsorted(some[0], starts + run, "left") - begin, 0)
     which, piece = np.repeat(np.arange(len(starts)), count), stretched(begin, count)
-    low = np.maximum(some[0][piece], starts[which]) - starts[which] + which * run
-    high = np.minimum(some[1][piece], starts[which] + run) - starts[which] + which * run
-    low, high = bytesets.merged(low // step * other, np.minimum(-(-high // step) * other, target.nbytes))
-    # Back from places to bytes: cut where the runs of the result's pattern end.
-    first = low // target.run
-    count = (high - 1) // target.run - first + 1
-    at = stretched(first, count)
-    begin = np.maximum(np.repeat(low, count), at * target.run) + target.starts[at] - at * target.run
-    end = np.minimum(np.repeat(high, count), (at + 1) * target.run) + target.starts[at] - at * target.run
-    return ordered(begin, end)
+    shift = which * run - starts[which]
+    low, high = np.maximum(some[0][piece], starts[which]), np.minimum(some[1][piece], starts[which] + run)
+    return low + shift, high + shift
+
+
+def _at_places(extent: Extent, places: Runs) -> Runs:
+    """The bytes that stand at some places in the order of a pattern."""
+    low, high = places
+    first = low // extent.run
+    count = (high - 1) // extent.run - first + 1
+    at = stretched(first, count)  # cut where the runs of the pattern end
+    shift = extent.starts[at] - at * extent.run
+    begin = np.maximum(np.repeat(low, count), at * extent.run)
+    end = np.minimum(np.repeat(high, count), (at + 1) * extent.run)
+    return ordered(begin + shift, end + shift)
 
 
 def _by_partition(source: Extent, some: Runs, target: Extent) -> Runs:
@@ -138,6 +188,27 @@ def _by_partition(source: Extent, some: Runs, target: Extent) -> Runs:
         return target.runs
     rows = theirs[np.searchsorted(mine, _partitions(some, source.row))] * target.row
     return bytesets.common(target.runs, bytesets.merged(rows, rows + target.row))
+
+
+def _transposed(source: Extent, some: Runs, target: Extent) -> Runs | None:
+    """The partitions that some bytes lie in become elements of each partition that is made of their elements."""
+    if not source.row or not target.row:
+        return None
+    mine, theirs = _partitions(source.runs, source.row), _partitions(target.runs, target.row)
+    if len(mine) * len(theirs) != _elements(source) or not len(some[0]):
+        return None
+    # Places of the operand's bytes, in elements: of the first partition, of the second, ...
+    low, high = _places(source, some)
+    low, high = low // source.item, -(-high // source.item)
+    first = low // len(theirs)
+    count = (high - 1) // len(theirs) - first + 1
+    at = stretched(first, count)
+    begin = np.maximum(np.repeat(low, count), at * len(theirs)) - at * len(theirs)
+    end = np.minimum(np.repeat(high, count), (at + 1) * len(theirs)) - at * len(theirs)
+    columns, rows = distinct(at), ordered(begin, end)
+    rows_of = stretched(rows[0], rows[1] - rows[0])
+    place = (rows_of[:, None] * len(mine) + columns).ravel()
+    return _at_places(target, bytesets.merged(place * target.item, (place + 1) * target.item))
 
 
 def _partitions(runs: Runs, row: int) -> Ints:

@@ -105,8 +105,13 @@ def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
     diagnostics = [*emitted.findings, *lint(found, barrier_scope)]
     try:
         program = prepare(emitted.program)
+        checked = check_certain(program)
+        if any(each.code == "uninitialized-read" for each in checked):
+            # Where undefined values go is not alike in all partitions.
+            program = prepare(emit(found, barrier_scope=barrier_scope, for_check=True, narrow=False).program)
+            checked = check_certain(program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
-        for each in check_certain(program):
+        for each in checked:
             diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each))
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))

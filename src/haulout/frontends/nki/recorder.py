@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place
+from haulout.frontends.nki.element_order import Order, element_order
 from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
 from haulout.frontends.nki.layout import row_major
 from haulout.frontends.nki.ranges import follow_range
@@ -50,6 +51,8 @@ class Record(NamedTuple):
     """All arguments by parameter, where the table has the instruction."""
     zeros: bool = False
     """It writes nothing but zeros."""
+    order: tuple[Order, ...] = ()
+    """How the elements of each operand count, reads first."""
 
 
 class BarrierDetail(NamedTuple):
@@ -205,20 +208,26 @@ class Recorder:
         ]
         read_bytes: dict[Operand, bool] = {}
         write_bytes: dict[Operand, bool] = {}
+        order: dict[tuple[bool, Operand], Order] = {}
         for found, tensors in ((read_bytes, (*reads, *indices)), (write_bytes, writes)):
             for tensor in tensors:
                 patterns, maybe = tensor.bytes()
                 number = tensor.storage.number
                 for pattern in patterns:
                     found[number, pattern] = found.get((number, pattern), True) and maybe
+                    key = found is write_bytes, (number, pattern)
+                    order[key] = max(order.get(key, Order.NATURAL), element_order(tensor))
         zeros = given is not None and _is_zero(opcode, given)
         for tensor in writes:
             tensor.storage.zero = zeros and (tensor.storage.zero or not tensor.storage.written)
             tensor.storage.written = True
         flags = (*read_bytes.values(), *write_bytes.values())
+        orders = tuple(order[found is write_bytes, each] for found in (read_bytes, write_bytes) for each in found)
         maybe_at = tuple(at for at, flag in enumerate(flags) if flag) if True in flags else ()
         self.records.append(
-            Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros)
+            Record(
+                opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros, orders
+            )
         )
 
     def assign(self, target: Tensor, value: Any) -> None:
