@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from haulout.check import bytesets
-from haulout.check.spread import BYTES, Extent, Order, Runs, is_index, spread
+from haulout.check.spread import BYTES, Extent, Order, Role, Runs, is_index, spread, spread_product
 from haulout.ir import dtypes
 from haulout.ir.attributes import int_list, parse_attrs
 from haulout.ir.enums import NONE
@@ -15,13 +15,15 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
 
+_LISTS = ("maybe", "unordered", "crossed", "index", "stationary", "moving")
 
-class _Facts(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
     """What an instruction's attributes say of its operands."""
 
-    maybe: frozenset[int]
-    unordered: frozenset[int]
-    crossed: frozenset[int]
+    lists: dict[str, frozenset[int]]
+    """By the name of the attribute: the operands that it lists, reads first."""
     typed: bool
     """They have the types of their locations."""
 
@@ -70,7 +72,7 @@ class Operands:
         if self.is_unknown(access):
             return True
         instruction = int(self.instruction[access])
-        return access - int(self.starts[instruction]) in self._facts(instruction).maybe
+        return access - int(self.starts[instruction]) in self._facts(instruction).lists["maybe"]
 
     def opcode(self, instruction: int) -> str:
         """What it does."""
@@ -80,7 +82,9 @@ class Operands:
     def is_index(self, access: int) -> bool:
         """Whether a read may be an index."""
         instruction = int(self.instruction[access])
-        mine = self.of(instruction)
+        mine, index = self.of(instruction), self._facts(instruction).lists["index"]
+        if index:
+            return access - mine.start in index
         reads = sum(not self.write[each] for each in mine)
         guesses = not self.guess(access) and any(map(self.guess, mine))
         return is_index(self.opcode(instruction), access - mine.start, reads, guesses)
@@ -94,23 +98,26 @@ class Operands:
         reads, writes = sum(not self.write[each] for each in sides[0]), sum(self.write[each] for each in sides[1])
         if opcode in BYTES and (reads, writes) != (1, 1):
             return extent.runs
-        return spread(opcode, self.extent(source), some, extent, max(self._order(source), self._order(target)))
+        order = max(self._order(source), self._order(target))
+        if opcode == "nki.nc_matmul":
+            facts, operand = self._facts(int(self.instruction[source])), source - sides[0].start
+            role = Role(operand in facts.lists["stationary"], operand in facts.lists["moving"])
+            return spread_product(role, self.extent(source), some, extent, order)
+        return spread(opcode, self.extent(source), some, extent, order)
 
     def _order(self, access: int) -> Order:
         instruction = int(self.instruction[access])
         facts, operand = self._facts(instruction), access - int(self.starts[instruction])
-        if operand in facts.crossed:
+        if operand in facts.lists["crossed"]:
             return Order.UNKNOWN
-        return Order.PARTITIONS if operand in facts.unordered else Order.PATTERN
+        return Order.PARTITIONS if operand in facts.lists["unordered"] else Order.PATTERN
 
     def _facts(self, instruction: int) -> _Facts:
         text = int(self.program.instructions.attrs[instruction])
         if text not in self._attrs:
             attrs = {} if text == NONE else parse_attrs(self.program.strings[text])
-            maybe, unordered, crossed = (
-                frozenset(int_list(attrs.get(key, [])) or []) for key in ("maybe", "unordered", "crossed")
-            )
-            self._attrs[text] = _Facts(maybe, unordered, crossed, "dtypes" not in attrs)
+            lists = {key: frozenset(int_list(attrs.get(key, [])) or []) for key in _LISTS}
+            self._attrs[text] = _Facts(lists, "dtypes" not in attrs)
         return self._attrs[text]
 
     def _made(self, location: int, pattern: int, typed: bool) -> Extent:

@@ -137,6 +137,55 @@ def _elements(extent: Extent) -> int:
     return extent.nbytes // extent.item if extent.item and extent.nbytes % extent.item == 0 else 0
 
 
+class Role(NamedTuple):
+    """What an operand of a matrix multiplication is."""
+
+    stationary: bool
+    moving: bool
+
+
+def spread_product(role: Role, source: Extent, some: Runs, target: Extent, order: Order) -> Runs:
+    """Of `nki.nc_matmul`: element j of each partition of the stationary operand makes partition j of the result,
+    element j of the moving one element j of each partition. Any other operand is what the result is added to.
+    """
+    if not role.stationary and not role.moving:
+        return spread("nki.tensor_tensor", source, some, target, order)
+    if order is not Order.PATTERN or not source.row or not target.row or not len(some[0]):
+        return target.runs
+    theirs = _partitions(target.runs, target.row)
+    rows, columns = len(_partitions(source.runs, source.row)), len(theirs)
+    elements, wanted = _elements(source), _elements(target)
+    if not elements or not wanted or elements % rows or wanted % columns:
+        return target.runs
+    width, length = elements // rows, wanted // columns  # of each partition, on both sides
+    found = NO_BYTES
+    _, inside = _split(source, some, width)
+    which = stretched(inside[0], inside[1] - inside[0])
+    if role.stationary:
+        if width != columns:
+            return target.runs
+        begin = theirs[which] * target.row
+        found = bytesets.common(target.runs, bytesets.merged(begin, begin + target.row))
+    if role.moving:
+        if width != length:
+            return target.runs
+        place = (np.arange(columns)[:, None] * length + which).ravel()
+        found = union(found, _at_places(target, bytesets.merged(place * target.item, (place + 1) * target.item)))
+    return found
+
+
+def _split(extent: Extent, some: Runs, width: int) -> tuple[Ints, Runs]:
+    """Some bytes as elements of rows of `width` elements: which rows have one, and which elements are some row's."""
+    low, high = _places(extent, some)
+    low, high = low // extent.item, -(-high // extent.item)
+    first = low // width
+    count = (high - 1) // width - first + 1
+    at = stretched(first, count)
+    begin = np.maximum(np.repeat(low, count), at * width) - at * width
+    end = np.minimum(np.repeat(high, count), (at + 1) * width) - at * width
+    return distinct(at), ordered(begin, end)
+
+
 def _element_sizes(source: Extent, target: Extent) -> tuple[int, int] | None:
     """Bytes of one element, or of eight bytes' worth of them, on both sides; None when they do not correspond."""
     if source.nbytes == 0 or target.nbytes == 0:
@@ -197,15 +246,7 @@ def _transposed(source: Extent, some: Runs, target: Extent) -> Runs | None:
     mine, theirs = _partitions(source.runs, source.row), _partitions(target.runs, target.row)
     if len(mine) * len(theirs) != _elements(source) or not len(some[0]):
         return None
-    # Places of the operand's bytes, in elements: of the first partition, of the second, ...
-    low, high = _places(source, some)
-    low, high = low // source.item, -(-high // source.item)
-    first = low // len(theirs)
-    count = (high - 1) // len(theirs) - first + 1
-    at = stretched(first, count)
-    begin = np.maximum(np.repeat(low, count), at * len(theirs)) - at * len(theirs)
-    end = np.minimum(np.repeat(high, count), (at + 1) * len(theirs)) - at * len(theirs)
-    columns, rows = distinct(at), ordered(begin, end)
+    columns, rows = _split(source, some, len(theirs))
     rows_of = stretched(rows[0], rows[1] - rows[0])
     place = (rows_of[:, None] * len(mine) + columns).ravel()
     return _at_places(target, bytesets.merged(place * target.item, (place + 1) * target.item))

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from haulout.frontends.nki.byte_sets import meet
 from haulout.frontends.nki.diagnose import shown_path
-from haulout.frontends.nki.element_order import Order
 from haulout.frontends.nki.one_partition import first_partition
+from haulout.frontends.nki.operand_marks import MARKS
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Storage
 from haulout.ir.attributes import AttrValue
@@ -128,7 +128,7 @@ class CoreEmitter:
             # It reads and writes bytes that meet but differ: as reading, then writing; its engine keeps the order.
             count = len(reads)
             before, after = _marks(record, 0, count), _marks(record, count, count + len(writes))
-            after |= {key: value for key, value in attrs.items() if key not in _MARKS}
+            after |= {key: value for key, value in attrs.items() if key not in ("maybe", *MARKS)}
             row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, attrs=before, loc=loc)
             self._wait_for_gates(row, record.engine, record.reads)
             row = build.instruction(self.block, name, opcode, record.engine, (), writes, attrs=after, loc=loc)
@@ -252,18 +252,13 @@ class CoreEmitter:
         self.block = behind
 
 
-_MARKS = ("maybe", "unordered", "crossed")
-
-
 def _marks(record: Record, begin: int, end: int) -> dict[str, AttrValue]:
     """What the patterns of some operands do not say, in an instruction that has these operands only."""
-    orders = record.order[begin:end]
-    marks = (
-        [at - begin for at in record.maybe if begin <= at < end],
-        [at for at, order in enumerate(orders) if order is Order.UNORDERED],
-        [at for at, order in enumerate(orders) if order is Order.CROSSED],
-    )
-    return {key: list(operands) for key, operands in zip(_MARKS, marks, strict=True) if operands}
+    found: dict[str, AttrValue] = {}
+    for mark, operands in (("maybe", record.maybe), *record.marks.items()):
+        if inside := [at - begin for at in operands if begin <= at < end]:
+            found[mark] = list(inside)
+    return found
 
 
 def _clash(reads: tuple[Operand, ...], writes: tuple[Operand, ...], storages: list[Storage]) -> bool:

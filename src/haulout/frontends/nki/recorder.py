@@ -10,12 +10,13 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place
-from haulout.frontends.nki.element_order import Order, element_order
 from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
 from haulout.frontends.nki.layout import row_major
+from haulout.frontends.nki.operand_marks import Marks, operand_marks
 from haulout.frontends.nki.ranges import follow_range
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.shape_rules import UNCHANGED, check_rule, every_16th, shuffled
@@ -51,8 +52,8 @@ class Record(NamedTuple):
     """All arguments by parameter, where the table has the instruction."""
     zeros: bool = False
     """It writes nothing but zeros."""
-    order: tuple[Order, ...] = ()
-    """How the elements of each operand count, reads first."""
+    marks: Marks = MappingProxyType({})
+    """What the patterns do not say."""
 
 
 class BarrierDetail(NamedTuple):
@@ -208,25 +209,23 @@ class Recorder:
         ]
         read_bytes: dict[Operand, bool] = {}
         write_bytes: dict[Operand, bool] = {}
-        order: dict[tuple[bool, Operand], Order] = {}
         for found, tensors in ((read_bytes, (*reads, *indices)), (write_bytes, writes)):
             for tensor in tensors:
                 patterns, maybe = tensor.bytes()
                 number = tensor.storage.number
                 for pattern in patterns:
                     found[number, pattern] = found.get((number, pattern), True) and maybe
-                    key = found is write_bytes, (number, pattern)
-                    order[key] = max(order.get(key, Order.NATURAL), element_order(tensor))
         zeros = given is not None and _is_zero(opcode, given)
         for tensor in writes:
             tensor.storage.zero = zeros and (tensor.storage.zero or not tensor.storage.written)
             tensor.storage.written = True
         flags = (*read_bytes.values(), *write_bytes.values())
-        orders = tuple(order[found is write_bytes, each] for found in (read_bytes, write_bytes) for each in found)
+        operands = tuple(read_bytes), tuple(write_bytes)
+        marks = operand_marks(reads, writes, indices, given or {}, operands)
         maybe_at = tuple(at for at, flag in enumerate(flags) if flag) if True in flags else ()
         self.records.append(
             Record(
-                opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros, orders
+                opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros, marks
             )
         )
 
