@@ -122,13 +122,18 @@ class Operands:
 
     def _made(self, location: int, pattern: int, typed: bool) -> Extent:
         rows = self.program.locations
-        size, parts, dtype = int(rows.size[location]), int(rows.parts[location]), int(rows.dtype[location])
-        name = dtypes.canonical(self.program.strings[dtype]) if typed and dtype != NONE else None
+        size, parts = int(rows.size[location]), int(rows.parts[location])
         found = self.program.pattern(pattern) or Pattern(0, size)
         return Extent(
             starts=found.starts(),
             run=found.run,
             runs=bytesets.runs(bytesets.byte_set(found)),
             row=-(-size // parts) if parts > 1 else 0,
-            item=0 if name is None else dtypes.itemsize(name),
+            item=self.element(location) if typed else 0,
         )
+
+    def element(self, location: int) -> int:
+        """Bytes an element of a location; 0: not known."""
+        dtype = int(self.program.locations.dtype[location])
+        name = None if dtype == NONE else dtypes.canonical(self.program.strings[dtype])
+        return 0 if name is None else dtypes.itemsize(name)

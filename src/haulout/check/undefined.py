@@ -9,33 +9,26 @@ reads it too, through meetings as well, until defined bytes take their place. Th
     an effect    an instruction that writes nothing, or a collective: what becomes of them is not known
 
 The accesses are taken in the order of a schedule, and only those that touch undefined bytes: a queue holds the next
-access of each location that has some. What reads lead to a fault is found by trying many at once and halving: flows
-do not influence each other, so bytes that reach nothing together reach nothing alone.
+access of each location that has some. So the cost is that of what undefined bytes touch.
 
 Two strengths. *Certain*: an access of bytes that are not known takes undefined ones only where all that it may touch
 are undefined, and is taken to write all. *Possible*: it takes what it may touch, and overwrites nothing.
-
-A run through loops and branches is one of many. What reaches nothing in it is followed through the whole function,
-in any order (`Everywhere`): to reach something may take more iterations than were looked at, or other arms.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from haulout.check import bytesets
-from haulout.check.loops import block_rows
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
 from haulout.check.operands import Operands
 from haulout.check.spread import COLLECTIVES, NO_BYTES, Runs, total, union, without
 from haulout.ir.enums import NONE, Kind
-from haulout.ir.program import Program
 from haulout.ir.schema import Ids
 
 
@@ -71,7 +64,8 @@ Way = dict[int, tuple[int, int]]
 """Location -> (instruction that first wrote undefined bytes there, the location that it read them of)."""
 
 
-def _hops(came: Way, location: int) -> tuple[Hop, ...]:
+def hops_to(came: Way, location: int) -> tuple[Hop, ...]:
+    """The way of undefined bytes into a location."""
     found: list[Hop] = []
     passed: set[int] = set()
     while location in came and location not in passed:
@@ -194,7 +188,7 @@ class _Walk:
         kind = self.flow.program.locations.kind
         for owner in sorted(self.state):
             if kind[owner] != Kind.INTERNAL:
-                return Reach("output", NONE, _hops(self.came, owner))
+                return Reach("output", NONE, hops_to(self.came, owner))
         return None
 
     def _follow(self, owner: int, place: int) -> None:
@@ -226,7 +220,7 @@ class _Walk:
             return None
         instruction = int(flow.model.instruction[access])
         if what := flow.seen(access):
-            return Reach(what, instruction, _hops(self.came, owner))
+            return Reach(what, instruction, hops_to(self.came, owner))
         self.taken.setdefault(instruction, []).append((access, some))
         for write in flow.writes(instruction):
             heapq.heappush(self.queue, (int(flow.at[write]), NONE))
@@ -254,171 +248,3 @@ class _Walk:
             self._follow(owner, place)
         else:
             self.state.pop(owner, None)
-
-
-# -- the whole function, in any order --------------------------------------------------------------------------------
-
-_MOST_GROWTHS = 8
-"""After so many a location is undefined as a whole."""
-
-
-class Everywhere:
-    """The flow through all blocks of a function on all cores, in any order and any number of times."""
-
-    def __init__(self, program: Program, functions: Iterable[int], owner: Ids) -> None:
-        functions = list(functions)
-        self.program, self.owner = program, owner
-        moves = np.zeros(len(program.accesses), bool)
-        moves[program.steps.access] = True
-        self.operands = Operands(program, owner, moves)
-        inside = np.isin(program.instruction_function[program.accesses.instruction], functions)
-        inside[np.isin(program.accesses.instruction, program.barriers.instruction)] = False
-        rows = np.flatnonzero(inside)
-        self.readers: dict[int, list[int]] = {}
-        for access in rows[~self.operands.write[rows]].tolist():
-            self.readers.setdefault(int(self.operands.owner[access]), []).append(access)
-        meets = program.meetings.instruction
-        self.meets = meets[np.isin(program.instruction_function[meets], functions)].tolist()
-        self.received = [access for row in self.meets for access in self.operands.writes(row)]
-        self.conditions = {
-            int(owner[program.blocks.cond[block]])
-            for function in functions
-            for block in block_rows(program, function)
-            if program.blocks.cond[block] != NONE
-        }
-
-    def reach(self, begin: Sequence[tuple[int, Runs]]) -> Reach | None:
-        """What undefined bytes of some locations may reach; its instructions are rows of the program."""
-        state: dict[int, Runs] = {}
-        for owner, some in begin:
-            state[owner] = union(state.get(owner, NO_BYTES), some)
-        came: Way = {}
-        growths = dict.fromkeys(state, 0)
-        waiting = list(state)
-        while waiting:
-            owner = waiting.pop()
-            for access in self.readers.get(owner, ()):
-                some = bytesets.common(state[owner], self.operands.extent(access).runs)
-                if not len(some[0]):
-                    continue
-                instruction = int(self.operands.instruction[access])
-                if what := self._seen(access):
-                    return Reach(what, instruction, _hops(came, owner))
-                for target in self._targets(instruction):
-                    part = self._spread(access, some, target)
-                    grown, writer = int(self.operands.owner[target]), int(self.operands.instruction[target])
-                    if not len(part[0]):
-                        continue
-                    if what := self._is_last(grown):
-                        return Reach(what, NONE, (*_hops(came, owner), Hop(grown, writer)))
-                    old = state.get(grown, NO_BYTES)
-                    new = union(old, part)
-                    if total(new) == total(old):
-                        continue
-                    came.setdefault(grown, (writer, owner))
-                    growths[grown] = growths.get(grown, 0) + 1
-                    if growths[grown] > _MOST_GROWTHS:
-                        end = max(int(self.program.locations.size[grown]), int(new[1][-1]))
-                        new = np.zeros(1, np.int64), np.array([end], np.int64)
-                    state[grown] = new
-                    if grown not in waiting:
-                        waiting.append(grown)
-        return None
-
-    def _is_last(self, owner: int) -> str | None:
-        """Whether undefined bytes of a location are seen, whatever reads them."""
-        if owner in self.conditions:
-            return "branch"
-        return "output" if self.program.locations.kind[owner] != Kind.INTERNAL else None
-
-    def _seen(self, access: int) -> str | None:
-        instruction = int(self.operands.instruction[access])
-        if self.operands.is_index(access):
-            return "index"
-        if self.operands.opcode(instruction) in COLLECTIVES:
-            return "collective"
-        alone = instruction not in self.meets and not self.operands.writes(instruction)
-        return "effect" if alone else None
-
-    def _targets(self, instruction: int) -> list[int]:
-        """The writes that get what an instruction reads; what one core sends, some other may receive."""
-        return self.received if instruction in self.meets else self.operands.writes(instruction)
-
-    def _spread(self, source: int, some: Runs, target: int) -> Runs:
-        if self.operands.instruction[source] != self.operands.instruction[target]:
-            return self.operands.extent(target).runs
-        return self.operands.spread(source, some, target)
-
-
-# -- which reads do harm ---------------------------------------------------------------------------------------------
-
-
-class Harm(NamedTuple):
-    """A read of bytes that nothing has written, the first of its location that does harm."""
-
-    location: int
-    read: Read
-    reach: Reach
-    certain: bool
-    everywhere: bool
-    """In the run at hand they reach nothing, but in another they may (`Everywhere`)."""
-    times: int
-    """Reads of such bytes of this location."""
-
-
-def find_harm(model: Model, events: Ids, meetings: Meetings, locations: Sequence[int], most: int) -> list[Harm]:
-    """For each of some locations the first read that does harm, `most` of them."""
-    flow = Flow(model, events, meetings)
-    reads = {location: flow.missing(location) for location in locations}
-    found = []
-    for location in _guilty(list(reads), lambda some: flow.reach(_all(reads, some), False) is not None, most):
-        mine = reads[location]
-        sure = [each for each in mine if each.certain]
-        certain = flow.reach(sure, True) is not None
-        mine = sure if certain else mine
-        read, reach = _first(mine, partial(flow.reach, certain=certain))
-        found.append(Harm(location, read, reach, certain, False, len(mine)))
-    if model.unrolled is None or len(found) == most:
-        return found
-    source = model.unrolled.source
-    rows = np.unique(source.instruction_function[model.unrolled.origin[model.unrolled.origin != NONE]])
-    everywhere = Everywhere(source, rows.tolist(), model.owners())
-    guilty = {each.location for each in found}
-    left = [location for location in reads if location not in guilty]
-
-    def spreads(some: Sequence[Read]) -> Reach | None:
-        return everywhere.reach([(int(flow.owner[each.access]), each.missing) for each in some])
-
-    for location in _guilty(left, lambda some: spreads(_all(reads, some)) is not None, most - len(found)):
-        read, reach = _first(reads[location], spreads)
-        found.append(Harm(location, read, reach, False, True, len(reads[location])))
-    return found
-
-
-def _all(reads: dict[int, list[Read]], locations: Iterable[int]) -> list[Read]:
-    return [read for location in locations for read in reads[location]]
-
-
-def _guilty(locations: list[int], is_guilty: Callable[[list[int]], bool], most: int) -> list[int]:
-    """Those of some locations that are guilty, at most so many; several are tried at once."""
-    if not locations or most <= 0 or not is_guilty(locations):
-        return []
-    if len(locations) == 1:
-        return locations
-    half = len(locations) // 2
-    found = _guilty(locations[:half], is_guilty, most)
-    return found + _guilty(locations[half:], is_guilty, most - len(found))
-
-
-def _first(reads: Sequence[Read], reach: Callable[[Sequence[Read]], Reach | None]) -> tuple[Read, Reach]:
-    """The first of some reads that reaches something, and what; together they do."""
-    low, high = 0, len(reads) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if reach(reads[: middle + 1]) is None:
-            low = middle + 1
-        else:
-            high = middle
-    found = reach([reads[low]])
-    assert found is not None
-    return reads[low], found

@@ -9,7 +9,7 @@ Most tensors are written whole first, and one look at their first access settles
 `regions.py`: each atom points to the next one not written yet, so written stretches are skipped at once (union-find).
 A `?` write may have written any byte, and what rests on it is reported as possible.
 
-Where some read finds bytes that nothing has written, `undefined.py` says whether that matters.
+Where some read finds bytes that nothing has written, `harm.py` says whether that matters.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.check.harm import Harm, find_harm
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
 from haulout.check.regions import Regions, find_regions
 from haulout.check.storage_map import logical_map
-from haulout.check.undefined import Harm, find_harm
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Bools, Ids, Ints
