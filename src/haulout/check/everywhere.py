@@ -14,6 +14,7 @@ import numpy as np
 from haulout.check import bytesets
 from haulout.check.loops import block_rows
 from haulout.check.operands import Operands
+from haulout.check.sets import Sets
 from haulout.check.spread import COLLECTIVES, NO_BYTES, Runs, total, union
 from haulout.check.undefined import Hop, Reach, Way, hops_to
 from haulout.ir.enums import NONE, Kind
@@ -32,7 +33,7 @@ class Everywhere:
         self.program, self.owner = program, owner
         moves = np.zeros(len(program.accesses), bool)
         moves[program.steps.access] = True
-        self.operands = Operands(program, owner, moves)
+        self.operands = Operands(program, owner, Sets(), moves)
         inside = np.isin(program.instruction_function[program.accesses.instruction], functions)
         inside[np.isin(program.accesses.instruction, program.barriers.instruction)] = False
         rows = np.flatnonzero(inside)

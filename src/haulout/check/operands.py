@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.check import bytesets
+from haulout.check.sets import Sets
 from haulout.check.spread import BYTES, Extent, Order, Role, Runs, is_index, spread, spread_product
 from haulout.ir import dtypes
 from haulout.ir.attributes import int_list, parse_attrs
@@ -15,6 +16,7 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
 
+_ROLES = {(one, other): Role(one, other) for one in (False, True) for other in (False, True)}
 _LISTS = ("maybe", "unordered", "crossed", "index", "stationary", "moving")
 
 
@@ -31,8 +33,8 @@ class _Facts:
 class Operands:
     """All accesses of a program, by their rows. Patterns of the mask `moves` stand for unknown bytes."""
 
-    def __init__(self, program: Program, owner: Ids, moves: Bools | None = None) -> None:
-        self.program, self.moves = program, moves
+    def __init__(self, program: Program, owner: Ids, sets: Sets, moves: Bools | None = None) -> None:
+        self.program, self.sets, self.moves = program, sets, moves
         rows = program.accesses
         self.instruction, self.location, self.write = rows.instruction, rows.location, rows.write
         self.owner: Ids = owner[rows.location]
@@ -101,9 +103,9 @@ class Operands:
         order = max(self._order(source), self._order(target))
         if opcode == "nki.nc_matmul":
             facts, operand = self._facts(int(self.instruction[source])), source - sides[0].start
-            role = Role(operand in facts.lists["stationary"], operand in facts.lists["moving"])
-            return spread_product(role, self.extent(source), some, extent, order)
-        return spread(opcode, self.extent(source), some, extent, order)
+            role = _ROLES[operand in facts.lists["stationary"], operand in facts.lists["moving"]]
+            return self.sets.made(spread_product, role, self.extent(source), some, extent, order)
+        return self.sets.made(spread, opcode, self.extent(source), some, extent, order)
 
     def _order(self, access: int) -> Order:
         instruction = int(self.instruction[access])

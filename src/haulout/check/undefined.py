@@ -27,6 +27,7 @@ from haulout.check import bytesets
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
 from haulout.check.operands import Operands
+from haulout.check.sets import Sets
 from haulout.check.spread import COLLECTIVES, NO_BYTES, Runs, total, union, without
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Ids
@@ -83,7 +84,8 @@ class Flow:
     def __init__(self, model: Model, events: Ids, meetings: Meetings) -> None:
         self.model, self.program = model, model.program
         self.owner: Ids = model.owners()[model.location]
-        self.operands = Operands(model.program, model.owners())
+        self.sets = Sets()
+        self.operands = Operands(model.program, model.owners(), self.sets)
         self.events = events
         self.at = np.empty(len(events), np.int64)
         self.at[events] = np.arange(len(events))
@@ -213,9 +215,9 @@ class _Walk:
         some = self.reads.get(access, NO_BYTES)
         if owner in self.state:
             extent = flow.operands.extent(row).runs
-            found = bytesets.common(self.state[owner], extent)
+            found = flow.sets.made(bytesets.common, self.state[owner], extent)
             if not self.certain or not flow.operands.guess(row) or total(found) == total(extent):
-                some = union(some, found)
+                some = flow.sets.made(union, some, found) if len(some[0]) else found
         if not len(some[0]):
             return None
         instruction = int(flow.model.instruction[access])
@@ -237,12 +239,12 @@ class _Walk:
             part = operands.spread(int(flow.model.access[source]), some, row)
             if len(part[0]) and not len(before[0]):
                 self.came.setdefault(owner, (instruction, int(flow.owner[source])))
-            fresh = union(fresh, part)
+            fresh = flow.sets.made(union, fresh, part)
         if sources:
-            fresh = union(fresh, self.made.get((instruction, owner), NO_BYTES))
+            fresh = flow.sets.made(union, fresh, self.made.get((instruction, owner), NO_BYTES))
             self.made[instruction, owner] = fresh
-        left = before if guess and not self.certain else without(before, extent)
-        state = union(left, fresh)
+        left = before if guess and not self.certain else flow.sets.made(without, before, extent)
+        state = flow.sets.made(union, left, fresh)
         if len(state[0]):
             self.state[owner] = state
             self._follow(owner, place)
