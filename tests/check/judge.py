@@ -25,6 +25,8 @@ class Access:
     atomic: tuple[object, ...] | None
     """How it is changed in one step: the operation and the element type."""
     fetches: bool
+    listed: tuple[int, ...]
+    """The bytes of the owner in the order of the pattern."""
     logical: frozenset[int]
     physical: frozenset[tuple[int, ...]]
     event: tuple[str, int]
@@ -199,7 +201,7 @@ class _Judge:
             pattern = program.pattern(int(program.accesses.pattern[at]))
             unknown = pattern is not None and pattern.is_unknown
             size = int(program.locations.size[location])
-            touched = range(size) if pattern is None or unknown else set(pattern.bytes().tolist())
+            touched = list(range(size)) if pattern is None or unknown else pattern.bytes().tolist()
             write = bool(program.accesses.write[at])
             found.append(
                 Access(
@@ -211,6 +213,7 @@ class _Judge:
                     unknown=unknown,
                     atomic=self.atomic(row, at, location) if program.accesses.atomic[at] else None,
                     fetches=program.strings[int(program.instructions.opcode[row])] == "fetch_and_op",
+                    listed=tuple(touched),
                     logical=frozenset(touched),
                     physical=frozenset(self.key(location, byte) for byte in touched),
                     event=self.leave(row) if write else self.enter(row),
@@ -316,26 +319,86 @@ class _Judge:
             if rows.kind[owner] not in (Kind.INTERNAL, Kind.OUTPUT) or self.owner[owner] != owner:
                 continue
             mine = [each for each in self.accesses if each.owner == owner]
-            severities: set[str] = set()
             for read in mine:
                 if read.write:
                     continue
                 earlier = [w for w in mine if w.write and self.before(w, read)]
                 certain = set().union(*(w.logical for w in earlier if not w.unknown))
-                if read.logical <= certain:
-                    continue
-                guess = bool(earlier) if read.unknown else any(w.unknown for w in earlier)
-                severities.add("WARNING" if guess else "ERROR")
-            # One finding a location: a certain one hides the possible ones.
-            told = {("uninitialized-read", "ERROR" if "ERROR" in severities else "WARNING")} if severities else set()
-            may |= {("uninitialized-read", "WARNING"), ("uninitialized-read", "ERROR")} if severities else set()
-            if owner not in self.troubled:
-                must |= told
+                if self.troubled and not read.logical <= certain:
+                    may |= {("uninitialized-read", "WARNING"), ("uninitialized-read", "ERROR")}
+            # One finding a location: a certain one hides the possible ones. Who races has no values to judge.
+            if not self.troubled and self.reaches(owner, possible=True):
+                severity = "WARNING" if not self.reaches(owner, possible=False) else "ERROR"
+                must.add(("uninitialized-read", severity))
+                may.add(("uninitialized-read", severity))
             if rows.kind[owner] == Kind.OUTPUT:
                 written = set().union(*(w.logical for w in mine if w.write and not w.unknown))
                 if len(written) < rows.size[owner]:
                     guess = any(w.write and w.unknown for w in mine)
                     self.verdict.codes.add(("output-not-written", "WARNING" if guess else "ERROR"))
+
+    # -- where bytes go that nothing has written, one by one ---------------------------------------------------------
+
+    def reaches(self, start: int, possible: bool) -> bool:
+        """Whether bytes of a location that nothing has written, or what is made of them, can be seen."""
+        rows = self.program.locations
+        unwritten, in_doubt = set(range(int(rows.size[start]))), False
+        undefined: dict[int, set[int]] = defaultdict(set)
+        has_read: dict[int, list[tuple[Access, set[int]]]] = defaultdict(list)
+        events = {self.enter(each.instruction) for each in self.accesses} | {each.event for each in self.accesses}
+        for event in sorted(events, key=lambda event: (-len(self.later.get(event, ())), event)):
+            for access in [each for each in self.accesses if each.event == event]:
+                mine = undefined[access.owner]
+                if access.write:
+                    if access.owner == start and not access.unknown:
+                        unwritten -= access.logical
+                    in_doubt |= access.owner == start and access.unknown
+                    if not (access.unknown and possible):
+                        mine -= access.logical
+                    continue
+                found = mine & access.logical
+                if access.unknown and not possible and found != access.logical:
+                    found = set()
+                if access.owner == start:
+                    raw = unwritten & access.logical
+                    if possible or (not in_doubt and (not access.unknown or raw == access.logical)):
+                        found |= raw
+                if found and self.is_seen(access):
+                    return True
+                if found:
+                    has_read[access.instruction].append((access, found))
+            for access in [each for each in self.accesses if each.event == event and each.write]:
+                for read, found in has_read[self.origin(access.instruction)]:
+                    undefined[access.owner] |= self.makes(read, found, access, possible)
+        return any(undefined[owner] for owner in undefined if rows.kind[owner] != Kind.INTERNAL)
+
+    def operands_of(self, instruction: int, write: bool) -> list[Access]:
+        return [each for each in self.accesses if each.instruction == instruction and each.write == write]
+
+    def is_seen(self, read: Access) -> bool:
+        """It writes nothing, or it may be the index of an operand whose bytes are not known."""
+        others = [each for each in self.accesses if each.instruction == read.instruction]
+        if any(each.unknown for each in others) and not read.unknown:
+            return True
+        return read.instruction not in self.meeting and not any(each.write for each in others)
+
+    def origin(self, instruction: int) -> int:
+        """Which instruction has read what this one writes."""
+        if instruction not in self.meeting:
+            return instruction
+        return next((sender for sender, receiver in self.partners if receiver == instruction), NONE)
+
+    def makes(self, read: Access, found: set[int], write: Access, possible: bool) -> set[int]:
+        """The bytes of a write that come from some bytes of a read: a copy keeps their order."""
+        sides = [self.operands_of(read.instruction, False), self.operands_of(write.instruction, True)]
+        both = {read.instruction, write.instruction}
+        if write.unknown and not possible:
+            return set()
+        if any(each.unknown for each in self.accesses if each.instruction in both):
+            return set(write.logical)
+        if [len(side) for side in sides] != [1, 1] or len(read.listed) != len(write.listed):
+            return set(write.logical)
+        return {target for source, target in zip(read.listed, write.listed, strict=True) if source in found}
 
     def storage(self) -> None:
         rows = self.program.locations

@@ -447,20 +447,47 @@ class _Run:
                 if read[3] <= certain:
                     continue
                 self.verdict.may.add("uninitialized-read")
-                self.verdict.missing[owner].add("uninitialized-read")
+                if not self.troubled and self.reaches(owner):
+                    self.verdict.missing[owner].add("uninitialized-read")
             if rows.kind[owner] == Kind.OUTPUT:
                 written = {key for w in mine if w[2] and not w[4] for key in w[3]}
                 if len(written) < rows.size[owner]:
                     self.verdict.missing[owner].add("output-not-written")
                     self.verdict.may.add("output-not-written")
 
+    def reaches(self, start: int) -> bool:
+        """Whether what nothing has written of a location certainly comes where it is seen: all that an instruction
+        reads of some operand is undefined, so all that it writes is, until something else is written there.
+        """
+        kind, size = self.program.locations.kind, int(self.program.locations.size[start])
+        unwritten = {(start, byte) for byte in range(size)}
+        undefined: set[tuple[int, int]] = set()
+        for done in self.in_order():
+            lost = False
+            for location, touched, unknown in done.reads:
+                bytes_read = {(self.owner[location], byte) for byte in touched}
+                lost |= bool(bytes_read) and bytes_read <= undefined | unwritten
+                # A branch, or an instruction that writes nothing, sees a single byte.
+                seen = not done.writes and not unknown
+                if seen and bytes_read & (undefined | unwritten):
+                    return True
+            for location, touched, unknown in done.writes:
+                written = {(self.owner[location], byte) for byte in touched}
+                unwritten -= unwritten if unknown and self.owner[location] == start else written
+                undefined -= written
+                undefined |= written if lost and not unknown else set()
+        return any(kind[owner] != Kind.INTERNAL for owner, _ in undefined)
+
+    def in_order(self) -> list[Done]:
+        """What was executed, in one order that happens-before allows."""
+        return sorted(self.all, key=lambda done: (-self.later[self.node[done.number]].bit_count(), done.number))
+
     def storage(self) -> None:
         """What each read finds, in one order of the run that happens-before allows."""
         holder: dict[tuple[int, ...], int] = {}
         held: dict[tuple[int, ...], set[int]] = defaultdict(set)
         owners: dict[tuple[int, ...], set[int]] = defaultdict(set)
-        left = sorted(self.all, key=lambda done: (-self.later[self.node[done.number]].bit_count(), done.number))
-        for done in left:
+        for done in self.in_order():
             touched: dict[tuple[int, ...], set[tuple[int, bool]]] = defaultdict(set)
             for write, side in ((False, done.reads), (True, done.writes)):
                 for location, found, unknown in side:

@@ -8,7 +8,7 @@
     order        clocks inside a core, bands between cores
     conflicts    every conflicting pair is ordered, and as the source orders it: cross-core-race, possible-race,
                  missing-dependence, unfaithful-order, benign-duplicate-write
-    values       what is read was written, what is output is whole: uninitialized-read, output-not-written
+    values       undefined bytes reach nothing, what is output is whole: uninitialized-read, output-not-written
     storage      views, alignment, partitions, capacity, lifetimes: unresolved-remote, view-mismatch,
                  misaligned-storage, over-capacity, overlapping-storage
 
@@ -54,7 +54,7 @@ MOST_FINDINGS = 50
 
 def check_program(program: Program, *, source: Program | None = None) -> list[Diagnostic]:
     """Prove a program or say what is wrong with it: no barrier mismatch, no deadlock, no race, no missing dependence,
-    no read of bytes never written, no two tensors on the same bytes at one time, the source's order kept.
+    no unwritten bytes that reach an output, no two tensors on the same bytes at one time, the source's order kept.
 
     The program must be sound (`haulout.ir.verify`). With `source`, the program that it was made from, the order of
     conflicts is compared with that one's too; a program with `seq` carries that order itself. An empty list is the
@@ -162,7 +162,7 @@ def check_model(model: Model, source: Program | None, seen: Seen) -> list[Diagno
     else:
         storage = check_holders(model, regions, schedule)
     del regions
-    values = check_written(model, schedule, _excused(model, conflicts))
+    values = check_written(model, schedule, meetings, _excused(model, conflicts))
     return ordered + values + placed + storage
 
 

@@ -1,4 +1,4 @@
-"""No byte is read before something writes it, and outputs are written to the last byte.
+"""What nothing has written reaches no output, and outputs are written to the last byte.
 
 Only `internal` and `output` locations start without a value. A write counts for the bytes of its own tensor, through
 whichever view it comes; the earlier value of another tensor in the same storage does not. Accesses are taken in the
@@ -8,6 +8,8 @@ it in all. Tensors whose accesses race have that reported instead.
 Most tensors are written whole first, and one look at their first access settles them. For the others the atoms of
 `regions.py`: each atom points to the next one not written yet, so written stretches are skipped at once (union-find).
 A `?` write may have written any byte, and what rests on it is reported as possible.
+
+Where some read finds bytes that nothing has written, `harm.py` says whether that matters.
 """
 
 from __future__ import annotations
@@ -16,37 +18,36 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.check.harm import Harm, find_harm
+from haulout.check.meetings import Meetings
 from haulout.check.model import Model
 from haulout.check.regions import Regions, find_regions
 from haulout.check.storage_map import logical_map
+from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Kind
-from haulout.ir.schema import Bools, Column, Ids, Ints
+from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.verify import location_label
-from haulout.support.diagnostics import Diagnostic, Severity, Subject
+from haulout.support.diagnostics import Diagnostic, Proviso, Severity, Subject
 from haulout.support.jit import njit
 
 _MOST = 20
 """Findings of one sort that are listed."""
+_MOST_HOPS = 5
+"""Locations on the way of undefined bytes that are listed."""
 
 
 class Missing(NamedTuple):
-    """By location number: its first read of bytes not written (0: certainly, 1: possibly), and what is left."""
+    """By location number: whether bytes were missing in a read, and what is in the end."""
 
-    access: Column
-    """int32 [2, locations], NONE: no such read."""
-    byte: Column
-    """int64 [2, locations]: the first byte missed."""
-    run: Column
-    """int64 [2, locations]: and the byte behind those missed there."""
-    times: Column
-    """int64 [2, locations]."""
+    read: Bools
+    """Some read found bytes that nothing certainly has written."""
     left: Ints
     """By location: its first byte never written, NONE: all are."""
     maybe: Bools
     """By location: a `?` write may have written what is missing."""
 
 
-def check_written(model: Model, events: Ids, excused: Bools) -> list[Diagnostic]:
+def check_written(model: Model, events: Ids, meetings: Meetings, excused: Bools) -> list[Diagnostic]:
     """`uninitialized-read` and `output-not-written`; locations of the mask `excused` have other troubles."""
     program = model.program
     number = np.full(len(program.locations), NONE, np.int32)
@@ -61,9 +62,9 @@ def check_written(model: Model, events: Ids, excused: Bools) -> list[Diagnostic]
     missing.left[unwritten] = 0
 
     found = []
-    reads = np.flatnonzero(judged & ~excused[model.locations] & (missing.access != NONE).any(axis=0))
-    for place in reads[:_MOST].tolist():
-        found.append(_uninitialized(model, missing, place))
+    reads = model.locations[judged & ~excused[model.locations] & missing.read].tolist()
+    if reads:
+        found += [_uninitialized(model, harm) for harm in find_harm(model, events, meetings, reads, _MOST)]
     outputs = np.flatnonzero(judged & (kind == Kind.OUTPUT) & (missing.left != NONE))
     for place in outputs[:_MOST].tolist():
         found.append(_not_written(model, missing, place))
@@ -103,10 +104,7 @@ def _missing(model: Model, events: Ids, owner: Ids, wanted: Bools) -> Missing:
     """What is missing in the locations of the mask `wanted`."""
     size = len(wanted)
     missing = Missing(
-        access=np.full((2, size), NONE, np.int32),
-        byte=np.zeros((2, size), np.int64),
-        run=np.zeros((2, size), np.int64),
-        times=np.zeros((2, size), np.int64),
+        read=np.zeros(size, bool),
         left=np.full(size, NONE, np.int64),
         maybe=np.zeros(size, bool),
     )
@@ -131,7 +129,6 @@ def _missing(model: Model, events: Ids, owner: Ids, wanted: Bools) -> Missing:
         regions.low,
         regions.high,
         regions.first_key,
-        regions.end_key,
         base,
         np.flatnonzero(wanted & ~fine),
         missing,
@@ -162,20 +159,17 @@ def _scan_written(
     low: Ids,
     high: Ids,
     first_key: Ints,
-    end_key: Ints,
     base: Ints,
     wanted: Ints,
     missing: Missing,
 ) -> None:
     """Writes mark atoms, reads look for one that is not marked. A location's own region has its number."""
     following = np.arange(len(first_key) + 1).astype(np.int32)
-    begun = np.zeros(len(base), np.bool_)
     for at in range(len(events)):
         a = events[at]
         place = owner[a]
         guess = unknown[region[a]]
         if write[a]:
-            begun[place] = True
             if guess:
                 missing.maybe[place] = True
                 continue
@@ -189,12 +183,7 @@ def _scan_written(
         for k in range(starts[whole], starts[whole + 1]):
             atom = _next_unwritten(following, low[k])
             if atom < high[k]:
-                possible = 1 if (begun[place] if guess else missing.maybe[place]) else 0
-                missing.times[possible, place] += 1
-                if missing.access[possible, place] < 0:
-                    missing.access[possible, place] = a
-                    missing.byte[possible, place] = first_key[atom] - base[place]
-                    missing.run[possible, place] = end_key[atom] - base[place]
+                missing.read[place] = True
                 break
     for at in range(len(wanted)):
         place = wanted[at]
@@ -213,7 +202,6 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missi
     numbers = [size] + [n for one in sets.values() for n in (one.offset, one.run, *(s for s, _ in one.dims))]
     unit = int(np.gcd.reduce(np.array(numbers, np.int64)))
     written = np.zeros(size // unit, bool)
-    begun = False
     for access in events.tolist():
         region = int(regions.of_access[access])
         guess, one = bool(regions.unknown[region]), sets[region]
@@ -223,21 +211,12 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missi
             strides=(*(stride // unit for stride, _ in one.dims), 1),
         )
         if model.write[access]:
-            begun = True
             if guess:
                 missing.maybe[place] = True
             else:
                 view[...] = True
         elif not view.all():
-            possible = int(begun if guess else missing.maybe[place])
-            missing.times[possible, place] += 1
-            if missing.access[possible, place] == NONE:
-                at = np.unravel_index(int(np.argmin(view)), view.shape)
-                steps = (*(stride for stride, _ in one.dims), unit)
-                byte = one.offset + sum(int(i) * step for i, step in zip(at, steps, strict=True))
-                missing.access[possible, place] = access
-                missing.byte[possible, place] = byte
-                missing.run[possible, place] = byte + unit
+            missing.read[place] = True
     if not written.all():
         missing.left[place] = int(np.argmin(written)) * unit
 
@@ -245,22 +224,26 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missi
 # -- messages --------------------------------------------------------------------------------------------------------
 
 
-def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
-    possible = int(missing.access[0, place] == NONE)
-    access = int(missing.access[possible, place])
-    instruction, location = int(model.instruction[access]), int(model.locations[place])
-    where = f"bytes {missing.byte[possible, place]}:{missing.run[possible, place]} of {model.location_name(location)}"
+def _uninitialized(model: Model, harm: Harm) -> Diagnostic:
+    access, location = harm.read.access, harm.location
+    instruction = int(model.instruction[access])
+    first, end = int(harm.read.missing[0][0]), int(harm.read.missing[1][0])
+    where = f"bytes {first}:{end} of {model.location_name(location)}"
     writers = np.flatnonzero((model.owners()[model.location] == location) & model.write)
-    provisos = model.provisos(NONE, instruction, location)
-    does = "may read" if possible or provisos else "reads"
-    message = f"{model.name(instruction)} on core {model.core[instruction]} {does} {where}, which nothing has written"
-    notes = []
-    if possible:
-        notes.append("a `?` access of this location is not known statically: it may have written them")
-    if (count := int(missing.times[possible, place])) > 1:
-        notes.append(f"the first of {count} such reads of this location")
-    later = [int(model.instruction[row]) for row in writers.tolist()]
-    if not later:
+    provisos = _provisos(model, harm, instruction)
+    unsure = not harm.read.certain or (bool(provisos) and not harm.everywhere)
+    message = (
+        f"{model.name(instruction)} on core {model.core[instruction]} {'may read' if unsure else 'reads'} {where}, "
+        "which nothing has written"
+    )
+    notes = [_where_to(model, harm)]
+    if not harm.certain and not harm.everywhere:
+        notes.append("an access on this way is not known statically: it may have written them, or touch others")
+    if harm.everywhere:
+        notes.append("not in the run that was looked at; in others, of more iterations or other arms, it may")
+    if harm.times > 1:
+        notes.append(f"the first of {harm.times} such reads of this location")
+    if not len(writers):
         notes.append("nothing ever writes this location")
         help_text = "write it first, or declare it kind=input if it is given from outside"
     else:
@@ -269,17 +252,57 @@ def _uninitialized(model: Model, missing: Missing, place: int) -> Diagnostic:
         model.label(instruction, f"{model.name(instruction)} on core {model.core[instruction]}"),
         location_label(model.program, location),
     )
-    severity = Severity.WARNING if possible or provisos else Severity.ERROR
+    severity = Severity.ERROR if harm.certain and not provisos else Severity.WARNING
     subject = Subject(
         "read before any write",
         model.function,
         (model.access_entity(access),),
         (model.location_entity(location),),
         (int(model.core[instruction]),),
-        pairs=max(int(missing.times[possible, place]), 1),
+        pairs=max(harm.times, 1),
         provisos=provisos,
     )
     return Diagnostic("uninitialized-read", severity, message, labels, tuple(notes), (help_text,), subject)
+
+
+def _provisos(model: Model, harm: Harm, instruction: int) -> tuple[Proviso, ...]:
+    """The choices of the run that kept the bytes unwritten, before they are read or on their way."""
+    if provisos := model.provisos(NONE, instruction, harm.location):
+        return provisos
+    if harm.everywhere:
+        return ()
+    hops = harm.reach.hops[1:]
+    last = model.last if harm.reach.instruction == NONE else harm.reach.instruction
+    ends = [*(hop.writer for hop in hops[1:]), last]
+    for hop, end in zip(hops, ends, strict=False):
+        if provisos := model.provisos(hop.writer, end, hop.location):
+            return provisos
+    return ()
+
+
+def _where_to(model: Model, harm: Harm) -> str:
+    """What the bytes reach, and by which locations."""
+    what, instruction, hops = harm.reach
+    program, rows = model.program, None
+    if harm.everywhere and model.unrolled is not None:
+        program, rows = model.unrolled.source, instruction
+    name = ""
+    if instruction != NONE:
+        name = f"%{format_name(program.instruction_name(rows))}" if rows is not None else model.name(instruction)
+    between = [model.location_name(hop.location) for hop in (hops[1:-1] if what == "output" else hops[1:])]
+    match what:
+        case "output":
+            does = f"reaches {model.location_name(hops[-1].location)}"
+        case "branch":
+            does = f"decides {name}" if name else "decides a branch"
+        case "index":
+            does = f"may be an index of {name}"
+        case "collective":
+            does = f"reaches other cores in {name}"
+        case _:
+            does = f"goes into {name}, which writes nothing: what becomes of it is not known"
+    shown = between if len(between) <= _MOST_HOPS else [*between[:2], "...", *between[-2:]]
+    return f"it {does}" + (f", through {', '.join(shown)}" if shown else "")
 
 
 def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:

@@ -22,7 +22,6 @@ from haulout.ir.schema import Bools
 from haulout.support.diagnostics import Diagnostic, Severity
 
 _ORDER = frozenset({"cross-core-race", "missing-dependence", "possible-race"})
-_VALUES = frozenset({"uninitialized-read"})
 _NOTE = "which of these bytes are touched is known on the device only; the patterns shown cover all that can be"
 
 
@@ -30,20 +29,15 @@ def check_certain(program: Program) -> list[Diagnostic]:
     """The checker's findings, those possible that rest on operands of `maybe`; worst first."""
     base = _without_duplicates(program, check_program(program))
     guessed = maybe_accesses(program)
-    if not guessed.any() or not any(each.code in _ORDER | _VALUES for each in base):
+    if not guessed.any() or not any(each.code in _ORDER for each in base):
         return base
-    accesses = program.accesses
-    found = [each for each in base if each.code not in _ORDER | _VALUES]
+    found = [each for each in base if each.code not in _ORDER]
     harmless = {each.message for each in base if each.code == "benign-duplicate-write"}
-    for codes, left_out in ((_ORDER, guessed), (_VALUES, guessed & ~accesses.write)):
-        if any(each.code in codes for each in base):
-            without = program.replace(accesses=accesses.take(~left_out))
-            certain = [each for each in check_program(without) if each.code in codes and each.message not in harmless]
-            known = {(each.code, each.message) for each in certain}
-            found += certain
-            found += [
-                _possible(each) for each in base if each.code in codes and (each.code, each.message) not in known
-            ]
+    without = program.replace(accesses=program.accesses.take(~guessed))
+    certain = [each for each in check_program(without) if each.code in _ORDER and each.message not in harmless]
+    known = {(each.code, each.message) for each in certain}
+    found += certain
+    found += [_possible(each) for each in base if each.code in _ORDER and (each.code, each.message) not in known]
     return sorted(found, key=lambda each: -each.severity)
 
 

@@ -106,8 +106,13 @@ def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
     diagnostics = list(emitted.findings)
     try:
         program = prepare(emitted.program)
+        checked = check_certain(program)
+        if any(each.code == "uninitialized-read" for each in checked):
+            # Where undefined values go is not alike in all partitions.
+            program = prepare(emit(found, barrier_scope=barrier_scope, for_check=True, narrow=False).program)
+            checked = check_certain(program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
-        for each in check_certain(program):
+        for each in checked:
             diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each))
         diagnostics = _of_the_indices(found, diagnostics)
     except HauloutError as error:

@@ -57,8 +57,8 @@ CATALOG: dict[str, Entry] = {
         "Break the cycle that the message shows, or mend the count.",
     ),
     "uninitialized-read": Entry(
-        "Bytes are read that nothing has written before.",
-        "The value is whatever the memory held.",
+        "Bytes that nothing has written reach an output, a condition, an index, or an unknown use.",
+        "The value is whatever the memory held. Padding that is read but reaches none of these is no finding.",
         "Write the location first, or declare it `kind=input`.",
     ),
     "output-not-written": Entry(

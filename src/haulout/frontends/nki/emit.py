@@ -53,20 +53,22 @@ class Emitted:
     trace: Trace
 
 
-def emit(trace: Trace, *, barrier_scope: BarrierScope = "data", for_check: bool = False) -> Emitted:
+def emit(
+    trace: Trace, *, barrier_scope: BarrierScope = "data", for_check: bool = False, narrow: bool = True
+) -> Emitted:
     """The program of a trace that came to its end.
 
     `for_check`: a program that has the same findings and is no more to be compiled. A shared tensor that all cores
     fill with the same values (`duplicates.py`) is one tensor a core, which is the same for every reader and has no
-    race; a note says so. An on-chip tensor that is accessed alike in all partitions has one of them
+    race; a note says so. With `narrow`, an on-chip tensor that is accessed alike in all partitions has one of them
     (`one_partition.py`).
     """
     duplicates = find_duplicates(trace)
     findings = [*trace.findings.items, *lint(trace, barrier_scope), *(_duplicate(trace, key) for key in duplicates)]
     build = ProgramBuilder(trace.name, trace.cores, file=shown_path(trace.place[0]) or None)
     for recorder in trace.recorders:
-        narrow = narrow_tensors(recorder) if for_check else {}
-        _emit_core(build, trace, recorder, barrier_scope, set(duplicates), narrow, for_check)
+        one = narrow_tensors(recorder) if for_check and narrow else {}
+        _emit_core(build, trace, recorder, barrier_scope, set(duplicates), one, for_check)
     program = build.freeze()
     # Edges that an iteration carries are known when the loop ends, after the instruction that waits.
     order = np.argsort(program.dependences.instruction, kind="stable")

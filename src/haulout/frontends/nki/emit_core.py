@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from haulout.frontends.nki.byte_sets import meet
 from haulout.frontends.nki.diagnose import shown_path
 from haulout.frontends.nki.one_partition import first_partition
+from haulout.frontends.nki.operand_marks import MARKS
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Storage
 from haulout.ir.attributes import AttrValue
@@ -103,7 +104,7 @@ class CoreEmitter:
         reads = [self._operand(number, pattern) for number, pattern in record.reads]
         writes = [self._operand(number, pattern) for number, pattern in record.writes]
         opcode = record.opcode
-        attrs: dict[str, AttrValue] = {"maybe": list(record.maybe)} if record.maybe else {}
+        attrs = _marks(record, 0, len(reads) + len(writes))
         if self.same:
             first = len(record.reads)
             alike = [first + at for at, (number, _) in enumerate(record.writes) if number in self.same]
@@ -114,13 +115,22 @@ class CoreEmitter:
         if isinstance(record.detail, MeetingDetail):
             to, source, pipe = record.detail
             row = build.sendrecv(
-                self.block, name, record.engine, to=to, source=source, tag=pipe, reads=reads, writes=writes, loc=loc
+                self.block,
+                name,
+                record.engine,
+                to=to,
+                source=source,
+                tag=pipe,
+                reads=reads,
+                writes=writes,
+                attrs=attrs,
+                loc=loc,
             )
         elif record.reads and record.writes and _clash(record.reads, record.writes, self.recorder.storages):
             # It reads and writes bytes that meet but differ: as reading, then writing; its engine keeps the order.
             count = len(reads)
-            before: dict[str, AttrValue] = {"maybe": [at for at in record.maybe if at < count]}
-            after: dict[str, AttrValue] = {**attrs, "maybe": [at - count for at in record.maybe if at >= count]}
+            before, after = _marks(record, 0, count), _marks(record, count, count + len(writes))
+            after |= {key: value for key, value in attrs.items() if key not in ("maybe", *MARKS)}
             row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, attrs=before, loc=loc)
             self._wait_for_gates(row, record.engine, record.reads)
             row = build.instruction(self.block, name, opcode, record.engine, (), writes, attrs=after, loc=loc)
@@ -251,6 +261,15 @@ class CoreEmitter:
         behind = build.block(self.function, f"behind_{closed.number}")
         build.edge(closed.header, behind)
         self.block = behind
+
+
+def _marks(record: Record, begin: int, end: int) -> dict[str, AttrValue]:
+    """What the patterns of some operands do not say, in an instruction that has these operands only."""
+    found: dict[str, AttrValue] = {}
+    for mark, operands in (("maybe", record.maybe), *record.marks.items()):
+        if inside := [at - begin for at in operands if begin <= at < end]:
+            found[mark] = list(inside)
+    return found
 
 
 def _clash(reads: tuple[Operand, ...], writes: tuple[Operand, ...], storages: list[Storage]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place
@@ -17,6 +18,7 @@ from haulout.frontends.nki.hardware_rules import check_hardware
 from haulout.frontends.nki.index_rules import check_indices
 from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
 from haulout.frontends.nki.layout import row_major
+from haulout.frontends.nki.operand_marks import Marks, operand_marks
 from haulout.frontends.nki.ranges import follow_range
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.shape_rules import UNCHANGED, check_rule, every_16th, shuffled
@@ -53,6 +55,8 @@ class Record(NamedTuple):
     """All arguments by parameter, where the table has the instruction."""
     zeros: bool = False
     """It writes nothing but zeros."""
+    marks: Marks = MappingProxyType({})
+    """What the patterns do not say."""
 
 
 class BarrierDetail(NamedTuple):
@@ -242,9 +246,13 @@ class Recorder:
             tensor.storage.zero = zeros and (tensor.storage.zero or not tensor.storage.written)
             tensor.storage.written = True
         flags = (*read_bytes.values(), *write_bytes.values())
+        operands = tuple(read_bytes), tuple(write_bytes)
+        marks = operand_marks(reads, writes, indices, given or {}, operands)
         maybe_at = tuple(at for at, flag in enumerate(flags) if flag) if True in flags else ()
         self.records.append(
-            Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros)
+            Record(
+                opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros, marks
+            )
         )
         name = opcode.removeprefix("nki.")
         follow(name, given or {}, writes)

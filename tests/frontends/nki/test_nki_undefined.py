@@ -1,0 +1,129 @@
+"""Padding that was never written: harmless where it stays apart, an error where it reaches a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.frontends.nki.nki_kernels import checked, codes
+
+import haulout.nki as hnki
+
+FEW = {"x": hnki.tensor("bf16", 4, 512)}
+NARROW = {"x": hnki.tensor("bf16", 128, 300)}
+
+ROWS = """
+def kernel(x):
+    n = x.shape[0]
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t[0:n], src=x)
+    u = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+    {work}
+    nisa.dma_copy(dst=out, src=u[{part}])
+    return out
+"""
+SQUARE = "nisa.tensor_tensor(dst=u, data1=t, data2=t, op=nl.multiply)"
+NORM = """s = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation_reduce(dst=u, op=nl.square, data=t, reduce_op=nl.add, reduce_res=s)
+    nisa.activation(dst=s, op=nl.rsqrt, data=s)
+    nisa.tensor_scalar(dst=u, data=t, op0=nl.multiply, operand0=s)"""
+
+
+@pytest.mark.parametrize("work", [SQUARE, NORM])
+def test_rows_that_stay_apart(tmp_path: Path, work: str) -> None:
+    assert codes(checked(tmp_path, ROWS.format(work=work, part="0:n"), FEW, lnc=1)) == []
+    found = checked(tmp_path, ROWS.format(work=work, part="1 : n + 1"), FEW, lnc=1)
+    assert codes(found) == ["uninitialized-read"]
+    assert any(note.startswith("it reaches %out, through ") for note in found.diagnostics[0].notes)
+
+
+COLUMNS = """
+def kernel(x):
+    n = x.shape[1]
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t[:, 0:n], src=x)
+    u = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.{work}
+    nisa.dma_copy(dst=out, src=u[:, {part}])
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "part", "harm"),
+    [
+        ("tensor_tensor(dst=u, data1=t, data2=t, op=nl.add)", "0:n", False),
+        ("tensor_tensor(dst=u, data1=t, data2=t, op=nl.add)", "1 : n + 1", True),
+        # Half of the first 300 columns of what is read come from behind them.
+        ("tensor_copy(dst=u, src=t.reshape((128, 2, 256)).permute((0, 2, 1)))", "0:n", True),
+        ("tensor_tensor_scan(dst=u, data0=t, data1=t, initial=0.0, op0=nl.multiply, op1=nl.add)", "0:n", True),
+    ],
+)
+def test_columns_that_stay_apart(tmp_path: Path, work: str, part: str, harm: bool) -> None:
+    found = codes(checked(tmp_path, COLUMNS.format(work=work, part=part), NARROW, lnc=1))
+    assert found == (["uninitialized-read"] if harm else [])
+
+
+PRODUCT = """
+def kernel(x):
+    n = x.shape[0]
+    out = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    t = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t[{given}], src=x)
+    p = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)
+    one = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.memset(one, 1.0)
+    nisa.{work}
+    o = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=o, src=p)
+    nisa.dma_copy(dst=out[{part}], src=o[{part}])
+    nisa.dma_copy(dst=out[{rest}], src=one[{rest}])
+    return out
+"""
+MATMUL = "nc_matmul(dst=p, stationary={}, moving={})"
+TOP, LEFT = ("0:8", "8:128"), (":, 0:8", ":, 8:128")
+
+
+@pytest.mark.parametrize(
+    ("given", "work", "parts", "harm"),
+    [
+        ("0:8", MATMUL.format("t", "one"), TOP, True),  # contracted
+        (":, 0:8", MATMUL.format("t", "one"), TOP, False),
+        (":, 0:8", MATMUL.format("t", "one"), LEFT, True),
+        (":, 0:8", MATMUL.format("one", "t"), LEFT, False),
+        (":, 0:8", MATMUL.format("one", "t"), TOP, True),
+        (":, 0:8", MATMUL.format("t", "t"), TOP, True),
+        ("0:8", "nc_transpose(dst=p, data=t)", LEFT, False),
+        ("0:8", "nc_transpose(dst=p, data=t)", TOP, True),
+    ],
+)
+def test_the_sides_of_a_product(tmp_path: Path, given: str, work: str, parts: tuple[str, str], harm: bool) -> None:
+    shape = (8, 128) if given == "0:8" else (128, 8)
+    body = PRODUCT.format(given=given, work=work, part=parts[0], rest=parts[1])
+    found = codes(checked(tmp_path, body, {"x": hnki.tensor("f32", *shape)}, lnc=1))
+    assert found == (["uninitialized-read"] if harm else [])
+
+
+GATHER = """
+def kernel(x, table):
+    out = nl.ndarray((128, 64), dtype=table.dtype, buffer=nl.shared_hbm)
+    idx = nl.ndarray((128, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=idx[0:4], src=x)
+    rows = nl.ndarray((128, 64), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.memset(rows, 0.0)
+    nisa.dma_copy(dst=rows[0:{n}], src=table.ap([[64, {n}], [1, 64]], vector_offset=idx[0:{n}]))
+    nisa.dma_copy(dst=out[0:4], src=rows[0:4])
+    nisa.memset(rows, 0.0)
+    nisa.dma_copy(dst=out[4:128], src=rows[4:128])
+    return out
+"""
+
+
+def test_an_index_is_never_undefined(tmp_path: Path) -> None:
+    arguments = {"x": hnki.tensor("i32", 4, 1), "table": hnki.tensor("f32", 256, 64)}
+    assert "uninitialized-read" not in codes(checked(tmp_path, GATHER.format(n=4), arguments, lnc=1))
+    found = checked(tmp_path, GATHER.format(n=128), arguments, lnc=1)
+    wrong = next(each for each in found.diagnostics if each.code == "uninitialized-read")
+    assert any("may be an index" in note for note in wrong.notes)
