@@ -114,7 +114,7 @@ def compile(
     `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
     """
     from haulout.analysis.makespan import makespan
-    from haulout.nki.certainty import check_certain
+    from haulout.check import check_program
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
     from haulout.passes.pipeline import standard_pipeline, sync_pipeline
@@ -153,14 +153,14 @@ def compile(
     estimate = makespan(fenced, machine)
     record("estimate", began)
     began = perf_counter()
-    program, findings = fenced, check_certain(fenced)
+    program, findings = fenced, check_program(fenced)
     record("check", began)
     if sync != "edges" and not any(each.severity is Severity.ERROR for each in findings):
         # Proved before, since barriers that do not match are hard to see in counts; and after, as it will run.
         program = lowering.run(fenced, context)
         manager.records += lowering.records
         began = perf_counter()
-        findings = check_certain(program)
+        findings = check_program(program)
         record("check", began)
     diagnostics = [*context.diagnostics, *findings]
     report = make_report(
@@ -201,7 +201,7 @@ def check_source(
     barrier_scope: BarrierScope = "data",
 ) -> CheckResult:
     """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`."""
-    from haulout.nki.certainty import check_certain
+    from haulout.check import check_program
 
     _check_cores(lnc)
     if not isinstance(source, Program) and is_kernel(source):
@@ -210,7 +210,7 @@ def check_source(
         checked = check_kernel(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return CheckResult(checked.program, checked.diagnostics)
     program = source if isinstance(source, Program) else load(source, lnc=lnc)
-    return CheckResult(program, check_certain(program))
+    return CheckResult(program, check_program(program))
 
 
 def _check_cores(lnc: int | None) -> None:

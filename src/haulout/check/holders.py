@@ -64,7 +64,7 @@ def check_holders(model: Model, regions: Regions, events: Ids) -> list[Diagnosti
         place=number[owners[model.location]],
         write=model.write,
         region=np.where(guess, number[model.location], regions.of_access).astype(np.int32),
-        guess=guess,
+        guess=guess | model.maybe,
         starts=regions.starts,
         low=regions.low,
         high=regions.high,
@@ -223,7 +223,7 @@ def _byte_by_byte(model: Model, regions: Regions, layout: Layout, events: Ids, p
         elif not layout.write[access]:
             if (lost[mask] != NONE).any():
                 found.append((int(lost[mask].max()), access))
-        elif not regions.unknown[regions.of_access[access]]:
+        elif not (regions.unknown[regions.of_access[access]] or model.maybe[access]):
             held[mask], lost[mask] = True, NONE
     takers, readers = (np.array([pair[side] for pair in found], np.int32) for side in (0, 1))
     return takers, readers

@@ -56,10 +56,7 @@ def check_written(model: Model, events: Ids, meetings: Meetings, excused: Bools)
     kind, size = program.locations.kind[model.locations], program.locations.size[model.locations]
     is_owner = model.owners()[model.locations] == model.locations
     judged = is_owner & ((kind == Kind.INTERNAL) | (kind == Kind.OUTPUT)) & (size > 0)
-    state = _scan_first(events, owner, model.write, _whole(model), len(kind))
-    missing = _missing(model, events, owner, judged & (state == _PARTLY))
-    unwritten = judged & (kind == Kind.OUTPUT) & (state == _UNTOUCHED)
-    missing.left[unwritten] = 0
+    missing = _missing(model, events, owner, judged, np.zeros(len(owner), bool))
 
     found = []
     reads = model.locations[judged & ~excused[model.locations] & missing.read].tolist()
@@ -68,6 +65,14 @@ def check_written(model: Model, events: Ids, meetings: Meetings, excused: Bools)
     outputs = np.flatnonzero(judged & (kind == Kind.OUTPUT) & (missing.left != NONE))
     for place in outputs[:_MOST].tolist():
         found.append(_not_written(model, missing, place))
+    scattered = model.maybe & model.write
+    if scattered.any():
+        # So far these count as writes of all that they may reach. Say where something depends on that.
+        less = _missing(model, events, owner, judged, scattered)
+        depends = (less.read & ~missing.read & ~excused[model.locations]) | (
+            (less.left != missing.left) & (kind == Kind.OUTPUT)
+        )
+        found += [_assumed(model, place, scattered) for place in np.flatnonzero(judged & depends)[:_MOST].tolist()]
     return found
 
 
@@ -100,8 +105,18 @@ def _scan_first(events: Ids, owner: Ids, write: Bools, whole: Bools, locations: 
 # -- locations that are written piece by piece -----------------------------------------------------------------------
 
 
-def _missing(model: Model, events: Ids, owner: Ids, wanted: Bools) -> Missing:
-    """What is missing in the locations of the mask `wanted`."""
+def _missing(model: Model, events: Ids, owner: Ids, judged: Bools, unsure: Bools) -> Missing:
+    """What is missing in the locations of the mask `judged`, if accesses of the mask `unsure` write nothing."""
+    state = _scan_first(events, owner, model.write, _whole(model) & ~unsure, len(judged))
+    missing = _partly_written(model, events, owner, judged & (state == _PARTLY), unsure)
+    untouched = judged & (state == _UNTOUCHED)
+    untouched &= model.program.locations.kind[model.locations] == Kind.OUTPUT
+    missing.left[untouched] = 0
+    return missing
+
+
+def _partly_written(model: Model, events: Ids, owner: Ids, wanted: Bools, unsure: Bools) -> Missing:
+    """The same for locations that are not written whole by their first access."""
     size = len(wanted)
     missing = Missing(
         read=np.zeros(size, bool),
@@ -123,6 +138,7 @@ def _missing(model: Model, events: Ids, owner: Ids, wanted: Bools) -> Missing:
         taken[~fine[owner[taken]]],
         owner,
         model.write,
+        unsure,
         regions.of_access,
         regions.unknown,
         regions.starts,
@@ -134,7 +150,7 @@ def _missing(model: Model, events: Ids, owner: Ids, wanted: Bools) -> Missing:
         missing,
     )
     for place in np.flatnonzero(fine).tolist():
-        _byte_by_byte(model, regions, taken[owner[taken] == place], place, missing)
+        _byte_by_byte(model, regions, taken[owner[taken] == place], place, unsure, missing)
     return missing
 
 
@@ -153,6 +169,7 @@ def _scan_written(
     events: Ids,
     owner: Ids,
     write: Bools,
+    unsure: Bools,
     region: Ids,
     unknown: Bools,
     starts: Ints,
@@ -172,6 +189,7 @@ def _scan_written(
         if write[a]:
             if guess:
                 missing.maybe[place] = True
+            if guess or unsure[a]:
                 continue
             for k in range(starts[region[a]], starts[region[a] + 1]):
                 atom = _next_unwritten(following, low[k])
@@ -194,7 +212,7 @@ def _scan_written(
                 break
 
 
-def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missing: Missing) -> None:
+def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, unsure: Bools, missing: Missing) -> None:
     """The same for one location whose patterns are too fine, on a map of its bytes (or of their common units)."""
     size = int(model.program.locations.size[model.locations[place]])
     base = int(regions.storage.base[model.locations[place]])
@@ -213,7 +231,7 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missi
         if model.write[access]:
             if guess:
                 missing.maybe[place] = True
-            else:
+            elif not unsure[access]:
                 view[...] = True
         elif not view.all():
             missing.read[place] = True
@@ -313,11 +331,28 @@ def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:
         notes = ("a `?` write of this location is not known statically: it may have written it",)
     provisos = model.provisos(NONE, model.last, location) if len(model.rows) else ()
     possible = possible or bool(provisos)
+    if partial := model.program.location_attrs(location).get("partial") is True:
+        notes = (*notes, "it is declared partial: which of its bytes are written depends on the values of indices")
     does = "may never be written" if possible else "is never written"
     name = f"output {model.location_name(location)} of core {model.program.location_core[location]}"
     message = f"{name}: byte {missing.left[place]} of {size} {does}"
-    severity = Severity.WARNING if possible else Severity.ERROR
+    severity = Severity.NOTE if partial else Severity.WARNING if possible else Severity.ERROR
     labels = (location_label(model.program, location),)
     entity = model.location_entity(location)
     subject = Subject("output", model.function, (), (entity,), (entity.core,), provisos=provisos)
     return Diagnostic("output-not-written", severity, message, labels, notes, subject=subject)
+
+
+def _assumed(model: Model, place: int, scattered: Bools) -> Diagnostic:
+    """A note: some bytes are written only if indices that are not known reach them."""
+    location = int(model.locations[place])
+    writers = np.flatnonzero(scattered & (model.owners()[model.location] == location))
+    is_output = model.program.locations.kind[location] == Kind.OUTPUT
+    name = f"{model.location_name(location)} of core {model.program.location_core[location]}"
+    message = f"it is assumed that indices reach all bytes of {name} that are {'an output' if is_output else 'read'}"
+    labels = (location_label(model.program, location), *(model.label(int(model.instruction[w])) for w in writers[:1]))
+    entity = model.location_entity(location)
+    subject = Subject("assumed to be reached by indices", model.function, (), (entity,), (entity.core,))
+    code = "output-not-written" if is_output else "uninitialized-read"
+    note = "which bytes these accesses write is known on the device only; nothing else writes all of the location"
+    return Diagnostic(code, Severity.NOTE, message, labels, (note,), subject=subject)

@@ -163,6 +163,11 @@ class Program:
         text = self.strings.get(int(self.instructions.attrs[index]))
         return parse_attrs(text) if text else {}
 
+    def location_attrs(self, index: int) -> dict[str, AttrValue]:
+        """Attributes of a location that have no column of their own."""
+        text = self.strings.get(int(self.locations.attrs[index]))
+        return parse_attrs(text) if text else {}
+
     def module_views(self) -> list[ModuleView]:
         """The modules, to walk by hand (printers, a debugger; not passes)."""
         from haulout.ir.views import ModuleView

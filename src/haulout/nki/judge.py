@@ -11,25 +11,20 @@ A loop whose count only the device knows is a loop of the program, which may run
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from haulout.check import check_program
 from haulout.frontends.nki import BarrierScope, Emitted, Trace, emit
-from haulout.frontends.nki.diagnose import span_at
-from haulout.frontends.nki.scatter import filled_by_indices
 from haulout.ir.program import Program
 from haulout.ir.verify import check_sound
-from haulout.nki.certainty import check_certain
 from haulout.nki.kernels import Kernel, trace_of
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 
-_TOUCHED = re.compile(r"(?:reads|writes|touch) %([\w.]+)")
-"""The tensor in a race's sentence."""
 _COVERAGE = frozenset({"uninitialized-read", "output-not-written"})
 _RACES = frozenset({"cross-core-race", "possible-race"})
 
@@ -102,19 +97,18 @@ def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
     """All findings for a trace."""
     if found.failed:
         return CheckedKernel(found, None, _worst_first(found.findings.items))
-    emitted = emit(found, barrier_scope=barrier_scope, for_check=True)
+    emitted = emit(found, barrier_scope=barrier_scope, narrow=True)
     diagnostics = list(emitted.findings)
     try:
         program = prepare(emitted.program)
-        checked = check_certain(program)
+        checked = check_program(program)
         if any(each.code == "uninitialized-read" for each in checked):
             # Where undefined values go is not alike in all partitions.
-            program = prepare(emit(found, barrier_scope=barrier_scope, for_check=True, narrow=False).program)
-            checked = check_certain(program)
+            program = prepare(emit(found, barrier_scope=barrier_scope).program)
+            checked = check_program(program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
         for each in checked:
             diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each))
-        diagnostics = _of_the_indices(found, diagnostics)
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
     return CheckedKernel(found, program, _worst_first(diagnostics))
@@ -138,26 +132,13 @@ def _on_assumption(finding: Diagnostic) -> Diagnostic:
     return replace(finding, severity=min(finding.severity, Severity.WARNING), notes=notes)
 
 
-def _of_the_indices(found: Trace, diagnostics: list[Diagnostic]) -> list[Diagnostic]:
-    """Rows of an output that none of the given indices names: a note, since other indices name others."""
-    missed = [each for each in diagnostics if each.code == "output-not-written" and each.severity is Severity.ERROR]
-    filled = {span_at(place) for place in filled_by_indices(found)} if missed else set()
-    note = "which rows are written depends on the indices: none of those that are given names the others"
-    return [
-        replace(each, severity=Severity.NOTE, notes=(*each.notes, note))
-        if each in missed and {label.span for label in each.labels} <= filled
-        else each
-        for each in diagnostics
-    ]
-
-
 def _with_nki_fix(finding: Diagnostic) -> Diagnostic:
     """A race's fix in the kernel's own words: which barrier, between which lines."""
     places = [label.span for label in finding.labels[:2]]
     if finding.code not in _RACES or None in places:
         return finding
-    tensor = _TOUCHED.search(finding.message)
-    name = tensor.group(1) if tensor else "that tensor"
+    assert finding.subject is not None
+    name = finding.subject.locations[0].name
     text = f"in NKI: nisa.core_barrier({name}, (0, 1)) on every core, after {places[1]}, before {places[0]}"
     return replace(finding, help=(text, *finding.help))
 

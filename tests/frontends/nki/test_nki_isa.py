@@ -133,14 +133,14 @@ def test_a_tile_copied_onto_itself_is_not_even_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "copy",
+    ("copy", "expected"),
     [
-        "nisa.dma_copy(dst=out[0:1, :], src=out[1:2, :])",
-        "nisa.dma_copy(dst=out, src=out.ap([[-512, 2], [1, 512]], offset=512))",
+        ("nisa.dma_copy(dst=out[0:1, :], src=out[1:2, :])", "benign-duplicate-write"),  # both copy the same row
+        ("nisa.dma_copy(dst=out, src=out.ap([[-512, 2], [1, 512]], offset=512))", "cross-core-race"),
     ],
 )
-def test_a_copy_to_another_part_is_one(tmp_path: Path, copy: str) -> None:
-    assert "cross-core-race" in codes(checked(tmp_path, ONTO_ITSELF.format(meet=MEET, copy=copy), X))
+def test_a_copy_to_another_part_is_one(tmp_path: Path, copy: str, expected: str) -> None:
+    assert expected in codes(checked(tmp_path, ONTO_ITSELF.format(meet=MEET, copy=copy), X))
 
 
 # -- handles and loops -----------------------------------------------------------------------------------------------

@@ -11,30 +11,29 @@
     sendrecv       a meeting, its pipe is the tag
 
 An operand of which some bytes are touched, not known which, has a pattern that covers them all and is listed in the
-instruction's attribute `maybe=[operand, ...]` (reads first). Writes of a tensor that all cores fill with the same
-values (`duplicates.py`) are listed in `duplicate`.
+instruction's attribute `maybe=[operand, ...]` (reads first). `args` says everything else that an instruction was
+given (`emit_args.py`). An output whose written rows depend on the values of indices is `partial`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from haulout.frontends.nki.diagnose import shown_path, span_at
+from haulout.frontends.nki.diagnose import shown_path
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
-from haulout.frontends.nki.duplicates import find_duplicates, shared_key
 from haulout.frontends.nki.emit_core import CoreEmitter
 from haulout.frontends.nki.lint import lint
 from haulout.frontends.nki.one_partition import narrow_tensors
 from haulout.frontends.nki.recorder import Recorder
+from haulout.frontends.nki.scatter import filled_by_indices
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.trace import BarrierScope, Trace
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Kind, Space
 from haulout.ir.program import Program
-from haulout.support.diagnostics import Diagnostic, Label, Severity
+from haulout.support.diagnostics import Diagnostic
 
 _SPACES = {
     Buffer.sbuf: Space.SBUF,
@@ -53,59 +52,27 @@ class Emitted:
     trace: Trace
 
 
-def emit(
-    trace: Trace, *, barrier_scope: BarrierScope = "data", for_check: bool = False, narrow: bool = True
-) -> Emitted:
+def emit(trace: Trace, *, barrier_scope: BarrierScope = "data", narrow: bool = False) -> Emitted:
     """The program of a trace that came to its end.
 
-    `for_check`: a program that has the same findings and is no more to be compiled. A shared tensor that all cores
-    fill with the same values (`duplicates.py`) is one tensor a core, which is the same for every reader and has no
-    race; a note says so. With `narrow`, an on-chip tensor that is accessed alike in all partitions has one of them
-    (`one_partition.py`).
+    `narrow`: a program with the same findings on order that is not for compiling: an on-chip tensor that is accessed
+    alike in all partitions has one of them (`one_partition.py`).
     """
-    duplicates = find_duplicates(trace)
-    findings = [*trace.findings.items, *lint(trace, barrier_scope), *(_duplicate(trace, key) for key in duplicates)]
     build = ProgramBuilder(trace.name, trace.cores, file=shown_path(trace.place[0]) or None)
+    by_indices = filled_by_indices(trace)
     for recorder in trace.recorders:
-        one = narrow_tensors(recorder) if for_check and narrow else {}
-        _emit_core(build, trace, recorder, barrier_scope, set(duplicates), one, for_check)
+        function = build.function(build.module(f"nc{recorder.core}", recorder.core), trace.name)
+        narrowed = narrow_tensors(recorder) if narrow else {}
+        locations = [
+            _location(build, function, trace, storage, recorder.core, storage.number in narrowed, by_indices)
+            for storage in recorder.storages
+        ]
+        CoreEmitter(build, function, recorder, locations, narrowed, by_data=barrier_scope == "data").run()
     program = build.freeze()
     # Edges that an iteration carries are known when the loop ends, after the instruction that waits.
     order = np.argsort(program.dependences.instruction, kind="stable")
+    findings = [*trace.findings.items, *lint(trace, barrier_scope)]
     return Emitted(program.replace(dependences=program.dependences.take(order)), findings, trace)
-
-
-def _duplicate(trace: Trace, key: Any) -> Diagnostic:
-    """The note about a tensor that all cores fill alike, at the first write of each."""
-    labels = []
-    name = ""
-    for recorder in trace.recorders:
-        number, name = next((each.number, each.name) for each in recorder.storages if shared_key(each) == key)
-        first = next(record for record in recorder.records if any(other == number for other, _ in record.writes))
-        labels.append(Label(f"core {recorder.core} writes {name}", span_at(first.place)))
-    message = f"all cores write the same values to {name}"
-    note = "the writes are in no order, and it does no harm: every byte gets one value, whoever is last"
-    help_text = "to save the work, let one core write, or give each core its part"
-    return Diagnostic("benign-duplicate-write", Severity.NOTE, message, tuple(labels), (note,), (help_text,))
-
-
-def _emit_core(
-    build: ProgramBuilder,
-    trace: Trace,
-    recorder: Recorder,
-    scope: BarrierScope,
-    duplicates: set[Any],
-    narrow: dict[int, int],
-    for_check: bool,
-) -> None:
-    function = build.function(build.module(f"nc{recorder.core}", recorder.core), trace.name)
-    locations = []
-    for storage in recorder.storages:
-        alone, one = for_check and shared_key(storage) in duplicates, storage.number in narrow
-        locations.append(_location(build, function, trace, recorder, storage, alone, one))
-    alike = [] if for_check else recorder.storages
-    same = {storage.number for storage in alike if shared_key(storage) in duplicates}
-    CoreEmitter(build, function, recorder, locations, narrow, same, by_data=scope == "data").run()
 
 
 # -- locations -------------------------------------------------------------------------------------------------------
@@ -115,24 +82,26 @@ def _location(
     build: ProgramBuilder,
     function: int,
     trace: Trace,
-    recorder: Recorder,
     storage: Storage,
-    alone: bool,
+    core: int,
     narrow: bool,
+    by_indices: set[tuple[str, int]],
 ) -> int:
     shared = storage.buffer is Buffer.shared_hbm
     twins = {each.core: _twin(each, storage) for each in trace.recorders} if shared else {}
     known = [(core, twin) for core, twin in twins.items() if twin is not None and twin.size == storage.size]
     remote = None
-    if known and known[0][0] != recorder.core and not alone:
+    if known and known[0][0] != core:
         remote = (known[0][1].name, known[0][0])
     element = ELEMENT_TYPES[storage.dtype]
+    kind = _kind(storage, [twin for _, twin in known] or [storage])
+    partial = kind is Kind.OUTPUT and remote is None and storage.place in by_indices
     return build.location(
         function,
         storage.name,
         _SPACES[storage.buffer],
         storage.row_bytes if narrow else storage.size,
-        kind=_kind(storage, [twin for _, twin in known] or [storage]),
+        kind=kind,
         align=1 if storage.address is not None else 64,
         dtype=None if narrow else element.stored,
         shape=None if narrow else storage.shape,
@@ -141,6 +110,7 @@ def _location(
         partition=None if storage.address is None else storage.partition,
         parts=(1 if narrow else storage.partitions) if storage.buffer.on_chip else None,
         loc=f"{shown_path(storage.place[0])}:{storage.place[1]}" if storage.place[0] else None,
+        attrs={"partial": True} if partial else {},
     )
 
 

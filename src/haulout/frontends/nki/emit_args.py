@@ -11,6 +11,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from haulout.frontends.nki.recorder import MeetingDetail, Record
 from haulout.frontends.nki.tensor import Tensor
 from haulout.ir.attributes import AttrValue
@@ -23,20 +25,16 @@ class _UnsaidError(Exception):
 
 
 def instruction_args(record: Record) -> dict[str, AttrValue]:
-    """`args` of an instruction; of a `sendrecv` only where its two sides differ in layout."""
+    """`args` of an instruction; a `sendrecv` has them only where it delivers in another order than it reads."""
+    if isinstance(record.detail, MeetingDetail):
+        return {} if record.detail.alike and not record.maybe else {"args": "reordered"}
     if record.given is None:
         return {}
     try:
-        args = {name: _value(value, record) for name, value in record.given.items() if name != "name"}
+        given = [(name, _value(value, record)) for name, value in record.given.items() if name != "name"]
     except _UnsaidError:
-        return {"args": "unknown"} if isinstance(record.detail, MeetingDetail) else {}
-    if isinstance(record.detail, MeetingDetail) and _layout(args["src"]) == _layout(args["dst"]):
         return {}
-    return {"args": [[name, *(value if isinstance(value, list) else [value])] for name, value in args.items()]}
-
-
-def _layout(value: AttrValue) -> AttrValue:
-    return value[1:] if isinstance(value, list) else value
+    return {"args": [[name, *(value if isinstance(value, list) else [value])] for name, value in given]}
 
 
 def _value(value: Any, record: Record) -> AttrValue:
@@ -47,6 +45,8 @@ def _value(value: Any, record: Record) -> AttrValue:
             return value
         case None:
             return "none"
+        case np.generic():
+            return _value(value.item(), record)
         case list() | tuple():
             return [_value(each, record) for each in value]
         case Mapping():

@@ -16,11 +16,12 @@ nothing but stand in the order:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import copysign
 
 from haulout.frontends.nki.byte_sets import meet
 from haulout.frontends.nki.diagnose import shown_path
+from haulout.frontends.nki.emit_args import instruction_args
 from haulout.frontends.nki.one_partition import first_partition
-from haulout.frontends.nki.operand_marks import MARKS
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Storage
 from haulout.ir.attributes import AttrValue
@@ -63,12 +64,11 @@ class CoreEmitter:
         recorder: Recorder,
         locations: list[int],
         narrow: dict[int, int],
-        same: set[int],
         *,
         by_data: bool,
     ) -> None:
         self.build, self.function, self.recorder, self.locations = build, function, recorder, locations
-        self.narrow, self.same, self.by_data = narrow, same, by_data
+        self.narrow, self.by_data = narrow, by_data
         self.block = build.block(function, "entry")
         self.gates: dict[int, _Gate] = {}
         self.latest: dict[int, dict[Engine, int]] = {}
@@ -104,16 +104,11 @@ class CoreEmitter:
         reads = [self._operand(number, pattern) for number, pattern in record.reads]
         writes = [self._operand(number, pattern) for number, pattern in record.writes]
         opcode = record.opcode
-        attrs = _marks(record, 0, len(reads) + len(writes))
-        if self.same:
-            first = len(record.reads)
-            alike = [first + at for at, (number, _) in enumerate(record.writes) if number in self.same]
-            attrs |= {"duplicate": list(alike)} if alike else {}
-        if record.zeros:
-            # A copy of zeros is a fill: two of them do each other no harm.
-            opcode, attrs["value"] = "memset", 0
+        attrs = _marks(record, 0, len(reads) + len(writes)) | instruction_args(record)
+        if _fills_with_zeros(record):
+            opcode, attrs = "memset", {"value": 0}
         if isinstance(record.detail, MeetingDetail):
-            to, source, pipe = record.detail
+            to, source, pipe, _ = record.detail
             row = build.sendrecv(
                 self.block,
                 name,
@@ -128,9 +123,9 @@ class CoreEmitter:
             )
         elif record.reads and record.writes and _clash(record.reads, record.writes, self.recorder.storages):
             # It reads and writes bytes that meet but differ: as reading, then writing; its engine keeps the order.
+            # Neither of the two has `args`, since neither alone computes what the arguments say.
             count = len(reads)
             before, after = _marks(record, 0, count), _marks(record, count, count + len(writes))
-            after |= {key: value for key, value in attrs.items() if key not in ("maybe", *MARKS)}
             row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, attrs=before, loc=loc)
             self._wait_for_gates(row, record.engine, record.reads)
             row = build.instruction(self.block, name, opcode, record.engine, (), writes, attrs=after, loc=loc)
@@ -261,6 +256,12 @@ class CoreEmitter:
         behind = build.block(self.function, f"behind_{closed.number}")
         build.edge(closed.header, behind)
         self.block = behind
+
+
+def _fills_with_zeros(record: Record) -> bool:
+    """Whether every byte that it writes becomes 0."""
+    value = (record.given or {}).get("value")
+    return record.opcode == "nki.memset" and isinstance(value, int | float) and value == 0 and copysign(1, value) > 0
 
 
 def _marks(record: Record, begin: int, end: int) -> dict[str, AttrValue]:

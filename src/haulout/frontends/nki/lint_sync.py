@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from haulout.frontends.nki.byte_sets import meet
 from haulout.frontends.nki.diagnose import Findings, span_at
-from haulout.frontends.nki.duplicates import shared_key
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, Record, Recorder
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.trace import BarrierScope, Trace
@@ -112,7 +111,7 @@ def _nothing_between(trace: Trace, first: tuple[int, ...], second: tuple[int, ..
             if isinstance(record.detail, LoopDetail):
                 return False
             for number, _ in (*record.reads, *record.writes):
-                if number == data or (scope == "global" and shared_key(recorder.storages[number]) is not None):
+                if number == data or (scope == "global" and recorder.storages[number].shared_key is not None):
                     return False
     return True
 
@@ -124,7 +123,7 @@ def _shared_accesses(recorder: Recorder) -> list[_Access]:
             continue
         for write, operands in ((False, record.reads), (True, record.writes)):
             for number, pattern in operands:
-                key = shared_key(recorder.storages[number])
+                key = recorder.storages[number].shared_key
                 if key is not None:
                     found.append(_Access(at, key, pattern or Pattern(0, recorder.storages[number].size), write))
     return found
@@ -137,7 +136,7 @@ def _orders(
     keys = None
     if scope == "data":
         keys = {
-            shared_key(recorder.storages[record.detail.data])
+            recorder.storages[record.detail.data].shared_key
             for recorder, record in zip(trace.recorders, records, strict=True)
         }
     compared = 0

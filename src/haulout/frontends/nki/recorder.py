@@ -53,8 +53,6 @@ class Record(NamedTuple):
     """What a barrier or a sendrecv says besides."""
     given: Mapping[str, Any] | None = None
     """All arguments by parameter, where the table has the instruction."""
-    zeros: bool = False
-    """It writes nothing but zeros."""
     marks: Marks = MappingProxyType({})
     """What the patterns do not say."""
 
@@ -73,6 +71,8 @@ class MeetingDetail(NamedTuple):
     to: int
     source: int
     pipe: str
+    alike: bool = True
+    """The two tensors have one element type, shape and order of elements."""
 
 
 class LoopDetail(NamedTuple):
@@ -241,18 +241,14 @@ class Recorder:
                 number = tensor.storage.number
                 for pattern in patterns:
                     found[number, pattern] = found.get((number, pattern), True) and maybe
-        zeros = given is not None and _is_zero(opcode, given)
         for tensor in writes:
-            tensor.storage.zero = zeros and (tensor.storage.zero or not tensor.storage.written)
             tensor.storage.written = True
         flags = (*read_bytes.values(), *write_bytes.values())
         operands = tuple(read_bytes), tuple(write_bytes)
         marks = operand_marks(reads, writes, indices, given or {}, operands)
         maybe_at = tuple(at for at, flag in enumerate(flags) if flag) if True in flags else ()
         self.records.append(
-            Record(
-                opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, zeros, marks
-            )
+            Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, marks)
         )
         name = opcode.removeprefix("nki.")
         follow(name, given or {}, writes)
@@ -284,7 +280,8 @@ class Recorder:
         self, src: Tensor, dst: Tensor, detail: MeetingDetail, engine: Engine, place: tuple[str, int]
     ) -> None:
         """`sendrecv`."""
-        self.add("sendrecv", engine, [src], [dst], place, detail)
+        alike = (src.dtype, src.shape, src.strides) == (dst.dtype, dst.shape, dst.strides)
+        self.add("sendrecv", engine, [src], [dst], place, detail._replace(alike=alike))
 
     def newest(self) -> int:
         """The position of the newest record."""
@@ -352,7 +349,6 @@ class Recorder:
         for storage in self.storages:
             if not storage.argument:
                 storage.values = storage.within = None
-                storage.zero = False
         for register in self.registers:
             register.value = None
 
@@ -414,15 +410,6 @@ def _by_lanes(
             [part for each in writes for part in shuffled(each, changed)],
         )
     return reads, writes
-
-
-def _is_zero(opcode: str, given: Mapping[str, Any]) -> bool:
-    """Whether an instruction fills with zeros, or copies from a tensor that never held anything else."""
-    if opcode in ("nki.memset", "nki.fill"):
-        return isinstance(given.get("value"), int | float) and given["value"] == 0
-    source = given.get("src")
-    copies = opcode in ("nki.dma_copy", "nki.tensor_copy") and given.get("dst_rmw_op") is None
-    return copies and isinstance(source, Tensor) and source.storage.zero
 
 
 def _tensors(values: Sequence[Any]) -> list[Tensor]:

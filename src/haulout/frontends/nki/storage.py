@@ -63,8 +63,6 @@ class Storage:
     size: int = 0
     """Bytes."""
     written: bool = False
-    zero: bool = False
-    """Nothing but zeros was written."""
     returned: bool = False
     given: bool = False
     """Contents, or what they lie between, were given with the argument."""
@@ -87,6 +85,13 @@ class Storage:
             return
         self.values = Values(self.size)
         self.values.fill(array.astype(kind))
+
+    @property
+    def shared_key(self) -> tuple[object, ...] | None:
+        """What the tensor is called on every core that sees it; None for a tensor of one core."""
+        if self.buffer is not Buffer.shared_hbm:
+            return None
+        return ("shared", self.shared_number) if self.shared_number is not None else ("given", self.number)
 
     @property
     def partitions(self) -> int:
