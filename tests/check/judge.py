@@ -243,6 +243,7 @@ class _Judge:
             elif self.fills_zero(a) and self.fills_zero(b):
                 self.verdict.codes.add(("benign-duplicate-write", "NOTE"))
                 self.verdict.pairs["benign-duplicate-write"].add(pair)
+                continue
             elif a.core == b.core:
                 self.tell("missing-dependence", a.unknown or b.unknown, pair)
             else:
