@@ -300,6 +300,7 @@ class _Judge:
             elif self.harmless(a, b):
                 self.verdict.codes.add(("benign-duplicate-write", "NOTE"))
                 self.verdict.pairs["benign-duplicate-write"].add(pair)
+                continue
             elif a.core == b.core:
                 self.tell("missing-dependence", a.unknown or b.unknown, pair)
             else:

@@ -96,6 +96,7 @@ def test_what_is_overwritten_in_the_end_does_no_harm() -> None:
         "%use = dma_copy @vector (%u[{}]) -> (%x[?]) deps=[all]",
         "%use = nki.dma_copy @vector (%x, %u[{}]) -> (%z) deps=[all] index=[1]",
         "%use = all_reduce @vector (%u[{}]) -> (%z[0:4]) deps=[all] op=add",
+        "%use = nki.all_gather_v @vector (%u[{}]) -> (%z[0:4]) deps=[all]",
     ],
 )
 def test_effects_indices_and_collectives_see_it(use: str) -> None:
@@ -165,3 +166,20 @@ def test_a_condition_sees_it() -> None:
     assert codes(core.format("0:4")) == []
     (found,) = findings(core.format("4:8"))
     assert found.code == "uninitialized-read" and any("decides the branch" in note for note in found.notes)
+
+
+def test_equal_fills_excuse_no_read() -> None:
+    owner = """
+        mloc %t dram.shared size=64
+        mloc %y dram.local size=8 kind=output
+        %w = memset @dma0 () -> (%t[0:32]) value=0
+        %meet = core_barrier @all () -> () name="m"
+        %r = dma_copy @dma0 (%t[{}]) -> (%y)
+    """
+    other = """
+        mloc %t dram.shared size=64 remote=[t,0]
+        %w = memset @dma0 () -> (%t[0:32]) value=0
+        %meet = core_barrier @all () -> () name="m"
+    """
+    assert codes(owner.format("0:8"), other) == ["benign-duplicate-write"]
+    assert codes(owner.format("32:40"), other) == ["benign-duplicate-write", "uninitialized-read"]

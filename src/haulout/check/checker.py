@@ -54,7 +54,7 @@ MOST_FINDINGS = 50
 
 def check_program(program: Program, *, source: Program | None = None) -> list[Diagnostic]:
     """Prove a program or say what is wrong with it: no barrier mismatch, no deadlock, no race, no missing dependence,
-    no unwritten bytes that reach an output, no two tensors on the same bytes at one time, the source's order kept.
+    no undefined bytes that reach an output, no two tensors on the same bytes at one time, the source's order kept.
 
     The program must be sound (`haulout.ir.verify`). With `source`, the program that it was made from, the order of
     conflicts is compared with that one's too; a program with `seq` carries that order itself. An empty list is the
@@ -183,8 +183,8 @@ def _excused(model: Model, conflicts: list[Conflicts]) -> Bools:
     excused = np.zeros(len(model.program.locations), bool)
     owner = model.owners()
     for each in conflicts:
-        if each.kind == sweep.FETCHED:
-            continue  # whatever was fetched, it was written
+        if each.kind in (sweep.FETCHED, sweep.DUPLICATE):
+            continue  # whatever was fetched, it was written; whichever write is last, the bytes are the same
         excused[owner[model.location[each.first]]] = True
         excused[owner[model.location[each.second]]] = True
     return excused

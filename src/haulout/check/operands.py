@@ -103,9 +103,18 @@ class Operands:
         order = max(self._order(source), self._order(target))
         if opcode == "nki.nc_matmul":
             facts, operand = self._facts(int(self.instruction[source])), source - sides[0].start
+            if not self._is_product(facts, operand, source, target):
+                return extent.runs
             role = _ROLES[operand in facts.lists["stationary"], operand in facts.lists["moving"]]
             return self.sets.made(spread_product, role, self.extent(source), some, extent, order)
         return self.sets.made(spread, opcode, self.extent(source), some, extent, order)
+
+    def _is_product(self, facts: _Facts, operand: int, source: int, target: int) -> bool:
+        """Whether the sides of a matrix multiplication are known, and what is neither is what it adds to."""
+        stationary, moving = facts.lists["stationary"], facts.lists["moving"]
+        pattern = self.program.accesses.pattern
+        same = self.location[source] == self.location[target] and pattern[source] == pattern[target]
+        return bool(stationary and moving and (same or operand in stationary | moving))
 
     def _order(self, access: int) -> Order:
         instruction = int(self.instruction[access])

@@ -56,7 +56,7 @@ PARTITIONS = NKI_ELEMENTS | frozenset((
 # fmt: on
 
 COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"})
-"""Other cores read their operands, in no instruction of theirs."""
+"""Other cores read their operands, in no instruction of theirs; those of NKI, whose names begin so, other devices."""
 
 
 def is_index(opcode: str, operand: int, reads: int, guesses: bool) -> bool:
@@ -75,6 +75,12 @@ def is_index(opcode: str, operand: int, reads: int, guesses: bool) -> bool:
         case "nki.local_gather" | "nki.nc_n_gather":
             return True
     return guesses
+
+
+def is_collective(opcode: str) -> bool:
+    """Whether others read the operands."""
+    name = opcode.removeprefix("nki.")
+    return name in COLLECTIVES or (name != opcode and name.startswith(tuple(COLLECTIVES)))
 
 
 class Extent(NamedTuple):
