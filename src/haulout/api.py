@@ -113,6 +113,8 @@ def compile(
     `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
     """
     from haulout.analysis.makespan import makespan
+    from haulout.ir.verify import check_sound
+    from haulout.ir.writable import require_writable
     from haulout.nki.certainty import check_certain
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
@@ -121,6 +123,8 @@ def compile(
     from haulout.target import DEFAULT, load_target
 
     context = PassContext()
+    if isinstance(source, Program):
+        require_writable(check_sound(source))
     machine = load_target(str(target or DEFAULT))
     if isinstance(source, Program):
         program = source

@@ -42,6 +42,7 @@ from haulout.check.unproved import unproved_paths
 from haulout.check.ways import find_runs
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
+from haulout.ir.verify import check_sound
 from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.jit import plain_if_small
 
@@ -53,11 +54,15 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
     """Prove a program or say what is wrong with it: no barrier mismatch, no deadlock, no race, no missing dependence,
     no read of bytes never written, no two tensors on the same bytes at one time, the source's order kept.
 
-    The program must be sound (`haulout.ir.verify`). With `source`, the program that it was made from, the order of
-    conflicts is compared with that one's too; a program with `seq` carries that order itself. An empty list is the
-    proof. Findings come worst first, at most 50 of them; a function that the checker does not understand (loops that
-    are left in the middle, arms that share a tail) yields one `bad-input` finding and nothing else.
+    With `source`, the program that it was made from, the order of conflicts is compared with that one's too; a program
+    with `seq` carries that order itself. An empty list is the proof. Findings come worst first, at most 50 of them; a
+    function that the checker does not understand (loops that are left in the middle, arms that share a tail) yields
+    one `bad-input` finding and nothing else. Raises `HauloutError` with what `haulout.ir.verify` finds when the
+    program, or the source, is not sound.
     """
+    check_sound(program)
+    if source is not None:
+        check_sound(source)
     found: list[Diagnostic] = []
     for function in functions(program):
         if isinstance(function, list):

@@ -237,10 +237,11 @@ def scan_conflicts(
                     other = cells[cell, 0]
                     if other == s:
                         mine = cell
+                    wrote, read = cells[cell, 1], cells[cell, 2]
                     if touched.stream_queue[other] == queue:
-                        a = _tied(order, cells[cell, 1], cells[cell, 2], cells[cell, 4], b, writes)
+                        a = _tied(order, wrote, read, cells[cell, 4], b, writes)
                     else:
-                        a = max(cells[cell, 1], cells[cell, 2]) if writes else cells[cell, 1]
+                        a = max(read, wrote) if writes else wrote
                     if a >= 0:
                         if seen_first[other] != a or seen_second[other] != b:
                             seen_first[other], seen_second[other] = a, b
@@ -289,7 +290,9 @@ def scan_conflicts(
             slot = touched.meets[k]
             for other in range(streams):
                 if touched.stream_queue[other] == queue:
-                    a = _tied(order, latest[slot, other, 1], latest[slot, other, 0], latest[slot, other, 2], b, writes)
+                    a = _tied(
+                        order, latest[slot, other, 1], latest[slot, other, 0], latest[slot, other, 2], b, writes
+                    )
                 else:
                     a = max(latest[slot, other, 0], latest[slot, other, 1]) if writes else latest[slot, other, 1]
                 if a >= 0:
