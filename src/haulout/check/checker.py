@@ -54,11 +54,11 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
     """Prove a program or say what is wrong with it: no barrier mismatch, no deadlock, no race, no missing dependence,
     no read of bytes never written, no two tensors on the same bytes at one time, the source's order kept.
 
-    With `source`, the program that it was made from, the order of conflicts is compared with that one's too; a program
-    with `seq` carries that order itself. An empty list is the proof. Findings come worst first, at most 50 of them; a
-    function that the checker does not understand (loops that are left in the middle, arms that share a tail) yields
-    one `bad-input` finding and nothing else. Raises `HauloutError` with what `haulout.ir.verify` finds when the
-    program, or the source, is not sound.
+    With `source`, the program that it was made from, the order of conflicts is compared with that one's too; a
+    program with `seq` carries that order itself. An empty list is the proof. Findings come worst first, at most 50 of
+    them; a function that the checker does not understand (loops that are left in the middle, arms that share a tail)
+    yields one `bad-input` finding and nothing else. Raises `HauloutError` with what `haulout.ir.verify` finds when
+    the program, or the source, is not sound.
     """
     check_sound(program)
     if source is not None:

@@ -27,9 +27,8 @@ from haulout.ir.attributes import format_name
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout.ir.schema import MAX_CORES, TABLES, Column, Ints
+from haulout.ir.schema import MAX_CORES, SIZE_MAX, TABLES, Column, Ints
 from haulout.ir.semaphores import MOST, semaphore_use
-from haulout.ir.text.values import SIZE_MAX
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity, Span
 
 _MOST = 20

@@ -10,8 +10,7 @@ import numpy as np
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools
-from haulout.ir.text.values import INT64_MAX
+from haulout.ir.schema import INT64_MAX, Bools, Ints
 from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import bad_input
 
@@ -37,7 +36,7 @@ def make_room(program: Program, wide: Bools, parts: int) -> Program:
     # group by (core, time), in list order: wide ones of the group before each row
     rows = np.flatnonzero(np.isin(seq, times))
     order = rows[np.lexsort((rows, seq[rows], cores[rows]))]
-    before = np.cumsum(wide[order]) - wide[order]
+    before: Ints = np.cumsum(wide[order]) - wide[order]
     starts = np.ones(len(order), bool)
     starts[1:] = (np.diff(seq[order]) != 0) | (np.diff(cores[order]) != 0)
     before -= np.maximum.accumulate(np.where(starts, before, 0))
