@@ -31,6 +31,9 @@ class CompileResult:
     program: Program
     report: Report
     diagnostics: list[Diagnostic]
+    proved: bool
+    """The checker has found nothing but notes, and neither has the trace of a kernel. Warnings of passes that rest on
+    no access (`one-member-collective`) do not count."""
 
     @property
     def ok(self) -> bool:
@@ -123,6 +126,7 @@ def compile(
     from haulout.target import DEFAULT, load_target
 
     context = PassContext()
+    traced_findings: list[Diagnostic] = []
     if isinstance(source, Program):
         require_writable(check_sound(source))
     machine = load_target(str(target or DEFAULT))
@@ -133,7 +137,8 @@ def compile(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         program = traced.program
-        context.diagnostics.extend(traced.findings)
+        traced_findings = list(traced.findings)
+        context.diagnostics.extend(traced_findings)
     else:
         program = load(source, lnc=lnc)
     passes = standard_pipeline(
@@ -165,17 +170,20 @@ def compile(
         findings = check_certain(program)
         record("check", began)
     diagnostics = [*context.diagnostics, *findings]
+    proved = not any(each.severity > Severity.NOTE for each in [*traced_findings, *findings])
+    proved &= not any(each.severity is Severity.ERROR for each in diagnostics)
     report = make_report(
         program,
         context,
         manager.records,
         diagnostics,
         fences,
+        proved=proved,
         fenced=fenced,
         estimate=estimate,
         target=machine.name,
     )
-    return CompileResult(program, report, diagnostics)
+    return CompileResult(program, report, diagnostics, proved)
 
 
 @dataclass(slots=True)

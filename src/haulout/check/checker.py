@@ -9,6 +9,7 @@
     conflicts    every conflicting pair is ordered, and as the source orders it: cross-core-race, possible-race,
                  missing-dependence, unfaithful-order, benign-duplicate-write
     values       what is read was written, what is output is whole: uninitialized-read, output-not-written
+    collectives  those that exchange nothing: one-member-collective
     storage      views, alignment, partitions, capacity, lifetimes: unresolved-remote, view-mismatch,
                  misaligned-storage, over-capacity, overlapping-storage
 
@@ -40,6 +41,7 @@ from haulout.check.storage_map import physical_map
 from haulout.check.uninitialized import check_written
 from haulout.check.unproved import unproved_paths
 from haulout.check.ways import find_runs
+from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
 from haulout.ir.verify import check_sound
@@ -73,6 +75,7 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
             found += check_comparable(function, source) if source is not None else []
         except HauloutError as error:
             found += error.diagnostics
+    found += idle_collectives(program)
     found.sort(key=lambda finding: -finding.severity)
     return _shortened(found)
 

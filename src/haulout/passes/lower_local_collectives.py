@@ -16,6 +16,7 @@ import numpy as np
 from haulout.analysis.regions import find_regions
 from haulout.ir.arrays import operand_arrays, require_bytes
 from haulout.ir.enums import NONE
+from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
 from haulout.ir.verify import instruction_label
@@ -60,6 +61,7 @@ class LowerLocalCollectives(Pass):
         lowered = np.zeros(len(program.instructions), bool)
         lowered[[row for rows in sites for row in rows]] = True
         program = make_room(program, lowered, PHASES)
+        context.diagnostics.extend(idle_collectives(program))
         changes = Changes(program)
         taken = _Names(program)
         for rows in sites:

@@ -114,6 +114,13 @@ CATALOG: dict[str, Entry] = {
         "Put a `core_barrier` on engine `all` of all cores between the branches, outside of them: what stands on its "
         "two sides is proved apart. Or say how often loops run (`trip`), or split the function.",
     ),
+    "one-member-collective": Entry(
+        "A collective whose groups have one member each, or whose pairs lead from each core to itself.",
+        "It exchanges nothing. Mostly the program was meant for more cores than it has, or its groups count replicas "
+        "where partitions were meant; then each core keeps a result of its own.",
+        "Partition the program for all cores that should take part, or drop the collective. In HLO the groups count "
+        "partitions only with `channel_id` and, but for all-to-all and collective-permute, `use_global_device_ids`.",
+    ),
     "unexpected-output": Entry(
         "An output of a simulated run is not what was expected.",
         "The program computes something else than the reference.",
