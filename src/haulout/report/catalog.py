@@ -98,9 +98,11 @@ CATALOG: dict[str, Entry] = {
         "fit together, with the moment when each core holds most.",
     ),
     "unfaithful-order": Entry(
-        "Conflicting accesses are ordered, but against the order of the source: `seq`, inside a core the list.",
+        "Conflicting accesses are ordered, but against the order of the source: `seq`, inside a core the list. Or "
+        "both have one `seq`, which is no order.",
         "Every schedule agrees, on a result that is not the source's.",
-        "Move the barrier or the dependence so that what comes first in the source comes first here.",
+        "Move the barrier or the dependence so that what comes first in the source comes first here; give the parts "
+        "of one operation a `seq` each.",
     ),
     "benign-duplicate-write": Entry(
         "The same bytes are written twice with the same values, and nothing orders the two writes.",

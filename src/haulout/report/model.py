@@ -110,8 +110,8 @@ def make_report(
     estimate: Estimate,
     target: str,
 ) -> Report:
-    """Collect the numbers of a compile; `proved`: whether the checker found nothing. `fenced` is the program before its
-    barriers became semaphores, if they did, and `estimate` is of that, on the machine `target`.
+    """Collect the numbers of a compile; `proved`: whether the checker found nothing; `fenced` is the program before
+    its barriers became semaphores, if they did, and `estimate` is of that, on the machine `target`.
     """
     cores = np.arange(program.lnc)
     per_core = np.bincount(program.instruction_core, minlength=program.lnc)

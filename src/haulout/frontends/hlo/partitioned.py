@@ -47,7 +47,7 @@ def require_partitioned(module: HloModule) -> None:
         header.fail("this module is not partitioned: it names the meshes of Shardy", "xla.sdy.meshes", HOW)
     for computation in module.computations.values():
         for instruction in computation.instructions:
-            _check_custom_call(instruction)
+            _check_custom_call(module, instruction)
             at_entry = computation is module.entry and instruction.opcode == "parameter"
             value = instruction.attributes.get("sharding")
             if value is not None:
@@ -57,12 +57,13 @@ def require_partitioned(module: HloModule) -> None:
                 _unresolved(instruction, value)
 
 
-def _check_custom_call(instruction: Instruction) -> None:
+def _check_custom_call(module: HloModule, instruction: Instruction) -> None:
+    """On one device there is nothing to partition: there a mark is a custom-call as any other."""
     target = instruction.attributes.get("custom_call_target")
     if instruction.opcode != "custom-call" or target is None:
         return
     name = target.text.strip("\"'")
-    if name in _MARKS or name.startswith(_SHARDY):
+    if module.num_partitions > 1 and (name in _MARKS or name.startswith(_SHARDY)):
         target.fail(
             f"this module is not partitioned: it has a custom-call of {name}", "what the partitioner resolves", HOW
         )
