@@ -31,6 +31,9 @@ class CompileResult:
     program: Program
     report: Report
     diagnostics: list[Diagnostic]
+    proved: bool
+    """The checker has found nothing but notes, and neither has the trace of a kernel. Warnings of passes that rest on
+    no access (`one-member-collective`) do not count."""
 
     @property
     def ok(self) -> bool:
@@ -115,6 +118,8 @@ def compile(
     """
     from haulout.analysis.makespan import makespan
     from haulout.check import check_program
+    from haulout.ir.verify import check_sound
+    from haulout.ir.writable import require_writable
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
     from haulout.passes.pipeline import standard_pipeline, sync_pipeline
@@ -123,6 +128,9 @@ def compile(
 
     _check_cores(lnc)
     context = PassContext()
+    traced_findings: list[Diagnostic] = []
+    if isinstance(source, Program):
+        require_writable(check_sound(source))
     machine = load_target(str(target or DEFAULT))
     lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
     passes = standard_pipeline(
@@ -138,7 +146,8 @@ def compile(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         program = traced.program
-        context.diagnostics.extend(traced.findings)
+        traced_findings = list(traced.findings)
+        context.diagnostics.extend(traced_findings)
     else:
         program = load(source, lnc=lnc)
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
@@ -163,17 +172,20 @@ def compile(
         findings = check_program(program)
         record("check", began)
     diagnostics = [*context.diagnostics, *findings]
+    proved = not any(each.severity > Severity.NOTE for each in [*traced_findings, *findings])
+    proved &= not any(each.severity is Severity.ERROR for each in diagnostics)
     report = make_report(
         program,
         context,
         manager.records,
         diagnostics,
         fences,
+        proved=proved,
         fenced=fenced,
         estimate=estimate,
         target=machine.name,
     )
-    return CompileResult(program, report, diagnostics)
+    return CompileResult(program, report, diagnostics, proved)
 
 
 @dataclass(slots=True)

@@ -289,7 +289,8 @@ class _Judge:
                     continue
                 times = int(seq[first.instruction]), int(seq[second.instruction])
                 wrong = first.core == second.core and first.instruction > second.instruction
-                if wrong or (min(times) >= 0 and times[0] > times[1]):
+                tied = times[0] == times[1] and not (self.fills_zero(a) and self.fills_zero(b))
+                if wrong or (min(times) >= 0 and (tied or times[0] > times[1])):
                     self.tell("unfaithful-order", False, pair)
                 else:
                     continue

@@ -22,6 +22,10 @@ from haulout.ir.schema import Dependences
 ENGINES = (Engine.VECTOR, Engine.POOL, Engine.DMA0)
 
 
+_LONG = 1000
+"""Times that a block takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoopShape:
     """How likely what is."""
@@ -189,6 +193,7 @@ class _Generator:
         owners = {name: self.random.randrange(self.cores) for name in shared}
         build = ProgramBuilder("loops", self.cores, file="loops.bir")
         timed = self.chance(self.shape.timed)
+        self.coarse = self.chance(0.1)
         addresses = self.chance(self.shape.addresses)
         kinds = {name: self.random.choice(self.shape.kinds) for name in [*shared, "p0", "p1", "p2"]}
         if addresses:
@@ -246,7 +251,6 @@ class _Generator:
                 if not block.join and block.arms:  # an arm begins behind its fork
                     fork = next(each for each in self.blocks if each.name == block.arms[-1][0])
                     tail = tails.get(fork.name) if block.name in fork.targets else tail
-            seq = 2 * number if timed else None
             steps: list[tuple[str, int | None]] = [("work", None)] * self.random.randint(*self.shape.work)
             if self.chance(self.fill):
                 allowed = ids if not self.chained or block.alone == core else ids[shared:]
@@ -264,7 +268,8 @@ class _Generator:
                 steps.append(("nop", None))
             if block.barrier[1]:
                 steps.append(("barrier", 1))
-            for kind, value in steps:
+            for at, (kind, value) in enumerate(steps):
+                seq = self.time(number, core, at, kind, value) if timed else None
                 row = self.step(build, rows[block.name], core, block, kind, value, ids, shared, seq)
                 if kind == "barrier" and self.chained:
                     tail = row
@@ -296,6 +301,12 @@ class _Generator:
                     waiting = self.random.choice(inside)
                     build.dependence(waiting, self.random.choice(inside), carried=True)
 
+    def time(self, number: int, core: int, at: int, kind: str, value: int | None) -> int:
+        """A `seq` of its own for each step; in coarse programs one for all steps of a block, which is no order."""
+        if kind == "barrier":
+            return _LONG * number + (_LONG - 1 if value else 0)
+        return _LONG * number + (1 if self.coarse else 1 + at * self.cores + core)
+
     def apart(self, block: _Block) -> bool:
         """Whether it stands in an arm of a divergent fork."""
         return any(each.divergent for each in self.blocks if each.name in [fork for fork, _ in block.arms])
@@ -320,8 +331,7 @@ class _Generator:
         self.count += 1
         if kind == "barrier":
             line, cores = (block.line, block.met or None) if value == 0 else (Engine.ALL, None)
-            at = None if seq is None else seq + int(value or 0)
-            return build.barrier(row, name, f"{block.name}_{value}", engine=line, cores=cores, seq=at)
+            return build.barrier(row, name, f"{block.name}_{value}", engine=line, cores=cores, seq=seq)
         if kind == "cond":
             assert value is not None
             return build.instruction(row, name, "make", engine, (), [value], seq=seq)

@@ -423,15 +423,15 @@ class _Run:
 
     def against(self, first: Done, second: Done) -> bool:
         """Whether the source has the second one first."""
-        if first.core == second.core:
-            return first.number > second.number
+        if first.core == second.core and first.number > second.number:
+            return True
         for header in sorted(self.ends):
             if header in first.turns and header in second.turns and first.turns[header] != second.turns[header]:
                 return first.turns[header] > second.turns[header]
         if BRANCH in (first.row, second.row):
             return False
         seq = [self.facts.seq[done.row] for done in (first, second)]
-        return NONE not in seq and seq[0] > seq[1]
+        return NONE not in seq and seq[0] >= seq[1]
 
     def values(self) -> None:
         rows = self.program.locations

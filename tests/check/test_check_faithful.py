@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.check.loop_snippets import FORK, branch, core
 from tests.check.snippets import bir, codes, findings, program
 
@@ -143,3 +144,89 @@ def test_a_source_with_other_branches_is_said_not_to_be_compared() -> None:
     (said,) = check_program(compiled, source=source)
     assert (said.code, said.severity) == ("unfaithful-order", Severity.WARNING)
     assert said.message == "the source has other loops or branches in @main: its order was not compared"
+
+
+HALVES = """
+    mloc %x dram.local size=64 kind=input
+    mloc %piece dram.local size=16 kind=input
+    mloc %y dram.local size=64 kind=output
+    %{first} = {one} seq={times[0]}
+    %{second} = {other} seq={times[1]} {wait}
+"""
+WHOLE, PIECE = "dma_copy @dma0 (%x) -> (%y)", "dma_copy @dma0 (%piece) -> (%y[16:32])"
+
+
+def halves(one: str, other: str, times: tuple[int, int] = (7, 7), wait: str = "") -> str:
+    """Two instructions at two times."""
+    return HALVES.format(first="a", second="b", one=one, other=other, times=times, wait=wait)
+
+
+def test_the_parts_of_an_operation_need_a_seq_each() -> None:
+    """With one `seq` nothing says which half comes first: the right order is refused as the swapped one is."""
+    assert codes(halves(WHOLE, PIECE, (7, 8))) == []
+    for one, other in ((WHOLE, PIECE), (PIECE, WHOLE)):
+        (wrong,) = findings(halves(one, other))
+        assert (wrong.code, wrong.severity) == ("unfaithful-order", Severity.ERROR)
+        assert "after %a on core 0 writes it, but both have seq=7, which is no order" in wrong.message
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wrong"),
+    [
+        (WHOLE, "copy @vector (%y) -> ()", True),  # on another engine, with a dependence
+        ("copy @dma0 (%y[?]) -> ()", PIECE, True),
+        ("dma_copy @dma0 (%y[0:16]) -> (%y[48:64])", "dma_copy @dma0 (%y[16:32]) -> (%y[16:32])", False),
+        ("dma_copy @dma0 (%x[0:16]) -> (%y[0:16])", "dma_copy @dma0 (%x) -> (%y[16:64])", False),
+        ("dma_copy @dma0 (%x[0:16]) -> (%y[0;32x2;16])", "dma_copy @dma0 (%x[0:16]) -> (%y[16;32x2;16])", False),
+        ("memset @dma0 () -> (%y) value=0", "memset @dma0 () -> (%y[0:32]) value=0", False),
+        ("memset @dma0 () -> (%y) value=0", "memset @dma0 () -> (%y[0:32]) value=1", True),
+    ],
+)
+def test_equal_times_are_an_order_of_nothing_that_conflicts(one: str, other: str, wrong: bool) -> None:
+    text = halves(one, other, wait="deps=[a]").replace("kind=output", "kind=inout")
+    assert ("unfaithful-order" in codes(text)) == wrong
+
+
+def test_a_read_that_the_next_instruction_reads_too_is_not_forgotten() -> None:
+    """%b reads what %a reads, then writes it: it is %a's read that must come first."""
+    text = halves("copy @dma0 (%y) -> ()", "copy @dma0 (%y) -> (%y)").replace("kind=output", "kind=inout")
+    assert codes(text) == ["unfaithful-order"]
+    assert codes(text.replace("seq=7 \n", "seq=8 \n")) == []
+
+
+def test_equal_times_across_blocks_and_cores_are_no_order() -> None:
+    text = """
+        mloc %y dram.local size=64 kind=inout
+        block ^one -> ^two:
+        %a = memset @dma0 () -> (%y) value=1 seq=3
+        block ^two:
+        %b = memset @dma0 () -> (%y) value=2 seq={}
+    """
+    assert codes(text.format(4)) == []
+    assert codes(text.format(3)) == ["unfaithful-order"]
+    left = """
+        mloc %s dram.shared size=8 kind=inout
+        %w = iota @act () -> (%s) seq=1
+        %b = core_barrier @all () -> () name="b" seq=1
+    """
+    right = """
+        mloc %s dram.shared size=8 remote=[s,0]
+        %b = core_barrier @all () -> () name="b" seq=1
+        %r = copy @act (%s) -> () seq={}
+    """
+    assert codes(left, right.format(2)) == []
+    assert codes(left, right.format(1)) == ["unfaithful-order"]
+
+
+def test_arms_that_never_run_together_may_share_their_times() -> None:
+    text = """
+        mloc %y dram.local size=64 kind=output
+        mloc %c dram.local size=4 kind=input
+        block ^fork -> ^then, ^else cond=c:
+        block ^then -> ^join:
+        %a = memset @dma0 () -> (%y) value=1 seq=3
+        block ^else -> ^join:
+        %b = memset @dma0 () -> (%y) value=2 seq=3
+        block ^join:
+    """
+    assert codes(text) == []

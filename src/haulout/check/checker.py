@@ -9,6 +9,7 @@
     conflicts    every conflicting pair is ordered, and as the source orders it: cross-core-race, possible-race,
                  missing-dependence, unfaithful-order, benign-duplicate-write
     values       undefined bytes reach nothing, what is output is whole: uninitialized-read, output-not-written
+    collectives  those that exchange nothing: one-member-collective
     storage      views, alignment, partitions, capacity, lifetimes: unresolved-remote, view-mismatch,
                  misaligned-storage, over-capacity, overlapping-storage
 
@@ -43,8 +44,10 @@ from haulout.check.storage_map import physical_map
 from haulout.check.uninitialized import check_written
 from haulout.check.unproved import unproved_paths
 from haulout.check.ways import find_runs
+from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
+from haulout.ir.verify import check_sound
 from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.jit import plain_if_small
 
@@ -56,11 +59,15 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
     """Prove a program or say what is wrong with it: no barrier mismatch, no deadlock, no race, no missing dependence,
     no undefined bytes that reach an output, no two tensors on the same bytes at one time, the source's order kept.
 
-    The program must be sound (`haulout.ir.verify`). With `source`, the program that it was made from, the order of
-    conflicts is compared with that one's too; a program with `seq` carries that order itself. An empty list is the
-    proof. Findings come worst first, at most 50 of them; a function that the checker does not understand (loops that
-    are left in the middle, arms that share a tail) yields one `bad-input` finding and nothing else.
+    With `source`, the program that it was made from, the order of conflicts is compared with that one's too; a
+    program with `seq` carries that order itself. An empty list is the proof. Findings come worst first, at most 50 of
+    them; a function that the checker does not understand (loops that are left in the middle, arms that share a tail)
+    yields one `bad-input` finding and nothing else. Raises `HauloutError` with what `haulout.ir.verify` finds when
+    the program, or the source, is not sound.
     """
+    check_sound(program)
+    if source is not None:
+        check_sound(source)
     found: list[Diagnostic] = []
     for function in functions(program):
         if isinstance(function, list):
@@ -71,6 +78,7 @@ def check_program(program: Program, *, source: Program | None = None) -> list[Di
             found += check_comparable(function, source) if source is not None else []
         except HauloutError as error:
             found += error.diagnostics
+    found += idle_collectives(program)
     found.sort(key=lambda finding: -finding.severity)
     return _shortened(found)
 

@@ -199,6 +199,8 @@ class Reporter:
         did = "writes" if self.model.write[first] else "reads"
         if kind == sweep.UNFAITHFUL:
             here, there = self._time(first), self._time(second)
+            if here == there != NONE:
+                return f"{other} {does} {target} after {one} {did} it, but both have seq={here}, which is no order"
             when = f"seq {here} and {there}" if NONE not in (here, there) else "list order"
             return f"{other} {does} {target} after {one} {did} it; the source has them the other way round ({when})"
         if kind == sweep.FETCHED:

@@ -11,6 +11,9 @@ them is not ordered before the access at hand, the latest is not either. A sched
 that happens before it, so each pair is looked at once, in the only direction that it can have. A write that comes
 after all of the history replaces it: who comes after the write comes after them all.
 
+A queue orders its own accesses, but where two that conflict have one `seq` nothing says that it is the right order.
+Times do not fall along a queue, so its latest accesses tell whether any of them has the time of the access at hand.
+
 All kernels that call each other stand in this file, because the cache of compiled code looks at one file only.
 """
 
@@ -164,15 +167,30 @@ def _judge(order: Order, touched: Touched, first: int, second: int) -> int:
     if _ordered(order, first, second):
         if touched.owner[first] != touched.owner[second] or (commute and not fetches):
             return -1
-        against = order.core[i] == order.core[j] and i > j
-        against |= order.time[j] >= 0 and order.time[i] > order.time[j]
-        return UNFAITHFUL if against else -1
+        if order.time[j] >= 0 and order.time[i] >= order.time[j]:
+            return UNFAITHFUL
+        return UNFAITHFUL if order.core[i] == order.core[j] and i > j else -1
     possible = touched.unsure[first] or touched.unsure[second]
     if commute:
         return FETCHED if fetches else COMMUTING
     if order.core[i] == order.core[j]:
         return POSSIBLE_DEPENDENCE if possible else DEPENDENCE
     return POSSIBLE_RACE if possible else RACE
+
+
+@njit
+def _tied(order: Order, wrote: int, read: int, read_before: int, access: int, writes: bool) -> int:
+    """The latest access of a queue that conflicts with another one on it at the same time; -1: none."""
+    j = order.instruction[access]
+    time = order.time[j]
+    if time < 0:
+        return -1
+    for a in (wrote, read, read_before):
+        if a >= 0 and order.instruction[a] != j and order.time[order.instruction[a]] == time:
+            return a
+        if not writes:
+            break
+    return -1
 
 
 # -- conflicts -------------------------------------------------------------------------------------------------------
@@ -198,11 +216,12 @@ def scan_conflicts(
     bits = _all_set(levels)
     end = np.arange(1, atoms + 1).astype(np.int32)
     head = np.full(atoms, -1, np.int32)
-    # History: lists of (stream, latest write, latest read, next). free[0]: the first free one; free[1]: how many.
-    cells = np.empty((atoms + 2 * streams + 64, 4), np.int32)
+    # History: lists of (stream, latest write, latest read, next, latest read of an instruction before that one).
+    # free[0]: the first free one; free[1]: how many.
+    cells = np.empty((atoms + 2 * streams + 64, 5), np.int32)
     free = np.zeros(2, np.int64)
     _free_cells(cells, 0, free)
-    latest = np.full((slots, streams, 2), -1, np.int32)  # by slot: latest read, latest write
+    latest = np.full((slots, streams, 3), -1, np.int32)  # by slot: latest read, latest write, read before
 
     for at in range(len(events)):
         b = events[at]
@@ -226,8 +245,12 @@ def scan_conflicts(
                     other = cells[cell, 0]
                     if other == s:
                         mine = cell
-                    a = max(cells[cell, 1], cells[cell, 2]) if writes else cells[cell, 1]
-                    if a >= 0 and touched.stream_queue[other] != queue:
+                    wrote, read = cells[cell, 1], cells[cell, 2]
+                    if touched.stream_queue[other] == queue:
+                        a = _tied(order, wrote, read, cells[cell, 4], b, writes)
+                    else:
+                        a = max(read, wrote) if writes else wrote
+                    if a >= 0:
                         if seen_first[other] != a or seen_second[other] != b:
                             seen_first[other], seen_second[other] = a, b
                             seen_kind[other] = _judge(order, touched, a, b)
@@ -246,7 +269,12 @@ def scan_conflicts(
                             cells = _more_cells(cells, free)
                         mine = _take_cell(cells, free, s, head[cur])
                         head[cur] = mine
-                    cells[mine, 1 if writes else 2] = b
+                    if writes:
+                        cells[mine, 1] = b
+                    else:
+                        if cells[mine, 2] >= 0 and order.instruction[cells[mine, 2]] != order.instruction[b]:
+                            cells[mine, 4] = cells[mine, 2]
+                        cells[mine, 2] = b
                 cur = end[cur]
             if not (writes and forget):
                 continue
@@ -269,10 +297,13 @@ def scan_conflicts(
         for k in range(touched.meet_starts[r], touched.meet_starts[r + 1]):
             slot = touched.meets[k]
             for other in range(streams):
-                a = latest[slot, other, 1]
-                if writes:
-                    a = max(a, latest[slot, other, 0])
-                if a >= 0 and touched.stream_queue[other] != queue:
+                if touched.stream_queue[other] == queue:
+                    a = _tied(
+                        order, latest[slot, other, 1], latest[slot, other, 0], latest[slot, other, 2], b, writes
+                    )
+                else:
+                    a = max(latest[slot, other, 0], latest[slot, other, 1]) if writes else latest[slot, other, 1]
+                if a >= 0:
                     kind = _judge(order, touched, a, b)
                     if kind >= 0:
                         if count[kind] < most:
@@ -280,7 +311,14 @@ def scan_conflicts(
                             found_second[kind, count[kind]] = b
                         count[kind] += 1
         if touched.slot[r] >= 0:
-            latest[touched.slot[r], s, 1 if writes else 0] = b
+            slot = touched.slot[r]
+            if writes:
+                latest[slot, s, 1] = b
+            else:
+                a = latest[slot, s, 0]
+                if a >= 0 and order.instruction[a] != order.instruction[b]:
+                    latest[slot, s, 2] = a
+                latest[slot, s, 0] = b
     return Pairs(count, found_first, found_second)
 
 
@@ -297,7 +335,7 @@ def _free_cells(cells: Column, begin: int, free: Ints) -> None:
 @njit
 def _more_cells(cells: Column, free: Ints) -> Column:
     rows = len(cells)
-    more = np.empty((2 * rows, 4), np.int32)
+    more = np.empty((2 * rows, 5), np.int32)
     more[:rows] = cells
     _free_cells(more, rows, free)
     return more
@@ -312,6 +350,7 @@ def _take_cell(cells: Column, free: Ints, stream: int, following: int) -> int:
     cells[cell, 1] = -1
     cells[cell, 2] = -1
     cells[cell, 3] = following
+    cells[cell, 4] = -1
     return cell
 
 
@@ -330,6 +369,7 @@ def _split(bits: Ints, levels: Ints, end: Ids, head: Ids, cells: Column, free: I
         copy = _take_cell(cells, free, cells[cell, 0], head[atom])
         cells[copy, 1] = cells[cell, 1]
         cells[copy, 2] = cells[cell, 2]
+        cells[copy, 4] = cells[cell, 4]
         head[atom] = copy
         cell = cells[cell, 3]
 

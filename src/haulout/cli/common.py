@@ -16,8 +16,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from haulout.ir.schema import MAX_CORES
-from haulout.ir.text.values import SIZE_MAX
+from haulout.ir.schema import MAX_CORES, SIZE_MAX
 from haulout.passes.manager import PassRecord
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 from haulout.support.files import is_stdout

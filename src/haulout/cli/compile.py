@@ -25,7 +25,7 @@ from haulout.ir.text import print_bir
 from haulout.passes.coloring_allocator_dram_shared import Partitions
 from haulout.passes.pipeline import Fences, Sync
 from haulout.report.memory_map import memory_map, program_panels
-from haulout.report.tables import core_table, summary_lines
+from haulout.report.tables import core_table, summary_lines, verdict_lines
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import STDOUT, write_files
 
@@ -118,8 +118,6 @@ def compile(
     if style == "text":
         console = Console(highlight=False, width=None if Console().is_terminal else 100)
         console.print(core_table(result.report))
-        for line in summary_lines(result.report):
+        for line in [*summary_lines(result.report), *verdict_lines(result.report)]:
             console.print(line, soft_wrap=True)
-        proved = "proved: no race, no deadlock, one address for every shared location"
-        console.print(proved if result.ok else "NOT proved: see the findings above")
     return exit_status(result.diagnostics)

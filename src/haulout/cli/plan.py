@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from haulout.cli.common import BYTES, FOUND, emit, format_option, guarded, quiet_option, takes_stdout
-from haulout.ir.text.values import SIZE_MAX
+from haulout.ir.schema import SIZE_MAX
 from haulout.passes.allocator import Problem, Progress, Solution, over_capacity, solve
 from haulout.passes.allocator.csvio import to_csv
 from haulout.passes.allocator.readers import read_problem

@@ -10,6 +10,8 @@
 Rows are appended in layout order (module by module, function by function, block by block); instructions may be
 appended to any block, `freeze` puts them in block order and keeps the order within each block. Ids that `instruction`
 returns are valid as `deps` of later ones and until `freeze`, not after it when blocks were filled out of turn.
+
+What a call is given is checked at the call (`builder_checks.py`); whether the whole is sound, `verify` tells.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from haulout.ir.attributes import AttrValue, format_attrs
+from haulout.ir.builder_checks import Checks, check_program
 from haulout.ir.enums import NONE, DependenceKind, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
@@ -31,11 +34,23 @@ Operand = int | tuple[int, Pattern | None]
 
 
 class ProgramBuilder:
-    """Rows of every table as Python lists until `freeze`."""
+    """Rows of every table as Python lists until `freeze`.
+
+    Names, ids, sizes, cores and numbers that cannot be right raise `HauloutError` (`bad-input`) at the call, unless
+    `checked` is off, for a reader that checks them itself, with their places.
+    """
 
     def __init__(
-        self, name: str, lnc: int, *, attrs: Mapping[str, AttrValue] | None = None, file: str | None = None
+        self,
+        name: str,
+        lnc: int,
+        *,
+        attrs: Mapping[str, AttrValue] | None = None,
+        file: str | None = None,
+        checked: bool = True,
     ) -> None:
+        if checked:
+            check_program(name, lnc, attrs)
         self.name, self.lnc, self.file = name, lnc, file
         self.attrs: dict[str, AttrValue] = dict(attrs or {})
         self.strings = StringTable()
@@ -47,6 +62,7 @@ class ProgramBuilder:
             for name, table in TABLES.items()
         }
         self._patterns: dict[Pattern, int] = {}
+        self._checks = Checks(self._rows, self.strings, lnc) if checked else None
 
     def row(self, table: str, **values: Any) -> int:
         """Append a row; columns not named take their defaults. Returns its id."""
@@ -75,6 +91,8 @@ class ProgramBuilder:
         attrs: Mapping[str, AttrValue] | None = None,
     ) -> int:
         """The module of one core."""
+        if self._checks is not None:
+            self._checks.module(name, core, subgraph, attrs)
         return self.row(
             "modules",
             name=self.strings.intern(name),
@@ -85,6 +103,8 @@ class ProgramBuilder:
 
     def function(self, module: int, name: str, *, attrs: Mapping[str, AttrValue] | None = None) -> int:
         """A function of a module."""
+        if self._checks is not None:
+            self._checks.function(module, name, attrs)
         return self.row("functions", name=self.strings.intern(name), module=module, attrs=self._attrs(attrs))
 
     def location(
@@ -109,6 +129,24 @@ class ProgramBuilder:
         text_line: int = NONE,
     ) -> int:
         """A memory location; `size` and `address` in bytes, `data` base64, `remote` the owner's (name, core)."""
+        if self._checks is not None:
+            self._checks.location(
+                function,
+                name,
+                space,
+                size,
+                kind=kind,
+                align=align,
+                dtype=dtype,
+                shape=shape,
+                data=data,
+                remote=remote,
+                address=address,
+                bank=bank,
+                partition=partition,
+                parts=parts,
+                attrs=attrs,
+            )
         extents = self._rows["shapes"]["extent"]
         begin = len(extents)
         extents.extend(shape or ())
@@ -151,6 +189,8 @@ class ProgramBuilder:
         text_line: int = NONE,
     ) -> int:
         """A basic block."""
+        if self._checks is not None:
+            self._checks.block(function, name, trip, cond, attrs)
         return self.row(
             "blocks",
             name=self.strings.intern(name),
@@ -164,6 +204,8 @@ class ProgramBuilder:
 
     def edge(self, source: int, target: int) -> None:
         """Add a successor to a block."""
+        if self._checks is not None:
+            self._checks.edge(source, target)
         self.row("edges", source=source, target=target)
 
     def pattern(self, pattern: Pattern) -> int:
@@ -198,6 +240,28 @@ class ProgramBuilder:
         text_line: int = NONE,
     ) -> int:
         """An instruction, its operands, and what it waits for; `atomic` numbers operands, reads first."""
+        return self._instruction(
+            False, block, name, opcode, engine, reads, writes, seq, deps, atomic, attrs, loc, text_line
+        )
+
+    def _instruction(
+        self,
+        rendezvous: bool,
+        block: int,
+        name: str | None,
+        opcode: str,
+        engine: Engine,
+        reads: Iterable[Operand] = (),
+        writes: Iterable[Operand] = (),
+        seq: int | None = None,
+        deps: Iterable[int] = (),
+        atomic: Iterable[int] = (),
+        attrs: Mapping[str, AttrValue] | None = None,
+        loc: str | None = None,
+        text_line: int = NONE,
+    ) -> int:
+        if self._checks is not None:
+            self._checks.instruction(block, name, opcode, engine, seq, attrs, rendezvous)
         index = self.row(
             "instructions",
             name=self.strings.optional(name),
@@ -220,6 +284,8 @@ class ProgramBuilder:
     def access(self, instruction: int, operand: Operand, *, write: bool, atomic: bool = False) -> int:
         """One more operand of an instruction, reads before writes."""
         location, pattern = operand if isinstance(operand, tuple) else (operand, None)
+        if self._checks is not None:
+            self._checks.access(instruction, location, pattern, write)
         return self.row(
             "accesses",
             instruction=instruction,
@@ -238,6 +304,8 @@ class ProgramBuilder:
         kind: DependenceKind = DependenceKind.GIVEN,
     ) -> None:
         """`instruction` waits for `producer`, of the previous iteration when `carried`."""
+        if self._checks is not None:
+            self._checks.dependence(instruction, producer, carried, kind)
         self.row("dependences", instruction=instruction, producer=producer, carried=carried, kind=int(kind))
 
     def barrier(
@@ -253,7 +321,10 @@ class ProgramBuilder:
         **instruction: Any,
     ) -> int:
         """A `core_barrier` instruction; `cores` None means all of them."""
-        row = self.instruction(block, name, "core_barrier", engine, **instruction)
+        cores = None if cores is None else list(cores)
+        if self._checks is not None:
+            self._checks.barrier(name, rendezvous, cores, index, made_by)
+        row = self._instruction(True, block, name, "core_barrier", engine, **instruction)
         self.row(
             "barriers",
             instruction=row,
@@ -276,7 +347,9 @@ class ProgramBuilder:
         **instruction: Any,
     ) -> int:
         """A `sendrecv` instruction."""
-        row = self.instruction(block, name, "sendrecv", engine, **instruction)
+        if self._checks is not None:
+            self._checks.sendrecv(name, to, source, tag)
+        row = self._instruction(True, block, name, "sendrecv", engine, **instruction)
         self.row(
             "meetings",
             instruction=row,

@@ -26,6 +26,10 @@ Masks = npt.NDArray[np.uint64]
 
 MAX_CORES = 64
 """Participants of a barrier are a mask of 64 bits."""
+INT64_MAX = 2**63 - 1
+INT32_MAX = 2**31 - 1
+SIZE_MAX = 2**62
+"""Sizes, addresses and offsets: sums of two still fit."""
 
 
 def column(

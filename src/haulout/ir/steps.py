@@ -20,8 +20,7 @@ import numpy as np
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.text.values import SIZE_MAX
+from haulout.ir.schema import SIZE_MAX, Bools, Ids, Ints
 
 _MOST_PLACES = 1 << 16
 """Iterations that are gone through where an operand has several steps along one loop."""

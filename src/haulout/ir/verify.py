@@ -1,6 +1,7 @@
 """What every program must be, before and after every pass.
 
-1. ids: every id column points into its table or is null where the schema allows it; parents never fall;
+1. columns: of one length and the declared type, no number below its least value; every id column points into its
+   table or is null where the schema allows it; parents never fall;
 2. names: modules one a core, in order; names unique where they must be; functions equal on all cores;
 3. locations: sizes agree with dtype and shape, const data has the right length, placements are placements;
 4. views: a shared location's target exists on its core, is no view itself, and is as large;
@@ -8,7 +9,8 @@
    are equal or disjoint; an atomic operand is half of a read-modify-write of whole elements;
 6. order: a dependence stays inside its function and looks back; `seq` is on all instructions or none and never
    falls along a block;
-7. semaphores: amounts and counts are numbers that make sense, a remote signal goes to another core that there is.
+7. rendezvous: one row of `barriers` for each `core_barrier`, one of `meetings` for each `sendrecv`, and no others;
+8. semaphores: amounts and counts are numbers that make sense, a remote signal goes to another core that there is.
 
 Findings are collected; each names the entity and the value seen.
 """
@@ -27,10 +29,9 @@ from haulout.ir.attributes import format_name
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout.ir.schema import MAX_CORES, TABLES, Column, Ints
+from haulout.ir.schema import MAX_CORES, SIZE_MAX, TABLES, Column, Ints
 from haulout.ir.semaphores import MOST, semaphore_use
 from haulout.ir.steps import first_outside, outside, step_reach
-from haulout.ir.text.values import SIZE_MAX
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity, Span
 
 _MOST = 20
@@ -41,6 +42,7 @@ def verify(program: Program) -> list[Diagnostic]:
     """Everything that is wrong with a program; empty when it is sound. Later checks wait for sound ids."""
     found = Diagnostics()
     for check in (
+        _check_columns,
         _check_ids,
         _check_names,
         _check_locations,
@@ -49,10 +51,11 @@ def verify(program: Program) -> list[Diagnostic]:
         _check_steps,
         _check_atomics,
         _check_order,
+        _check_rendezvous,
         _check_semaphores,
     ):
         check(program, found)
-        if len(found) and check in (_check_ids, _check_names):
+        if len(found) and check in (_check_columns, _check_ids, _check_names):
             break
     return found.items
 
@@ -99,6 +102,38 @@ def _some(mask: Column) -> list[int]:
 
 
 # -- the checks -----------------------------------------------------------------------------------------------------
+
+
+_LEAST = {
+    ("locations", "align"): 1,
+    ("patterns", "offset"): 0,
+    ("dims", "count"): 1,
+    ("shapes", "extent"): 0,
+    ("steps", "modulus"): 0,
+    ("steps", "phase"): 0,
+}
+"""Columns with a least value of their own; columns that may be null start there, at NONE."""
+_FREE = {("dims", "stride"), ("steps", "stride"), ("semaphores", "value"), ("patterns", "run")}
+
+
+def _check_columns(program: Program, found: Diagnostics) -> None:
+    for name, table in TABLES.items():
+        rows = program.table(name)
+        columns = rows.columns()
+        for column, spec in table.specs().items():
+            values = columns[column]
+            if not isinstance(values, np.ndarray) or values.dtype != spec["dtype"] or values.ndim != 1:
+                _bad(found, f"{name}.{column} is no column of {spec['dtype']}")
+            elif len(values) != len(rows):
+                _bad(found, f"{name}.{column} has {len(values)} rows, the table has {len(rows)}")
+            elif spec["to"] is None and values.dtype.kind == "i" and (name, column) not in _FREE:
+                least = _LEAST.get((name, column), NONE if spec["null"] else 0)
+                for row in _some(values < least)[:1]:
+                    _bad(found, f"{name}.{column}[{row}] is {values[row]}, expected at least {least}")
+    if len(found):
+        return
+    for row in _some(program.locations.parts == 0)[:1]:
+        _bad(found, f"locations.parts[{row}] is 0, expected at least 1")
 
 
 def _check_ids(program: Program, found: Diagnostics) -> None:
@@ -442,6 +477,18 @@ def _check_order(program: Program, found: Diagnostics) -> None:
             f"a peer that is no core of lnc={program.lnc}",
             instruction_label(program, int(meetings.instruction[at])),
         )
+
+
+def _check_rendezvous(program: Program, found: Diagnostics) -> None:
+    for name, opcode, rows in (
+        ("barriers", "core_barrier", program.barriers.instruction),
+        ("meetings", "sendrecv", program.meetings.instruction),
+    ):
+        wanted = np.flatnonzero(program.instructions.opcode == program.strings.find(opcode))
+        if not np.array_equal(wanted, rows):
+            _bad(
+                found, f"{name} has {len(rows)} rows, which are not those of the {len(wanted)} {opcode} instructions"
+            )
 
 
 def _check_semaphores(program: Program, found: Diagnostics) -> None:

@@ -23,8 +23,7 @@ from haulout.analysis.lifetimes import Lifetimes, lifetimes
 from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Ints
-from haulout.ir.text.values import SIZE_MAX
+from haulout.ir.schema import SIZE_MAX, Bools, Ints
 from haulout.passes.allocator import Solution, plan
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.joint_space import MOST, JointPlan, plan_joint

@@ -20,12 +20,12 @@ from haulout.ir import dtypes
 from haulout.ir.arrays import Array, operand_arrays, require_bytes
 from haulout.ir.edit import compact, drop_locations
 from haulout.ir.enums import NONE, Engine, Kind, Space
-from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout.ir.rows import Changes
+from haulout.ir.rows import Changes, Operand
 from haulout.ir.schema import Bools, Ints
 from haulout.ir.verify import instruction_label
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.make_room import make_room
 from haulout.sim.numerics import TensorType, evaluate
 from haulout.sim.numerics.evaluate import KERNELS
 from haulout.support.diagnostics import HauloutError, bad_input
@@ -155,45 +155,63 @@ def _require_copy(program: Program, row: int, reads: list[Array], writes: list[A
 
 
 def _static_slices(program: Program) -> tuple[Program, int]:
-    """dynamic_slice and dynamic_update_slice at constant offsets, as copies with exact patterns."""
+    """dynamic_slice and dynamic_update_slice at constant offsets, as copies with exact patterns.
+
+    An update that is not in place is two copies, of the whole and of the piece, each with a `seq` of its own.
+    """
     wanted = [program.strings.find(name) for name in ("dynamic_slice", "dynamic_update_slice")]
     rows = np.flatnonzero(np.isin(program.instructions.opcode, [each for each in wanted if each != NONE]))
-    changes, count, known = Changes(program), 0, _constants(program)
-    taken = set(program.instructions.name.tolist())
-    for row in rows.tolist():
-        update = int(program.instructions.opcode[row]) == wanted[1]
-        reads, writes = operand_arrays(program, row)
-        if len(reads) < 1 + update or len(writes) != 1:
-            bad_input(f"{len(reads)} operands and {len(writes)} results", instruction_label(program, row))
-        source, starts = reads[0], reads[1 + update :]
-        constant = all(
-            known[start.location] and (start.pattern is None or start.pattern.run != NONE) for start in starts
-        )
-        if not constant or any(array.pattern is not None for array in (source, writes[0])):
-            continue
-        require_bytes(program, row, reads + writes)
-        piece = reads[1] if update else writes[0]
-        _require_box(program, row, source, piece, starts)
-        extents = list(piece.shape)
-        # HLO clamps the start so that the box lies inside.
-        places = [
-            min(max(int(_contents(program, start).reshape(())), 0), size - extent)
-            for start, size, extent in zip(starts, source.shape, extents, strict=True)
-        ]
-        box = source.box(places, extents)
-        name = program.instruction_name(row)
-        if not update:
-            _copy(changes, row, name, (source.location, box), writes[0].operand)
-        elif source.location == writes[0].location:
-            _copy(changes, row, name, piece.operand, (source.location, box))
-        else:
-            _copy(changes, row, name, source.operand, writes[0].operand)
-            _copy(
-                changes, row, _free_name(program, f"{name}.update", taken), piece.operand, (writes[0].location, box)
-            )
-        changes.delete(row)
-        count += 1
-    return (changes.apply()[0], count) if count else (program, 0)
+    known = _constants(program)
+    found = [each for row in rows.tolist() if (each := _static_slice(program, row, known, wanted[1])) is not None]
+    double = np.zeros(len(program.instructions), bool)
+    double[[each.row for each in found if each.update is not None]] = True
+    program = make_room(program, double, 2)
+    changes, taken = Changes(program), set(program.instructions.name.tolist())
+    for each in found:
+        name = program.instruction_name(each.row)
+        _copy(changes, each.row, name, *each.copy)
+        if each.update is not None:
+            _copy(changes, each.row, _free_name(program, f"{name}.update", taken), *each.update, part=1)
+        changes.delete(each.row)
+    return (changes.apply()[0], len(found)) if found else (program, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Static:
+    """What a slice or an update at a constant place becomes: a copy (source, target), perhaps a second behind it."""
+
+    row: int
+    copy: tuple[Operand, Operand]
+    update: tuple[Operand, Operand] | None = None
+
+
+def _static_slice(program: Program, row: int, known: Bools, update_opcode: int) -> _Static | None:
+    """The copies for one row; None: it stays as it is."""
+    update = int(program.instructions.opcode[row]) == update_opcode
+    reads, writes = operand_arrays(program, row)
+    if len(reads) < 1 + update or len(writes) != 1:
+        bad_input(f"{len(reads)} operands and {len(writes)} results", instruction_label(program, row))
+    source, starts, target = reads[0], reads[1 + update :], writes[0]
+    constant = all(known[start.location] and (start.pattern is None or start.pattern.run != NONE) for start in starts)
+    if not constant or any(array.pattern is not None for array in (source, target)):
+        return None
+    require_bytes(program, row, reads + writes)
+    piece = reads[1] if update else target
+    _require_box(program, row, source, piece, starts)
+    extents = list(piece.shape)
+    # HLO clamps the start so that the box lies inside.
+    places = [
+        min(max(int(_contents(program, start).reshape(())), 0), size - extent)
+        for start, size, extent in zip(starts, source.shape, extents, strict=True)
+    ]
+    box = source.box(places, extents)
+    if not update:
+        return _Static(row, ((source.location, box), target.operand))
+    if source.location == target.location:
+        return _Static(row, (piece.operand, (source.location, box)))
+    if program.owner[piece.location] == program.owner[target.location]:
+        return None  # the copy of the whole would overwrite the piece
+    return _Static(row, (source.operand, target.operand), (piece.operand, (target.location, box)))
 
 
 def _require_box(program: Program, row: int, source: Array, piece: Array, starts: list[Array]) -> None:
@@ -217,10 +235,9 @@ def _free_name(program: Program, name: str, taken: set[int]) -> str:
     return free
 
 
-def _copy(
-    changes: Changes, row: int, name: str, source: tuple[int, Pattern | None], target: tuple[int, Pattern | None]
-) -> None:
-    """A copy on the instruction's own engine, at its own time."""
+def _copy(changes: Changes, row: int, name: str, source: Operand, target: Operand, part: int = 0) -> None:
+    """A copy on the instruction's own engine, at its own time or `part` behind it."""
     rows = changes.program.instructions
-    engine = Engine(int(rows.engine[row]))
-    changes.instruction(row, name, "dma_copy", engine, [source], [target], seq=int(rows.seq[row]))
+    engine, seq = Engine(int(rows.engine[row])), int(rows.seq[row])
+    time = NONE if seq == NONE else seq + part
+    changes.instruction(row, name, "dma_copy", engine, [source], [target], seq=time)

@@ -16,9 +16,9 @@ import numpy as np
 from haulout.analysis.regions import find_regions
 from haulout.ir.arrays import operand_arrays, require_bytes
 from haulout.ir.enums import NONE
+from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
-from haulout.ir.text.values import INT64_MAX
 from haulout.ir.verify import instruction_label
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.build_fdeps import BuildFdeps
@@ -28,6 +28,7 @@ from haulout.passes.collectives.all_to_all import lower_all_to_all
 from haulout.passes.collectives.collective_permute import lower_collective_permute
 from haulout.passes.collectives.reduce_scatter import lower_reduce_scatter
 from haulout.passes.collectives.site import PHASES, Site
+from haulout.passes.make_room import make_room
 from haulout.support.diagnostics import bad_input
 
 LOWERINGS: dict[str, Callable[[Site], None]] = {
@@ -57,7 +58,10 @@ class LowerLocalCollectives(Pass):
         if not sites:
             context.count(self.name, collectives=0)
             return program
-        program = _make_room(program, sites)
+        lowered = np.zeros(len(program.instructions), bool)
+        lowered[[row for rows in sites for row in rows]] = True
+        program = make_room(program, lowered, PHASES)
+        context.diagnostics.extend(idle_collectives(program))
         changes = Changes(program)
         taken = _Names(program)
         for rows in sites:
@@ -99,36 +103,6 @@ def _require_same(program: Program, mine: int, theirs: int) -> None:
                 instruction_label(program, mine),
                 instruction_label(program, theirs),
             )
-
-
-def _make_room(program: Program, sites: list[list[int]]) -> Program:
-    """Shift `seq` so that each collective has a value for each phase; everything behind it follows.
-
-    Where m collectives share a time t, they take `PHASES` values each, in list order. What shares their time follows
-    its place in the list: before the first it stays, behind one it goes with that one's last phase, so that it stays
-    before everything of time t + 1.
-    """
-    instructions = program.instructions
-    seq = instructions.seq
-    times, counts = np.unique(seq[[rows[0] for rows in sites]], return_counts=True)
-    times, counts = times[times != NONE], counts[times != NONE]
-    behind = np.append(0, np.cumsum(PHASES * counts - 1))
-    shift = behind[np.searchsorted(times, seq)]
-    # group by (core, time), in list order: collectives of the group before each row
-    rows = np.flatnonzero(np.isin(seq, times))
-    order = rows[np.lexsort((rows, seq[rows], program.instruction_core[rows]))]
-    is_site = np.zeros(len(seq), bool)
-    is_site[[row for site in sites for row in site]] = True
-    before = np.cumsum(is_site[order]) - is_site[order]
-    starts = np.ones(len(order), bool)
-    starts[1:] = (np.diff(seq[order]) != 0) | (np.diff(program.instruction_core[order]) != 0)
-    before -= np.maximum.accumulate(np.where(starts, before, 0))
-    shift[order] += np.where(is_site[order], PHASES * before, np.maximum(PHASES * before - 1, 0))
-    last = int(seq.max(initial=NONE))
-    if last > INT64_MAX - int(shift.max(initial=0)):
-        row = int(np.argmax(seq))
-        bad_input(f"seq={last} leaves no room for the phases of collectives", instruction_label(program, row))
-    return program.replace(instructions=instructions.replace(seq=np.where(seq == NONE, NONE, seq + shift)))
 
 
 def _site(program: Program, changes: Changes, rows: list[int], taken: _Names) -> Site:

@@ -28,8 +28,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import numpy as np
 
-from haulout.ir.schema import MAX_CORES
-from haulout.ir.text.values import INT32_MAX, SIZE_MAX
+from haulout.ir.schema import INT32_MAX, MAX_CORES, SIZE_MAX
 from haulout.support.diagnostics import bad_input
 from haulout.support.shown import shown, shown_number
 

@@ -98,9 +98,11 @@ CATALOG: dict[str, Entry] = {
         "fit together, with the moment when each core holds most.",
     ),
     "unfaithful-order": Entry(
-        "Conflicting accesses are ordered, but against the order of the source: `seq`, inside a core the list.",
+        "Conflicting accesses are ordered, but against the order of the source: `seq`, inside a core the list. Or "
+        "both have one `seq`, which is no order.",
         "Every schedule agrees, on a result that is not the source's.",
-        "Move the barrier or the dependence so that what comes first in the source comes first here.",
+        "Move the barrier or the dependence so that what comes first in the source comes first here; give the parts "
+        "of one operation a `seq` each.",
     ),
     "benign-duplicate-write": Entry(
         "The same bytes are written twice with the same values, and nothing orders the two writes.",
@@ -126,6 +128,13 @@ CATALOG: dict[str, Entry] = {
         "Sooner or later the operand leaves its location. The loop is taken to end before that; nothing is proved of "
         "runs that do not, and `simulate` stops them with out-of-bounds.",
         "Say how often the loop runs (`trip`), or give the step a modulus.",
+    ),
+    "one-member-collective": Entry(
+        "A collective whose groups have one member each, or whose pairs lead from each core to itself.",
+        "It exchanges nothing. Mostly the program was meant for more cores than it has, or its groups count replicas "
+        "where partitions were meant; then each core keeps a result of its own.",
+        "Partition the program for all cores that should take part, or drop the collective. In HLO the groups count "
+        "partitions only with `channel_id` and, but for all-to-all and collective-permute, `use_global_device_ids`.",
     ),
     "unexpected-output": Entry(
         "An output of a simulated run is not what was expected.",

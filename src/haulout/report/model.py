@@ -17,6 +17,11 @@ from haulout.report.address_map import RemoteAddress, remote_address_map
 from haulout.support.diagnostics import Diagnostic
 from haulout.support.render import as_json
 
+PROVED = ("no race", "no deadlock", "one address for every shared location")
+"""What a clean check proves, in short (`check/checker.py` has the list)."""
+SPLIT = "that the split program equals the unsplit one"
+"""What nothing here looks at: it was split before, by XLA or by hand."""
+
 
 class CoreReport(msgspec.Struct):
     """One core. Sizes in bytes."""
@@ -79,6 +84,10 @@ class Report(msgspec.Struct):
     each rule that was tried; before addresses, whose order comes later. Policy `minimal` alone."""
     vnc_remote_addr_map: list[RemoteAddress]
     """Every view, and the owner's placement."""
+    proved: list[str]
+    """What the checker has proved of the program; nothing where it has an error or a warning."""
+    not_proved: list[str]
+    """What is not proved of it."""
     counters: dict[str, dict[str, int]]
     diagnostics: list[dict[str, Any]]
     timings: list[Timing]
@@ -96,12 +105,13 @@ def make_report(
     diagnostics: list[Diagnostic],
     fences: str,
     *,
+    proved: bool,
     fenced: Program,
     estimate: Estimate,
     target: str,
 ) -> Report:
-    """Collect the numbers of a compile; `fenced` is the program before its barriers became semaphores, if they did,
-    and `estimate` is of that, on the machine `target`.
+    """Collect the numbers of a compile; `proved`: whether the checker found nothing; `fenced` is the program before
+    its barriers became semaphores, if they did, and `estimate` is of that, on the machine `target`.
     """
     cores = np.arange(program.lnc)
     per_core = np.bincount(program.instruction_core, minlength=program.lnc)
@@ -150,6 +160,8 @@ def make_report(
             rule: time / 1e3 for rule, time in context.counters.get("extend_shared_lifetimes.makespan_ns", {}).items()
         },
         vnc_remote_addr_map=remote_address_map(program),
+        proved=list(PROVED) if proved else [],
+        not_proved=[SPLIT] if proved else [*PROVED, SPLIT],
         counters=context.counters,
         diagnostics=as_json(diagnostics),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],

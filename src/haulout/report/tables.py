@@ -61,6 +61,13 @@ def summary_lines(report: Report) -> list[str]:
     return lines
 
 
+def verdict_lines(report: Report) -> list[str]:
+    """What is proved, and what is not."""
+    if not report.proved:
+        return ["NOT proved: see the findings above"]
+    return [f"proved: {', '.join(report.proved)}", f"not proved: {', '.join(report.not_proved)}"]
+
+
 def format_time(micros: float) -> str:
     """A time in the largest unit that keeps at least one digit before the point."""
     for unit, size in (("s", 1e6), ("ms", 1e3)):

@@ -16,8 +16,7 @@ import numpy as np
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.text.values import SIZE_MAX
+from haulout.ir.schema import SIZE_MAX, Bools, Ids, Ints
 from haulout.ir.verify import instruction_label, location_label, pattern_hulls
 from haulout.sim.control import Nest
 from haulout.sim.visits import Iteration

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from haulout.ir.enums import Engine
-from haulout.ir.text.values import SIZE_MAX
+from haulout.ir.schema import SIZE_MAX
 from haulout.support.diagnostics import Label, Span, bad_input
 from haulout.support.files import read_text
 from haulout.support.shown import shown, shown_number

@@ -25,6 +25,7 @@ from haulout.frontends.hlo.flatten import flatten
 from haulout.frontends.hlo.live import live
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
+from haulout.frontends.hlo.partitioned import require_partitioned
 from haulout.frontends.hlo.planning import plan_marks
 from haulout.frontends.hlo.ragged_loops import even_out, loops_of
 from haulout.frontends.hlo.storage import assign_storage
@@ -49,13 +50,14 @@ RULES: dict[str, Rule] = {
 def lower(module: HloModule) -> Program:
     """The program of `module` on `num_partitions` cores.
 
-    Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on an opcode or an
-    attribute that is not supported, and on shapes that do not fit together.
+    Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
+    not partitioned, on an opcode or an attribute that is not supported, and on shapes that do not fit together.
     """
     if module.num_partitions > MAX_CORES:
         module.attributes["num_partitions"].fail(
             f"{module.num_partitions} partitions; at most {MAX_CORES} cores are supported"
         )
+    require_partitioned(module)
     flat = flatten(module, module.entry, RULES, control=True)
     steps = live(flat)
     uniformity = find_uniformity(module, flat, steps)

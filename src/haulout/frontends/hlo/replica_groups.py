@@ -32,6 +32,7 @@ import numpy.typing as npt
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.cursor import QUOTED, Cursor
 from haulout.frontends.hlo.model import HloModule, Instruction
+from haulout.frontends.hlo.partitioned import HOW
 from haulout.frontends.hlo.source import Excerpt
 
 Groups = tuple[tuple[int, ...], ...]
@@ -142,7 +143,7 @@ def _check_ids(value: Excerpt, ids: Sequence[int], count: int, role: str) -> Non
             value.fail(
                 f"id {number} is not below {count}",
                 f"{role} {number}",
-                help=[_REPLICA_IDS] if count == 1 else (),
+                help=[*([_REPLICA_IDS] if count == 1 else []), *HOW],
             )
         if number in seen:
             value.fail(f"id {number} is a {role} twice", f"{role} {number}")
@@ -172,7 +173,7 @@ def _parse_device_ids(cursor: Cursor, value: Excerpt, count: int) -> npt.NDArray
     """`[dims]` or `[dims]T(permutation)`: 0, 1, 2, ... reshaped and transposed, flat."""
     dims = cursor.integers("[", "]", "a size", 1)
     if math.prod(dims) != count:  # before anything of that size is made
-        value.fail(f"these groups are of {math.prod(dims)} ids, the program has {count}")
+        value.fail(f"these groups are of {math.prod(dims)} ids, the program has {count}", help=HOW)
     ids = np.arange(count).reshape(dims)
     if cursor.take(_TRANSPOSE):
         order = cursor.integers("(", ")", "a dimension")
@@ -203,7 +204,7 @@ def _parse_mesh(cursor: Cursor, value: Excerpt, count: int) -> Groups:
         cursor.expect_mark("=", "`=` and the size of the axis")
         mesh[name] = cursor.integer("the size of an axis", 1)
     if math.prod(mesh.values()) != count:
-        value.fail(f"the mesh is of {math.prod(mesh.values())} devices, the program has {count}")
+        value.fail(f"the mesh is of {math.prod(mesh.values())} devices, the program has {count}", help=HOW)
     ids = np.arange(count)
     if cursor.take(_DEVICE_IDS):
         if cursor.sees_mark("["):

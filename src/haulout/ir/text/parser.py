@@ -18,9 +18,9 @@ from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import ENGINE_BY_TEXT, KIND_BY_TEXT, NONE, SPACE_BY_TEXT, DependenceKind, Engine
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout.ir.schema import MAX_CORES
+from haulout.ir.schema import INT64_MAX, MAX_CORES, SIZE_MAX
 from haulout.ir.text.lexer import Line
-from haulout.ir.text.values import INT64_MAX, SIZE_MAX, Attributes, parse_pattern
+from haulout.ir.text.values import Attributes, parse_pattern
 from haulout.support.diagnostics import Label, Span, bad_input
 
 
@@ -80,7 +80,7 @@ class _Parser:
         lnc = attrs.take_int("lnc", 1, MAX_CORES)
         if lnc is None:
             attrs.missing("lnc", "the number of cores")
-        self.build = ProgramBuilder(name, lnc, attrs=attrs.values, file=self.file)
+        self.build = ProgramBuilder(name, lnc, attrs=attrs.values, file=self.file, checked=False)
         self.next()
         names: set[str] = set()
         while self.line.value == "module":

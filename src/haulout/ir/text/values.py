@@ -7,12 +7,8 @@ from typing import NoReturn
 
 from haulout.ir.attributes import AttrValue, parse_number, scalar_from_name, unquote
 from haulout.ir.patterns import UNKNOWN, Pattern
+from haulout.ir.schema import INT32_MAX, INT64_MAX, SIZE_MAX
 from haulout.ir.text.lexer import Line
-
-INT64_MAX = 2**63 - 1
-INT32_MAX = 2**31 - 1
-SIZE_MAX = 2**62
-"""Sizes, addresses and offsets: sums of two still fit."""
 
 _INT = r"(?:0[xX][0-9A-Fa-f]+|\d+)"
 _RANGE = re.compile(rf"\s*({_INT})\s*:\s*({_INT})\s*\Z")

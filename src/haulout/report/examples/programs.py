@@ -179,6 +179,12 @@ PROGRAMS: dict[str, Example] = {
         "haulout compile example.bir --partitions joint -o out",
         "note[kept-partitions]: partitions stay proportional: a joint space would take 128 bytes, they take 128",
     ),
+    "one-member-collective": checked(
+        "warning[one-member-collective]: %sum exchanges nothing: each of its groups has one member (groups=[[0]])",
+        "mloc %x dram.local size=64 kind=input dtype=f32 shape=[16]\n"
+        "mloc %y dram.local size=64 kind=output dtype=f32 shape=[16]\n"
+        "%sum = all_reduce @pool (%x) -> (%y) op=add groups=[[0]]",
+    ),
     "too-few-semaphores": Example(
         {
             "example.bir": program(

@@ -1,0 +1,49 @@
+"""A collective whose groups have one member each exchanges nothing.
+
+It is no fault of order, but seldom what was meant: most often the program was written for more cores than it has, or
+its groups count replicas where partitions were meant.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from haulout.ir.attributes import AttrValue, format_name, format_value
+from haulout.ir.program import Program
+from haulout.ir.verify import instruction_label
+from haulout.support.diagnostics import Diagnostic, Severity
+
+_GROUPED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+_PERMUTE = "collective_permute"
+
+
+def idle_collectives(program: Program) -> list[Diagnostic]:
+    """`one-member-collective`, once for each name: in a compiled program, which has no collectives, nothing."""
+    opcodes = [program.strings.find(name) for name in (*_GROUPED, _PERMUTE)]
+    told: set[str] = set()
+    found = []
+    for row in np.flatnonzero(np.isin(program.instructions.opcode, [each for each in opcodes if each >= 0])).tolist():
+        name, opcode = program.instruction_name(row), program.strings[int(program.instructions.opcode[row])]
+        key = "pairs" if opcode == _PERMUTE else "groups"
+        value = program.instruction_attrs(row).get(key)
+        if name in told or not _is_idle(value, key == "pairs"):
+            continue
+        told.add(name)
+        what = "every core sends to itself" if key == "pairs" else "each of its groups has one member"
+        shown = f"{key}={format_value(value)}" if value is not None else ""
+        message = f"%{format_name(name)} exchanges nothing: {what} ({shown})"
+        help_text = (
+            "where cores should meet, partition the program for all of them; in HLO, groups count partitions only "
+            "with `channel_id` and `use_global_device_ids`",
+        )
+        label = instruction_label(program, row)
+        found.append(Diagnostic("one-member-collective", Severity.WARNING, message, (label,), (), help_text))
+    return found
+
+
+def _is_idle(value: AttrValue | None, pairs: bool) -> bool:
+    """Whether the groups have one member each, or the pairs have one core on both sides."""
+    if not isinstance(value, list) or not value or not all(isinstance(each, list) for each in value):
+        return False
+    lists = [each for each in value if isinstance(each, list)]
+    return all(len(each) == 2 and each[0] == each[1] if pairs else len(each) == 1 for each in lists)
