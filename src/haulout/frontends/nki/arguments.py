@@ -14,7 +14,6 @@ strings.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,9 @@ import numpy.typing as npt
 
 from haulout.frontends.nki.dtypes import nki_name
 from haulout.frontends.nki.storage import Buffer, Interval
-from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.diagnostics import bad_input
 from haulout.support.files import read_text
+from haulout.support.readers import parse_toml, read_npy
 
 _TENSOR = re.compile(
     r"(?:(sbuf|psum|hbm|shared_hbm|private_hbm):)?([A-Za-z_]\w*)\[([\d\s,]*)\](?:\{(-?\d+):(-?\d+)\})?\Z"
@@ -108,10 +108,9 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
 
 
 def _array(path: Path, what: str) -> TensorSpec:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        bad_input(f"{what}: cannot read {path}: {error}")
+    array = read_npy(path)
+    if nki_name(array.dtype) is None:
+        bad_input(f"{what}: {path} holds {array.dtype}, which is no element type of NKI")
     spec = tensor_spec(array)
     assert spec is not None
     return spec
@@ -120,10 +119,7 @@ def _array(path: Path, what: str) -> TensorSpec:
 def load_arguments(path: str | Path) -> dict[str, Any]:
     """Arguments from a TOML file."""
     path = Path(path)
-    try:
-        table = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        bad_input(f"{path}: {error}", Label("here", Span(str(path))))
+    table = parse_toml(read_text(path), path)
     return {name: _toml_value(value, name, path.parent) for name, value in table.items()}
 
 

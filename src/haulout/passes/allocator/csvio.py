@@ -31,6 +31,7 @@ import numpy as np
 
 from haulout.passes.allocator.problem import I64, LIMIT, Problem
 from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.files import read_text, write_text
 
 _NAMES = {
     "buffer": "id",
@@ -89,11 +90,7 @@ class _Row:
 
 def read_csv(path: str | Path) -> Table:
     """Read a file. Raises `HauloutError` (`bad-input`)."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        bad_input(f"cannot read {path}: {error}")
-    return parse_csv(text, str(path))
+    return parse_csv(read_text(Path(path)), str(path))
 
 
 def parse_csv(text: str, file: str = "<csv>") -> Table:
@@ -255,7 +252,4 @@ def write_csv(
     path: str | Path, problem: Problem, offset: I64 | None = None, ids: Sequence[str] | None = None
 ) -> None:
     """Write a file; `read_csv` gives the same problem back. Raises `HauloutError` when it cannot be written."""
-    try:
-        Path(path).write_text(to_csv(problem, offset, ids), encoding="utf-8")
-    except OSError as error:
-        bad_input(f"cannot write {path}: {error}")
+    write_text(Path(path), to_csv(problem, offset, ids))
