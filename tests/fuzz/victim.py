@@ -33,8 +33,8 @@ MOST_EXECUTED = 2_000
 """So that a loop that runs on costs little."""
 
 
-class HangError(Exception):
-    """A mutant took longer than any should."""
+class HangError(BaseException):
+    """A mutant took longer than any should. No `Exception`, so that no command reports it as a defect of its own."""
 
 
 def consume(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -> None:
@@ -93,17 +93,17 @@ def traceback_of(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -
             refuse_defects(error)
         except AssertionError as defect:
             return str(defect)
-    except Exception:
+    except (Exception, HangError):
         return traceback.format_exc()
     return None
 
 
 @contextmanager
-def bounds() -> Iterator[None]:
+def bounds(seconds: float = SECONDS) -> Iterator[None]:
     """Raise `HangError` or `MemoryError` in the block rather than let it take the machine along."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise HangError(f"more than {SECONDS} s")
+        raise HangError(f"more than {seconds} s")
 
     before = resource.getrlimit(resource.RLIMIT_AS)
     if sys.platform == "linux":
@@ -111,7 +111,7 @@ def bounds() -> Iterator[None]:
         limit = used + BYTES if before[1] == resource.RLIM_INFINITY else min(used + BYTES, before[1])
         resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
     handler = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
