@@ -20,13 +20,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.fuzz.commands import CLASSES, DEFECTS, run_mutant
 from tests.fuzz.sources import KINDS
 
-SECONDS = 60
+SECONDS = 30
 """After so long a mutant is stopped from inside; after twice that its process is."""
 ENDS = (*CLASSES, "crash")
 EVERY = 1000
@@ -69,10 +68,15 @@ def run(kind: str, first: int, end: int, take: Callable[[dict[str, object]], Non
 def table(counts: dict[str, Counter[str]]) -> str:
     """One line a kind."""
     heads = ("kind", "mutants", "reached", *ENDS)
-    rows = [(kind, count.total() - count["reached"], count["reached"], *(count[each] for each in ENDS)) for kind, count in counts.items()]
+    rows = [
+        (kind, count.total() - count["reached"], count["reached"], *(count[each] for each in ENDS))
+        for kind, count in counts.items()
+    ]
     rows.append(("all", *(sum(row[at] for row in rows) for at in range(1, len(heads)))))
     widths = [max(len(str(row[at])) for row in [heads, *rows]) for at in range(len(heads))]
-    return "\n".join("  ".join(f"{cell!s:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in [heads, *rows])
+    return "\n".join(
+        "  ".join(f"{cell!s:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in [heads, *rows]
+    )
 
 
 def main() -> None:
@@ -101,7 +105,10 @@ def main() -> None:
             log.write(json.dumps(line) + "\n")
             log.flush()
         if line["ended"] in DEFECTS or line["ended"] == "crash":
-            print(f"{line['kind']} {line['number']}: {line['ended']}: {line.get('command')}\n{line.get('seen')}", flush=True)
+            print(
+                f"{line['kind']} {line['number']}: {line['ended']}: {line.get('command')}\n{line.get('seen')}",
+                flush=True,
+            )
 
     following = dict.fromkeys(kinds, options.seed)
     if log is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 from tests.fuzz.sources import sources
-from tests.fuzz.victim import HangError, bounds
+from tests.fuzz.victim import bounds
 
 from haulout.cli.main import main
 
@@ -48,12 +48,8 @@ def run_mutant(kind: str, number: int, folder: Path, seconds: float = 60) -> Out
     words = [word.format(mutant, out=out) for word in template.split(" ")]
     command = " ".join(words)
     try:
-        with bounds(seconds):
+        with bounds(seconds) as stopped:
             result = CliRunner().invoke(main, words)
-    except HangError as error:
-        if _innermost(error) == str(mutant):
-            return Outcome("kernel hangs", False, command)
-        return Outcome("timeout", False, command, "".join(traceback.format_exception(error)))
     except BaseException as error:
         return Outcome("exception", False, command, "".join(traceback.format_exception(error)))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -61,6 +57,9 @@ def run_mutant(kind: str, number: int, folder: Path, seconds: float = 60) -> Out
     text = result.stdout + result.stderr
     if "Traceback (most recent call last)" in text:
         return Outcome("exception", False, command, text)
+    if stopped:
+        own = stopped[0][-1].filename == str(mutant)
+        return Outcome("kernel hangs" if own else "timeout", False, command, "".join(stopped[0].format()))
     if result.exit_code not in _STATUS:
         return Outcome("exit 3", False, command, f"status {result.exit_code}\n{text}")
     if broken := _half_written(folder, mutant):
@@ -71,15 +70,6 @@ def run_mutant(kind: str, number: int, folder: Path, seconds: float = 60) -> Out
     written = any(out.iterdir()) or "-o" not in words
     reached = result.exit_code in (0, 1) and written and "kernel-error" not in text
     return Outcome(_STATUS[result.exit_code], reached, command)
-
-
-def _innermost(error: BaseException) -> str:
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    # The last frame is the signal's handler.
-    frames = traceback.extract_tb(error.__traceback__)
-    return frames[-2].filename if len(frames) > 1 else ""
 
 
 def _half_written(folder: Path, mutant: Path) -> str:

@@ -112,7 +112,9 @@ def sources(kind: str) -> list[Source]:
 
 def _of_kernel(calls: tuple[str, ...]) -> tuple[str, ...]:
     forms = ("check {}::CALL", "compile -q -o {out} {}::CALL", "check --format json --barrier-scope global {}::CALL")
-    return tuple(form.replace("CALL", call.replace("examples/", f"{ROOT}/examples/")) for call in calls for form in forms)
+    return tuple(
+        form.replace("CALL", call.replace("examples/", f"{ROOT}/examples/")) for call in calls for form in forms
+    )
 
 
 def _stores() -> list[Source]:
@@ -141,5 +143,7 @@ def _values() -> list[Source]:
     return [
         Source("mutant.npz", inputs, mutate_store, (f"{_SIMULATE} {program} --inputs {{}} -o {{out}}/values.npz",)),
         Source("mutant.npz", outputs, mutate_store, (f"{_SIMULATE} {program} --expect {{}}",)),
-        Source("mutant.npy", known.getvalue(), mutate_bytes, (f"check {gathered}", f"compile -q -o {{out}} {gathered}")),
+        Source(
+            "mutant.npy", known.getvalue(), mutate_bytes, (f"check {gathered}", f"compile -q -o {{out}} {gathered}")
+        ),
     ]

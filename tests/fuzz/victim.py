@@ -33,8 +33,8 @@ MOST_EXECUTED = 2_000
 """So that a loop that runs on costs little."""
 
 
-class HangError(BaseException):
-    """A mutant took longer than any should. No `Exception`, so that no command reports it as a defect of its own."""
+class HangError(KeyboardInterrupt):
+    """A mutant took longer than any should. A command takes it for Ctrl-C, not for a defect of its own."""
 
 
 def consume(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -> None:
@@ -99,10 +99,15 @@ def traceback_of(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -
 
 
 @contextmanager
-def bounds(seconds: float = SECONDS) -> Iterator[None]:
-    """Raise `HangError` or `MemoryError` in the block rather than let it take the machine along."""
+def bounds(seconds: float = SECONDS) -> Iterator[list[traceback.StackSummary]]:
+    """Raise `HangError` or `MemoryError` in the block rather than let it take the machine along.
+
+    Gives the stacks where it was stopped: an empty list, or one.
+    """
+    stopped: list[traceback.StackSummary] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
+        stopped.append(traceback.extract_stack(frame))
         raise HangError(f"more than {seconds} s")
 
     before = resource.getrlimit(resource.RLIMIT_AS)
@@ -113,7 +118,7 @@ def bounds(seconds: float = SECONDS) -> Iterator[None]:
     handler = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
+        yield stopped
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)

@@ -51,7 +51,7 @@ def loops(x, steps=2, scale=0.5):
 
 @nki.jit
 def gathered(x, idx):
-    rows, width = x.shape
+    _rows, width = x.shape
     places = nl.ndarray(idx.shape, dtype=idx.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=places, src=idx)
     tile = nl.ndarray((idx.shape[0], width), dtype=x.dtype, buffer=nl.sbuf)

@@ -32,6 +32,9 @@ _TENSOR = re.compile(
     r"(?:(sbuf|psum|hbm|shared_hbm|private_hbm):)?([A-Za-z_]\w*)\[([\d\s,]*)\](?:\{(-?\d+):(-?\d+)\})?\Z"
 )
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+_INTEGER = re.compile(r"[+-]?\d+")
+_DIGITS = 1000
+"""Python refuses to read integers that are much longer."""
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 
 
@@ -92,6 +95,8 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
             bad_input(
                 f"{what}: no element type is named {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."]
             )
+        if any(len(digits) > _DIGITS for digits in _INTEGER.findall(text)):
+            bad_input(f"{what}: a number of more than {_DIGITS} digits")
         shape = tuple(int(part) for part in found.group(3).split(",") if part.strip())
         if 0 in shape:
             bad_input(f"{what}: {text} has no elements")
@@ -99,6 +104,8 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
         if within is not None and within[0] >= within[1]:
             bad_input(f"{what}: no number lies in {within[0]}:{within[1]}")
         return TensorSpec(dtype, shape, Buffer[found.group(1) or "shared_hbm"], within=within)
+    if _INTEGER.fullmatch(text) and len(text) > _DIGITS:
+        bad_input(f"{what}: a number of more than {_DIGITS} digits")
     for number in (int, float):
         try:
             return number(text)

@@ -21,7 +21,7 @@ from haulout.frontends.nki.diagnose import _OWN_FOLDERS, Findings, shown_path, s
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.values import MOST_ELEMENTS, Values
-from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input
+from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input, error_text
 
 _FRAMES = 5
 """Frames of the kernel that a finding shows."""
@@ -69,7 +69,7 @@ def trace_kernel(
     named = _bound(inner, arguments)
     findings = Findings()
     result = Trace(getattr(function, "__name__", "kernel"), place, [], findings)
-    printed = io.StringIO()
+    printed = Printed()
     for core in range(cores):
         recorder = Recorder(core, cores, findings, trips=trips, target=target)
         result.recorders.append(recorder)
@@ -81,8 +81,10 @@ def trace_kernel(
         except HauloutError as error:
             findings.items += error.diagnostics
             result.failed = True
-        except Exception as error:
-            findings.items.append(_raised(error, core))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a kernel that calls `exit` does not end this process
+            findings.items.append(raised(error, core))
             result.failed = True
         if result.failed:
             break
@@ -97,6 +99,13 @@ def trace_kernel(
                 subject=name,
             )
     return result
+
+
+class Printed(io.StringIO):
+    """What a kernel prints; closing it has no effect."""
+
+    def close(self) -> None:
+        """A kernel may close its stdout."""
 
 
 def _bound(function: Callable[..., Any], arguments: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
@@ -180,7 +189,7 @@ def _tensors_in(value: Any) -> list[Tensor]:
     return [base] if isinstance(base, Tensor) else []
 
 
-def _raised(error: Exception, core: int) -> Diagnostic:
+def raised(error: BaseException, core: int) -> Diagnostic:
     """What the kernel raised, with the kernel's frames, the innermost first."""
     frames = [
         frame
@@ -192,7 +201,7 @@ def _raised(error: Exception, core: int) -> Diagnostic:
         Label(f"called by {frame.name}", span_at((frame.filename, frame.lineno or 0)))
         for frame in reversed(frames[-_FRAMES:-1])
     ]
-    text = str(error).strip() or type(error).__name__
+    text = error_text(error)
     own = traceback.extract_tb(error.__traceback__)[-1]
     notes = []
     if own.filename.startswith(_OWN_FOLDERS):
