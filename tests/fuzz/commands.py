@@ -11,6 +11,7 @@ import traceback
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from click.testing import CliRunner
 from tests.fuzz.sources import sources
@@ -42,13 +43,14 @@ def run_mutant(kind: str, number: int, folder: Path, seconds: float = 60) -> Out
     pool = sources(kind)
     source = pool[number % len(pool)]
     template = source.commands[number // len(pool) % len(source.commands)]
-    mutant, out = folder / source.name, folder / "out"
+    mutant, out, crashes = folder / source.name, folder / "out", folder / "crashes"
+    crashes.mkdir()
     mutant.write_bytes(source.mutate(source.data, number))
     out.mkdir()
     words = [word.format(mutant, out=out) for word in template.split(" ")]
     command = " ".join(words)
     try:
-        with bounds(seconds) as stopped:
+        with bounds(seconds) as stopped, patch("tempfile.tempdir", str(crashes)):
             result = CliRunner().invoke(main, words)
     except BaseException as error:
         return Outcome("exception", False, command, "".join(traceback.format_exception(error)))
@@ -61,7 +63,8 @@ def run_mutant(kind: str, number: int, folder: Path, seconds: float = 60) -> Out
         own = stopped[0][-1].filename == str(mutant)
         return Outcome("kernel hangs" if own else "timeout", False, command, "".join(stopped[0].format()))
     if result.exit_code not in _STATUS:
-        return Outcome("exit 3", False, command, f"status {result.exit_code}\n{text}")
+        crash = "".join(path.read_text() for path in crashes.iterdir())
+        return Outcome("exit 3", False, command, f"status {result.exit_code}\n{text}\n{crash}")
     if broken := _half_written(folder, mutant):
         return Outcome("half-written", False, command, f"{broken}\n{text}")
     if "out-of-memory" in text:

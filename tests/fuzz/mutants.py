@@ -306,7 +306,7 @@ STATEMENTS = (
 )
 EXPRESSIONS = (
     b"None -1 0 2 1.5 1e400 2**70 True '' 'text' () (0,1) [] {} x core nl nisa nl.sbuf nl.psum nl.float32 nl.int32 "
-    b"... x.shape x[0] -x x==x nl.par_dim slice(None) object() float('nan') int print lambda:0 nl.program_id(0) nl.add"
+    b"x.shape x[0] -x x==x nl.par_dim slice(None) object() float('nan') int print lambda:0 nl.program_id(0) ..."
 ).split()
 _ARGUMENT = re.compile(rb"(?<=[=(\[,] )[A-Za-z_0-9.]+(?=[,)\]])|(?<=[=(\[])[A-Za-z_0-9.]+(?=[,)\]])")
 _OPERATOR = re.compile(rb" (?:[-+*/%<>]|//|==|<=|>=|and|or) ")
