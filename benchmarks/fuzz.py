@@ -26,7 +26,9 @@ from tests.fuzz.commands import CLASSES, DEFECTS, run_mutant
 from tests.fuzz.sources import KINDS
 
 SECONDS = 30
-"""After so long a mutant is stopped from inside; after twice that its process is."""
+"""Of the processor, after which a mutant is stopped from inside."""
+PATIENCE = 900
+"""Of the clock, after which its process is."""
 ENDS = (*CLASSES, "crash")
 EVERY = 1000
 
@@ -51,7 +53,7 @@ def run(kind: str, first: int, end: int, take: Callable[[dict[str, object]], Non
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             while first < end:
-                ready, _, _ = select.select([process.stdout], [], [], 2 * SECONDS)
+                ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
                 line = process.stdout.readline() if ready else ""
                 if not line:
                     break

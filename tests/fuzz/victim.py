@@ -24,7 +24,8 @@ from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.render import RENDERERS
 
 SECONDS = 300
-"""After so long a mutant counts as one that hangs; one takes milliseconds, the first may compile kernels."""
+"""After so much time of the processor a mutant counts as one that hangs; one takes milliseconds, the first may
+compile kernels."""
 BYTES = 3 << 30
 """Address space that a mutant may use on top of what is there; a sound one uses some megabytes."""
 SMALL_BYTES = 1 << 20
@@ -115,11 +116,11 @@ def bounds(seconds: float = SECONDS) -> Iterator[list[traceback.StackSummary]]:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         limit = used + BYTES if before[1] == resource.RLIM_INFINITY else min(used + BYTES, before[1])
         resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
-    handler = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    handler = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield stopped
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
         resource.setrlimit(resource.RLIMIT_AS, before)

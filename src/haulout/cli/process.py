@@ -40,10 +40,11 @@ class Commands(click.Group):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run one command line; ends in `SystemExit` with the status."""
+        run: Any = super().main
         if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
+            return run(*args, standalone_mode=False, **extra)
         try:
-            status = super().main(*args, standalone_mode=False, **extra)
+            status = run(*args, standalone_mode=False, **extra)
         except click.Abort:
             status = interrupted()
         except click.ClickException as error:

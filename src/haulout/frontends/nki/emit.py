@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from haulout.frontends.nki.diagnose import shown_path, span_at
+from haulout.frontends.nki.diagnose import place_text, shown_path, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.duplicates import find_duplicates, shared_key
 from haulout.frontends.nki.emit_core import CoreEmitter
@@ -139,7 +139,7 @@ def _location(
         address=storage.address,
         partition=None if storage.address is None else storage.partition,
         parts=(1 if narrow else storage.partitions) if storage.buffer.on_chip else None,
-        loc=f"{shown_path(storage.place[0])}:{storage.place[1]}" if storage.place[0] else None,
+        loc=place_text(storage.place),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from haulout.frontends.nki.byte_sets import meet
-from haulout.frontends.nki.diagnose import shown_path
+from haulout.frontends.nki.diagnose import place_text
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Storage
@@ -91,7 +91,7 @@ class CoreEmitter:
 
     def _loc(self, place: tuple[str, int]) -> str | None:
         if place not in self._locs:
-            self._locs[place] = f"{shown_path(place[0])}:{place[1]}" if place[0] else None
+            self._locs[place] = place_text(place)
         return self._locs[place]
 
     # -- instructions ----------------------------------------------------------------------------------------------
