@@ -31,22 +31,21 @@ def test_a_reader_that_leaves() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("arguments", ["--help", f"check {RACE}", f"opt -q {MENDED}", f"check {RACE} --format json"])
+@pytest.mark.parametrize("arguments", ["--help", f"check {RACE}"])
 def test_a_full_disk(arguments: str) -> None:
     """What was asked for is not there: an error, told once."""
     done = shell(f"HAULOUT {arguments} > /dev/full")
     assert done.returncode == 2
     assert done.stderr == b"error[bad-input]: cannot write to stdout: No space left on device\n"
-    assert shell(f"HAULOUT {arguments} 2> /dev/full").returncode in (0, 1)
+    assert shell(f"HAULOUT {arguments.replace('check', 'opt')} 2> /dev/full").returncode == 0
 
 
 @pytest.mark.parametrize(("arguments", "status"), [("--help", 0), (f"check {RACE}", 1), ("check missing.bir", 2)])
 def test_closed_streams(arguments: str, status: int) -> None:
     """Whoever closes a stream wants nothing from it."""
-    for streams in (">&-", "2>&-", ">&- 2>&- <&-"):
-        done = shell(f"HAULOUT {arguments} {streams}")
-        assert done.returncode == status, streams
-        assert b"Traceback" not in done.stdout + done.stderr
+    assert shell(f"HAULOUT {arguments} >&- 2>&- <&-").returncode == status
+    done = shell(f"HAULOUT {arguments} >&-")
+    assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")
 
 
 def test_a_closed_stream_is_no_output_file(tmp_path: Path) -> None:
@@ -72,17 +71,14 @@ def test_letters_that_cannot_be_shown(environment: dict[str, str], tmp_path: Pat
     quoted = shlex.quote(str(source))
     for arguments, status in (
         (f"check {quoted}", 1),
-        (f"check --format json {quoted}", 1),
-        (f"simulate -q {quoted}", 0),
         (f"compile -q {quoted} -o {tmp_path / 'out'}", 0),
-        (f"check {quoted}.missing.bir", 2),
         (f"{quoted}", 2),
     ):
         done = shell(f"HAULOUT {arguments}", **environment)
         assert done.returncode == status, done
         assert b"Traceback" not in done.stdout + done.stderr
-    # A byte of a name that is no letter is written as an escape.
-    assert b"odd\\xff\\xe4.bir" in shell(f"HAULOUT check {quoted}", **environment).stdout
+        if status == 1:  # a byte of a name that is no letter is written as an escape
+            assert b"odd\\xff\\xe4.bir" in done.stdout
 
 
 SLOW = """
