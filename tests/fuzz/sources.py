@@ -135,7 +135,7 @@ def _values() -> list[Source]:
         save_values(result.outputs, path)
         outputs = path.read_bytes()
         shape = np.zeros((4, 256), np.float32)
-        save_values({"in/nc0/x": shape, "x": shape, "nc1/x": shape.astype("f2").astype("f4")}, path)
+        save_values({"in/x": shape, "in/nc1/x": shape + 1, "out/nc0/0": shape}, path)
         inputs = path.read_bytes()
     known = io.BytesIO()
     np.save(known, np.arange(8, dtype=np.int32).reshape(8, 1))

@@ -77,7 +77,9 @@ def read_npy(path: Path) -> Array:
 def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of an .npz file, by name."""
     data = read_bytes(path)
-    with reading(path, "an .npz file of arrays"), np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+    with reading(path, "an .npz file of arrays"):
+        arrays = np.load(io.BytesIO(data), allow_pickle=False)
         if not isinstance(arrays, np.lib.npyio.NpzFile):
             raise TypeError("it holds one array without a name")
-        return {name: arrays[name] for name in arrays.files}
+        with arrays:
+            return {name: arrays[name] for name in arrays.files}
