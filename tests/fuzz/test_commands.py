@@ -29,8 +29,8 @@ def test_mutants(kind: str, tmp_path: Path) -> None:
 
 
 def test_sources_are_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a change, the first command of each is not refused."""
-    for kind in KINDS:
+    """Without a change, the first command of each is not refused; texts and modules are in `test_fuzz.py`."""
+    for kind in ("nki", "csv", "npz", "toml"):
         for at, source in enumerate(sources(kind)):
             with monkeypatch.context() as patch:
                 whole = replace(source, mutate=lambda data, _number: data)
