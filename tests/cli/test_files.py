@@ -50,8 +50,12 @@ def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_write_that_breaks_off(error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "status"), [(OSError(28, "No space left on device"), 2), (KeyboardInterrupt(), 130)]
+)
+def test_a_write_that_breaks_off(
+    error: BaseException, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was there stays as it was, whole."""
     path = tmp_path / "x.bir"
     path.write_text("before")
@@ -72,7 +76,7 @@ def test_a_write_that_breaks_off(error: BaseException, tmp_path: Path, monkeypat
             raise error
 
     monkeypatch.setattr(staging.os, "fdopen", Breaking)
-    assert haulout("opt", MENDED, "-o", path).status != 0
+    assert haulout("opt", MENDED, "-o", path).status == status
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -122,12 +126,3 @@ def test_read_only_input_and_same_output(tmp_path: Path) -> None:
     assert haulout("check", path).status == 0
     assert haulout("opt", path, "-o", path).status == 0
     assert haulout("check", path).status == 0
-
-
-def test_a_reader_that_leaves(tmp_path: Path) -> None:
-    """`haulout opt ... | head -1` ends quietly."""
-    command = f"{sys.executable} -c 'from haulout.cli.main import main; main()' opt {HLO} --quiet | head -c 10"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    assert done.stdout == "bir 1\nprog"
-    assert "Traceback" not in done.stderr
-    assert "internal-error" not in done.stderr

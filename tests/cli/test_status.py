@@ -183,6 +183,44 @@ def test_crash_in_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert haulout("opt", reproducer, "--passes", "build_fdeps").status == 0
 
 
+def test_too_little_memory_in_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a defect: no reproducer, and nothing half-written."""
+
+    def exhaust(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("haulout.passes.build_fdeps.BuildFdeps.run", exhaust)
+    result = haulout("compile", MENDED, "-o", tmp_path / "out")
+    assert result.status == 1
+    assert result.stdout.startswith("error[out-of-memory]: ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_crash_whose_reproducer_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError("of no use")
+
+    monkeypatch.setattr("haulout.passes.build_fdeps.BuildFdeps.run", crash)
+    taken = tmp_path / "taken"
+    taken.write_text("a file, not a folder")
+    result = haulout("compile", MENDED, "-o", taken)
+    assert result.status == 3
+    assert "build_fdeps crashed: ZeroDivisionError: of no use" in result.stdout
+    assert "is not written" in result.stdout
+
+
+def test_a_crash_whose_traceback_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+
+    def crash(*_: object) -> None:
+        raise type("Mute", (Exception,), {"__str__": lambda _: 1 / 0})
+
+    monkeypatch.setattr("haulout.ir.text.parse_bir", crash)
+    result = haulout("check", MENDED)
+    assert result.status == 3
+    assert result.stdout.startswith("error[internal-error]: Mute: <Mute without text>")
+
+
 def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhaust(*_: object) -> None:
         raise MemoryError

@@ -262,3 +262,110 @@ def _meta(columns: dict[str, Any], name: str, rng: random.Random) -> None:
         [None, 0, 1, 2, -1, 1 << 40, 1 << 70, "x", [], {}, [[1]], {"outputs": [{"a": 1}]}, {"capacity": "x"}, 1.5]
     )
     columns[name] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+
+
+def mutate_bytes(data: bytes, number: int) -> bytes:
+    """Mutant `number` of any file."""
+    rng = random.Random(number)
+    for _ in range(rng.choice((1, 1, 3))):
+        data = rng.choice((_flip, _delete, _insert, _truncate))(data, rng)
+    return data
+
+
+# -- kernels --------------------------------------------------------------------------------------------------------
+
+STATEMENTS = (
+    b"x = None",
+    b"x = x[0]",
+    b"x = nl",
+    b"core = 7",
+    b"core = -1",
+    b"return",
+    b"return x",
+    b"return [x, x]",
+    b"return {'a': x, 1: object()}",
+    b"raise ValueError('\\udcff\\x1b[31m\\n[/red]')",
+    b"raise SystemExit(0)",
+    b"raise MemoryError",
+    b"raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})",
+    b"raise type('B', (BaseException,), {})",
+    b"assert not x",
+    b"print('\\udcff', x)",
+    b"import missing",
+    b"import sys; sys.stdout.close()",
+    b"import warnings; warnings.warn('\\udcff')",
+    b"f = lambda: f(); f()",
+    b"1 / 0",
+    b"del x",
+    b"nisa.core_barrier(x, (0, 1))",
+    b"nisa.dma_copy(dst=x, src=x)",
+    b"x = nl.ndarray((1 << 40, 1 << 40), dtype=nl.float32, buffer=nl.shared_hbm)",
+    b"x = nl.ndarray((128, 2), dtype=nl.bfloat16, buffer=nl.psum, name='a[/x]\\udcff\\n\"b')",
+    b"x.shape = (3,)",
+    b"if core == 0: x = None",
+    b"for x in x: pass",
+    b"while nl.program_id(0) < 1: break",
+)
+EXPRESSIONS = (
+    b"None -1 0 2 1.5 1e400 2**70 True '' 'text' () (0,1) [] {} x core nl nisa nl.sbuf nl.psum nl.float32 nl.int32 "
+    b"x.shape x[0] -x x==x nl.par_dim slice(None) object() float('nan') int print lambda:0 nl.program_id(0) ..."
+).split()
+_ARGUMENT = re.compile(rb"(?<=[=(\[,] )[A-Za-z_0-9.]+(?=[,)\]])|(?<=[=(\[])[A-Za-z_0-9.]+(?=[,)\]])")
+_OPERATOR = re.compile(rb" (?:[-+*/%<>]|//|==|<=|>=|and|or) ")
+_OPERATORS = b"+ - / // % < > == <= >= and or @ & | >> , is".split()
+
+
+def mutate_python(text: bytes, number: int) -> bytes:
+    """Mutant `number` of a kernel's source; most are Python still."""
+    rng = random.Random(number)
+    if rng.random() < 0.1:
+        return mutate_text(text, number)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        text = rng.choice(PYTHON_MUTATORS)(text, rng)
+    return text
+
+
+def _statement(text: bytes, rng: random.Random) -> bytes:
+    """A line of its own, as deep as the line that it stands before."""
+    lines = text.split(b"\n")
+    at = rng.randrange(len(lines))
+    depth = len(lines[at]) - len(lines[at].lstrip())
+    lines.insert(at, b" " * depth + rng.choice(STATEMENTS))
+    return b"\n".join(lines)
+
+
+def _expression(text: bytes, rng: random.Random) -> bytes:
+    return _replace(text, _ARGUMENT, lambda _: rng.choice(EXPRESSIONS), rng)
+
+
+def _operator(text: bytes, rng: random.Random) -> bytes:
+    return _replace(text, _OPERATOR, lambda _: b" " + rng.choice(_OPERATORS) + b" ", rng)
+
+
+def _swap_alike(text: bytes, rng: random.Random) -> bytes:
+    """Two lines of one depth change places."""
+    lines = text.split(b"\n")
+    at = rng.randrange(len(lines))
+    depth = len(lines[at]) - len(lines[at].lstrip())
+    others = [k for k, line in enumerate(lines) if line.strip() and len(line) - len(line.lstrip()) == depth]
+    other = rng.choice(others or [at])
+    lines[at], lines[other] = lines[other], lines[at]
+    return b"\n".join(lines)
+
+
+PYTHON_MUTATORS: tuple[Mutator, ...] = (
+    _statement,
+    _statement,
+    _expression,
+    _expression,
+    _expression,
+    _operator,
+    _swap_alike,
+    _lines(_drop),
+    _lines(_duplicate),
+    _nearby_number,
+    _number,
+    _word,
+    _word,
+    _bracket,
+)

@@ -12,20 +12,13 @@ from pathlib import Path
 
 import pytest
 from tests.fuzz.mutants import mutate_store, mutate_text
+from tests.fuzz.sources import MODULES, ROOT, TEXTS
 from tests.fuzz.victim import bounds, traceback_of
 
 import haulout
 from haulout.ir.store import save_program
 from haulout.ir.text import print_bir
 
-ROOT = Path(__file__).parents[2]
-TEXTS = [*sorted((Path(__file__).parent / "data").glob("*.bir")), *sorted((ROOT / "examples" / "race").glob("*.bir"))]
-MODULES = [
-    path
-    for folder in ("tests/end_to_end/data", "tests/frontends/hlo/data")
-    for path in sorted((ROOT / folder).glob("*.hlo"))
-    if path.stat().st_size < 16000
-]
 WANTED = int(os.environ.get("HAULOUT_FUZZ", "0"))
 SHARDS = 4
 """Tests a sort, so that they spread over workers."""

@@ -24,7 +24,8 @@ from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.render import RENDERERS
 
 SECONDS = 300
-"""After so long a mutant counts as one that hangs; one takes milliseconds, the first may compile kernels."""
+"""After so much time of the processor a mutant counts as one that hangs; one takes milliseconds, the first may
+compile kernels."""
 BYTES = 3 << 30
 """Address space that a mutant may use on top of what is there; a sound one uses some megabytes."""
 SMALL_BYTES = 1 << 20
@@ -33,8 +34,8 @@ MOST_EXECUTED = 2_000
 """So that a loop that runs on costs little."""
 
 
-class HangError(Exception):
-    """A mutant took longer than any should."""
+class HangError(KeyboardInterrupt):
+    """A mutant took longer than any should. A command takes it for Ctrl-C, not for a defect of its own."""
 
 
 def consume(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -> None:
@@ -93,28 +94,33 @@ def traceback_of(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -
             refuse_defects(error)
         except AssertionError as defect:
             return str(defect)
-    except Exception:
+    except (Exception, HangError):
         return traceback.format_exc()
     return None
 
 
 @contextmanager
-def bounds() -> Iterator[None]:
-    """Raise `HangError` or `MemoryError` in the block rather than let it take the machine along."""
+def bounds(seconds: float = SECONDS) -> Iterator[list[traceback.StackSummary]]:
+    """Raise `HangError` or `MemoryError` in the block rather than let it take the machine along.
+
+    Gives the stacks where it was stopped: an empty list, or one.
+    """
+    stopped: list[traceback.StackSummary] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise HangError(f"more than {SECONDS} s")
+        stopped.append(traceback.extract_stack(frame))
+        raise HangError(f"more than {seconds} s")
 
     before = resource.getrlimit(resource.RLIMIT_AS)
     if sys.platform == "linux":
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         limit = used + BYTES if before[1] == resource.RLIM_INFINITY else min(used + BYTES, before[1])
         resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
-    handler = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    handler = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        yield
+        yield stopped
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
         resource.setrlimit(resource.RLIMIT_AS, before)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from haulout.support.jit import interpreted, njit
@@ -59,3 +62,79 @@ def test_numba_is_imported_late() -> None:
         "assert s.peak == 128, s; assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -- a cache that cannot be used ------------------------------------------------------------------------------------
+
+CACHED = """
+import haulout.support.jit as jit
+
+@jit.njit
+def twice(x: int) -> int:
+    return 2 * x
+
+def main():
+    print(twice(21), sum(twice.dispatcher.stats.cache_hits.values()))
+"""
+
+
+def cached_run(folder: Path, cache: Path) -> tuple[int, int]:
+    """The kernel's result in a process of its own, and how often the cache had it."""
+    (folder / "module.py").write_text(CACHED)
+    done = subprocess.run(
+        [sys.executable, "-c", "import module; module.main()"],
+        cwd=folder,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    result, hits = done.stdout.split()
+    return int(result), int(hits)
+
+
+def test_broken_files_in_the_cache(tmp_path: Path) -> None:
+    """The kernel is compiled again, and the cache is whole after that."""
+    cache = tmp_path / "cache"
+    assert cached_run(tmp_path, cache) == (42, 0)
+    assert cached_run(tmp_path, cache) == (42, 1)
+    (index,) = cache.rglob("*.nbi")
+    (data,) = cache.rglob("*.nbc")
+    index.write_bytes(index.read_bytes()[:-5])
+    data.write_bytes(data.read_bytes()[:100])
+    assert cached_run(tmp_path, cache) == (42, 0)
+    assert cached_run(tmp_path, cache) == (42, 1)
+
+
+def test_a_cache_that_is_no_folder(tmp_path: Path) -> None:
+    """Of two files in the way, one is where the folder should be, one where the index should be."""
+    cache = tmp_path / "cache"
+    cache.write_text("")
+    assert cached_run(tmp_path, cache)[0] == 42
+    cache.unlink()
+    cached_run(tmp_path, cache)
+    (index,) = cache.rglob("*.nbi")
+    index.unlink()
+    index.mkdir()
+    assert cached_run(tmp_path, cache) == (42, 0)
+
+
+def test_a_cache_that_is_full(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    from numba.core import caching
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_index", full)
+    monkeypatch.setattr(caching.IndexDataCacheFile, "load", full)
+
+    def thrice(x: int) -> int:
+        return 3 * x
+
+    with caplog.at_level("INFO", "haulout"):
+        assert njit(thrice)(2) == 6
+    assert [record.message for record in caplog.records] == [
+        "the kernel cache cannot be read: OSError: [Errno 28] No space left on device",
+        "the kernel cache cannot be written: OSError: [Errno 28] No space left on device",
+    ]

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from haulout.ir.schema import MAX_CORES, SIZE_MAX
 from haulout.passes.manager import PassRecord
-from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
+from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, error_text
 from haulout.support.files import is_stdout
 from haulout.support.render import RENDERERS
 
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 
 _MOMENT = 0.5
 """Seconds without a progress bar."""
-CLEAN, FOUND, BAD_INPUT, INTERNAL = 0, 1, 2, 3
+CLEAN, FOUND, BAD_INPUT, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 _STATUS = {"bad-input": BAD_INPUT, "internal-error": INTERNAL}
 
 
@@ -94,44 +94,52 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         style = str(kwargs.get("style") or "text")
-        err = takes_stdout(kwargs.get("output"))
+        raised: Sequence[Diagnostic] = ()
         try:
             status = command(*args, **kwargs)
         except HauloutError as error:
-            emit(error.diagnostics, style, err=err)
-            status = exit_status(error.diagnostics)
+            raised, status = error.diagnostics, exit_status(error.diagnostics)
         except MemoryError:
-            finding = Diagnostic(
-                "out-of-memory", Severity.ERROR, "the machine has too little memory for this program"
-            )
-            emit([finding], style, err=err)
-            status = FOUND
+            message = "the machine has too little memory for this program"
+            raised, status = [Diagnostic("out-of-memory", Severity.ERROR, message)], FOUND
         except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            status = BAD_INPUT
-        except BrokenPipeError:
-            raise  # the reader of our output has gone; click ends quietly
+            status = interrupted()
         except Exception as error:
-            emit([_defect(error)], style, err=err)
-            status = INTERNAL
+            raised, status = [defect(error)], INTERNAL
+        if raised:
+            emit(raised, style, err=takes_stdout(kwargs.get("output")))
         sys.stdout.flush()
         sys.exit(status)
 
     return run
 
 
-def _defect(error: Exception) -> Diagnostic:
+def interrupted() -> int:
+    """Say that Ctrl-C ended the work; gives the exit status."""
+    click.echo("interrupted", err=True)
+    return INTERRUPTED
+
+
+def defect(error: Exception) -> Diagnostic:
     """A defect of ours as a diagnostic; the traceback goes to a file that can be sent."""
     text = f"haulout {' '.join(sys.argv[1:])}\n\n" + "".join(traceback.format_exception(error))
-    message = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error_text(error)}"
     try:
-        with tempfile.NamedTemporaryFile("w", prefix="haulout-crash-", suffix=".txt", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="haulout-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
             file.write(text)
     except OSError:
         notes = tuple(text.splitlines())
         return Diagnostic("internal-error", Severity.ERROR, message, (), notes, ("this is a defect of haulout",))
     help_text = f"this is a defect of haulout; please report it with {file.name} and the input"
     return Diagnostic("internal-error", Severity.ERROR, message, help=(help_text,))
+
+
+def plain_console(*, stderr: bool = False) -> Console:
+    """Tables and lines, 100 columns wide in a file; text is printed as it is, not read as markup."""
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 100
+    return Console(highlight=False, markup=False, emoji=False, stderr=stderr, width=width)
 
 
 def pass_progress(quiet: bool) -> Callable[[PassRecord], None] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from haulout import api
 from haulout.cli.common import (
@@ -17,6 +16,7 @@ from haulout.cli.common import (
     guarded,
     log_option,
     pass_progress,
+    plain_console,
     quiet_option,
 )
 from haulout.cli.kernels import kernel_arguments, kernel_options
@@ -116,7 +116,7 @@ def compile(
     write_files({folder / name: text.encode() for name, text in files.items()})
     emit(result.diagnostics, style)
     if style == "text":
-        console = Console(highlight=False, width=None if Console().is_terminal else 100)
+        console = plain_console()
         console.print(core_table(result.report))
         for line in [*summary_lines(result.report), *verdict_lines(result.report)]:
             console.print(line, soft_wrap=True)

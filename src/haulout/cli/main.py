@@ -11,16 +11,18 @@ from haulout.cli.explain import explain
 from haulout.cli.map import map
 from haulout.cli.opt import opt
 from haulout.cli.plan import plan
+from haulout.cli.process import Commands
 from haulout.cli.reduce import reduce
 from haulout.cli.simulate import simulate
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="haulout")
 def main() -> None:
     """Compile, check and run programs that are split over several cores sharing one DRAM.
 
-    Exit status: 0 clean, 1 errors or warnings found, 2 usage or bad input, 3 internal error.
+    Exit status: 0 clean, 1 errors or warnings found, 2 usage or bad input, 3 internal error,
+    130 interrupted.
     """
 
 

@@ -7,11 +7,19 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from haulout import api
-from haulout.cli.common import emit, exit_status, format_option, guarded, progress_bar, quiet_option, takes_stdout
+from haulout.cli.common import (
+    emit,
+    exit_status,
+    format_option,
+    guarded,
+    plain_console,
+    progress_bar,
+    quiet_option,
+    takes_stdout,
+)
 from haulout.ir.values import load_values, save_values
 from haulout.sim import SimulationResult, compare_schedules
 from haulout.sim import simulate as run
@@ -108,7 +116,7 @@ def _inputs(values: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any
 
 
 def _print(result: SimulationResult, schedules: int, *, err: bool) -> None:
-    console = Console(highlight=False, stderr=err, width=None if Console(stderr=err).is_terminal else 100)
+    console = plain_console(stderr=err)
     table = Table(title_justify="left", title_style="bold", title="outputs")
     for heading in ("name", "type", "cores", "least", "mean", "largest"):
         table.add_column(heading, justify="left" if heading in ("name", "type", "cores") else "right")

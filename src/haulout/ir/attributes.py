@@ -16,6 +16,7 @@ from haulout.support.shown import shown
 
 AttrValue = int | float | bool | str | list["AttrValue"]
 
+_MOST_DIGITS = 100
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$-]*\Z")
 NUMERIC_NAMES = frozenset({"true", "false", "nan", "inf"})
 _TOKEN = re.compile(
@@ -89,11 +90,17 @@ def format_attrs(attrs: Mapping[str, AttrValue]) -> str:
 def parse_number(token: str) -> int | float:
     """An INT or FLOAT token."""
     lowered = token.lower()
-    if "x" in lowered:
-        return int(lowered, 16)
-    if any(mark in lowered for mark in (".", "e", "n")):
+    if "x" not in lowered and any(mark in lowered for mark in (".", "e", "n")):
         return float(lowered)
-    return int(lowered)
+    return parse_integer(lowered)
+
+
+def parse_integer(token: str) -> int:
+    """A decimal or hexadecimal INT token; one of very many digits, which Python would not read, as a number of 200
+    bits, which is out of every range."""
+    if len(token) > _MOST_DIGITS:
+        return -(1 << 200) if token.startswith("-") else 1 << 200
+    return int(token, 16) if "x" in token.lower() else int(token)
 
 
 def parse_attrs(text: str) -> dict[str, AttrValue]:

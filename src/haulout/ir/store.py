@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from haulout.ir.schema import TABLES
 from haulout.ir.strings import StringTable
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import read_bytes, write_bytes
+from haulout.support.readers import reading
 
 VERSION = 2
 
@@ -38,41 +37,21 @@ def save_program(program: Program, path: Path) -> None:
 def load_program(path: Path) -> Program:
     """Read what `save_program` wrote; `bad-input` when it is anything else. The caller verifies the program."""
     data = read_bytes(path)
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            meta = json.loads(_column(arrays, "meta", np.uint8).tobytes())
-            name, lnc, attrs = meta["name"], meta["lnc"], meta["attrs"]
-            if meta["version"] != VERSION:
-                bad_input(f"{path}: version {meta['version']} of the store, expected {VERSION}")
-            if not (isinstance(name, str) and type(lnc) is int and isinstance(attrs, dict)):
-                raise TypeError("name, lnc or attrs of the program is of another type")
-            offsets = _column(arrays, "strings.offsets", np.int64)
-            strings = StringTable.from_columns(_column(arrays, "strings.data", np.uint8), offsets)
-            tables: dict[str, Any] = {}
-            for key, table in TABLES.items():
-                specs = table.specs()
-                columns = {column: _column(arrays, f"{key}.{column}", specs[column]["dtype"]) for column in specs}
-                tables[key] = table.make(len(next(iter(columns.values()))), **columns)
-            return Program(name, lnc, strings, attrs=_sound(attrs), file=str(path), **tables)
-    except _MALFORMED as error:
-        bad_input(f"{path} is not a stored program: {error or type(error).__name__}")
-
-
-_MALFORMED = (
-    # what NumPy, zipfile, zlib and json raise on bytes that are not what they expect; a header may claim any length
-    KeyError,
-    ValueError,
-    TypeError,
-    IndexError,
-    EOFError,
-    OSError,
-    OverflowError,
-    NotImplementedError,
-    RuntimeError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+    with reading(path, "a stored program"), np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        meta = json.loads(_column(arrays, "meta", np.uint8).tobytes())
+        name, lnc, attrs = meta["name"], meta["lnc"], meta["attrs"]
+        if meta["version"] != VERSION:
+            bad_input(f"{path}: version {meta['version']} of the store, expected {VERSION}")
+        if not (isinstance(name, str) and type(lnc) is int and isinstance(attrs, dict)):
+            raise TypeError("name, lnc or attrs of the program is of another type")
+        offsets = _column(arrays, "strings.offsets", np.int64)
+        strings = StringTable.from_columns(_column(arrays, "strings.data", np.uint8), offsets)
+        tables: dict[str, Any] = {}
+        for key, table in TABLES.items():
+            specs = table.specs()
+            columns = {column: _column(arrays, f"{key}.{column}", specs[column]["dtype"]) for column in specs}
+            tables[key] = table.make(len(next(iter(columns.values()))), **columns)
+        return Program(name, lnc, strings, attrs=_sound(attrs), file=str(path), **tables)
 
 
 def _column(arrays: Any, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -7,7 +7,6 @@ under the name with `:TYPE` appended.
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ import numpy.typing as npt
 
 from haulout.ir import dtypes
 from haulout.support.diagnostics import bad_input
-from haulout.support.files import read_bytes, write_bytes
+from haulout.support.files import write_bytes
+from haulout.support.readers import read_npz
 
 Array = npt.NDArray[Any]
 FOREIGN = {name: np.dtype(f"u{dtypes.itemsize(name)}") for name in ("bf16", "f8e4m3fn", "f8e5m2")}
@@ -40,15 +40,11 @@ def save_values(values: Mapping[str, Array], path: str | Path) -> None:
 def load_values(path: Path) -> dict[str, Array]:
     """Read arrays by name; `bad-input` when the file holds anything else."""
     values: dict[str, Array] = {}
-    try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as arrays:
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                bad_input(f"{path} holds one array without a name, expected an .npz file")
-            for key in arrays.files:
-                name, _, dtype = key.partition(":")
-                if dtype and dtype not in FOREIGN:
-                    bad_input(f"{path}: {key}: no element type is named {dtype!r}", help=[f"one of {list(FOREIGN)}"])
-                values[name] = arrays[key].view(dtypes.NUMPY[dtype]) if dtype else arrays[key]
-    except (ValueError, TypeError, EOFError, OSError, KeyError, zipfile.BadZipFile) as error:
-        bad_input(f"{path} is no .npz file of arrays: {error}")
+    for key, array in read_npz(path).items():
+        name, _, dtype = key.partition(":")
+        if dtype and dtype not in FOREIGN:
+            bad_input(f"{path}: {key}: no element type is named {dtype!r}", help=[f"one of {list(FOREIGN)}"])
+        if dtype and array.dtype != FOREIGN[dtype]:
+            bad_input(f"{path}: {key} is {array.dtype}, expected {FOREIGN[dtype]}, the bits of {dtype}")
+        values[name] = array.view(dtypes.NUMPY[dtype]) if dtype else array
     return values

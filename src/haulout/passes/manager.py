@@ -71,7 +71,7 @@ class PassManager:
                 result = each.run(program, context)
                 if self.verify:
                     check_sound(result)
-            except HauloutError:
+            except (HauloutError, MemoryError):
                 raise
             except Exception as error:
                 self._crashed(each, program, error)
@@ -87,6 +87,9 @@ class PassManager:
         help_lines = []
         if self.reproducer is not None:
             path = self.reproducer / f"reproducer.{each.name}.bir"
-            write_text(path, f"# pass: {each}\n{print_bir(program)}")
-            help_lines.append(f"the program it ran on: {path}")
+            try:
+                write_text(path, f"# pass: {each}\n{print_bir(program)}")
+                help_lines.append(f"the program it ran on: {path}")
+            except Exception as second:  # the defect is what is reported, not what keeps it from being written
+                help_lines.append(f"the program it ran on is not written: {type(second).__name__}: {second}")
         fail("internal-error", f"{each.name} crashed: {type(error).__name__}: {error}", notes=notes, help=help_lines)

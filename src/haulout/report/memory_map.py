@@ -18,12 +18,15 @@ from haulout.analysis.lifetimes import lifetimes
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.report.tables import format_bytes
+from haulout.support.render import encodable
 
 Ints = npt.NDArray[np.int64]
 
 MOST_BOXES = 20_000
 """Boxes a panel draws; the largest by bytes times time when there are more, and the page says so."""
 MOST_LISTED = 40
+_IN_SCRIPT = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+"""JSON in a script element: names that would end it, or begin a comment in it, are written as escapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +86,10 @@ def memory_map(title: str, panels: Sequence[Panel], *, time_unit: str = "instruc
     )
     views = [_view(panel) for panel in panels]
     data = msgspec.json.encode([view["data"] for view in views]).decode()
-    # Inside a script element "</" must not appear.
-    return environment.get_template("memory_map.html").render(
-        title=title, views=views, data=data.replace("</", "<\\/"), time_unit=time_unit
+    page = environment.get_template("memory_map.html").render(
+        title=title, views=views, data=data.translate(_IN_SCRIPT), time_unit=time_unit
     )
+    return encodable(page)
 
 
 def _view(panel: Panel) -> dict[str, object]:
@@ -118,7 +121,7 @@ def _view(panel: Panel) -> dict[str, object]:
         ],
         "more": max(len(live) - MOST_LISTED, 0),
         "data": {
-            "names": [panel.names[at] for at in buffer.tolist()],
+            "names": [encodable(panel.names[at]) for at in buffer.tolist()],
             "lower": panel.lower[rows].tolist(),
             "upper": panel.upper[rows].tolist(),
             "offset": panel.offset[buffer].tolist(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.table import Table
+from rich.text import Text
 
 from haulout.analysis.makespan import ASSUMED_TRIP
 from haulout.report.model import Report
@@ -20,7 +21,8 @@ def format_bytes(count: int) -> str:
 
 def core_table(report: Report) -> Table:
     """One line a core: what it runs, what it holds, how near that is to the least possible."""
-    table = Table(title=f"{report.program}: {report.lnc} cores", title_justify="left", title_style="bold")
+    # A name is text, not markup.
+    table = Table(title=Text(f"{report.program}: {report.lnc} cores"), title_justify="left", title_style="bold")
     for heading in ("core", "instructions", "barriers", "peak DRAM", "lower bound", "ratio"):
         table.add_column(heading, justify="right")
     for core in report.cores:

@@ -68,11 +68,15 @@ def parse_schedule(text: str) -> Schedule:
             return ListOrder()
         case ["random"]:
             return RandomOrder()
-        case ["random", seed] if seed.isdecimal():
+        case ["random", seed] if _is_number(seed):
             return RandomOrder(int(seed))
-        case ["slowest", core, line] if core.isdecimal() and (known := parse_line(line)) is not None:
+        case ["slowest", core, line] if _is_number(core) and (known := parse_line(line)) is not None:
             return Slowest(int(core), known)
     bad_input(f"unknown schedule '{text}'", help=["list, random, random:SEED or slowest:CORE:ENGINE"])
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 20
 
 
 def adversarial_schedules(trace: Trace) -> list[Schedule]:

@@ -146,6 +146,14 @@ class HauloutError(Exception):
         self.diagnostics = diagnostics
 
 
+def error_text(error: BaseException) -> str:
+    """What an exception says, for a message; an exception of somebody else's class may fail even at that."""
+    try:
+        return str(error).strip() or type(error).__name__
+    except Exception:
+        return f"<{type(error).__name__} without text>"
+
+
 @dataclass(slots=True)
 class Diagnostics:
     """An ordered collector of findings."""

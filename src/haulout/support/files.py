@@ -76,8 +76,8 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of a file; `bad-input` when it cannot be read."""
     try:
         return path.read_bytes()
-    except OSError as error:
-        bad_input(f"cannot read {path}: {error.strerror or error}")
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
 
 
 def read_text(path: Path) -> str:

@@ -10,20 +10,52 @@ IEEE doubles, gives identical results either way; small inputs are done sooner w
 
 Numba's disk cache looks at the time stamp of the file that defines the called kernel, not at those of kernels
 that it calls: keep kernels that call each other in one file.
+
+A cache that cannot be read or written costs time, never the run: what cannot be loaded is compiled again, and what
+cannot be saved is not saved.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_log = logging.getLogger(__name__)
 
 _interpret: ContextVar[bool] = ContextVar("haulout_interpret_kernels", default=False)
+
+
+class _Forgiving:
+    """Numba's cache of one kernel; its files may be cut off, unreadable, or on a disk that is full."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, *args: Any) -> Any:
+        """What is stored for a signature; None, and an empty cache, when it cannot be read."""
+        try:
+            return self._cache.load_overload(*args)
+        except Exception as error:  # unpickling bytes that are not what they were may raise anything
+            _log.info("the kernel cache cannot be read: %s: %s", type(error).__name__, error)
+            with suppress(Exception):
+                self._cache.flush()
+            return None
+
+    def save_overload(self, *args: Any) -> None:
+        """Store what was compiled, if that is possible."""
+        try:
+            self._cache.save_overload(*args)
+        except Exception as error:
+            _log.info("the kernel cache cannot be written: %s: %s", type(error).__name__, error)
 
 
 class Kernel(Generic[P, R]):
@@ -39,12 +71,12 @@ class Kernel(Generic[P, R]):
         import numba
 
         compile_it: Any = numba.njit
-        compiled: Callable[P, R]
         try:
             compiled = compile_it(cache=True)(self.py_func)
-        except RuntimeError:  # no directory to cache in, as for code in a zip file or a read-only home
-            compiled = compile_it(self.py_func)
-        return compiled
+        except (RuntimeError, OSError):  # no directory to cache in, as for code in a zip file or a read-only home
+            return cast("Callable[P, R]", compile_it(self.py_func))
+        compiled._cache = _Forgiving(compiled._cache)
+        return cast("Callable[P, R]", compiled)
 
     @property
     def is_ready(self) -> bool:

@@ -25,11 +25,22 @@ def _paragraph(diagnostic: Diagnostic) -> str:
         lines += _label(label)
     lines += [f"  = note: {note}" for note in diagnostic.notes]
     lines += [f"  = help: {text}" for text in diagnostic.help]
-    return "\n".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line) for line in lines)
+    return "\n".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", encodable(line)) for line in lines)
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal would obey; input that is shown may hold anything."""
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def encodable(text: str) -> str:
+    """The text with an escape for each surrogate: what a byte of a file name becomes that is no UTF-8."""
+    return _SURROGATE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def _label(label: Label) -> list[str]:
@@ -58,6 +69,8 @@ def _source_line(span: Span) -> str | None:
     if not span.line:
         return None
     try:
+        if not Path(span.file).is_file():  # a pipe or a device may have no end
+            return None
         with Path(span.file).open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 if number == span.line:
@@ -73,15 +86,15 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
         {
             "code": each.code,
             "severity": each.severity.name.lower(),
-            "message": each.message,
+            "message": encodable(each.message),
             "labels": [
-                {"message": label.message}
-                | ({} if label.span is None else {"file": label.span.file, "line": label.span.line})
+                {"message": encodable(label.message)}
+                | ({} if label.span is None else {"file": encodable(label.span.file), "line": label.span.line})
                 | ({} if label.span is None or not label.span.column else {"column": label.span.column})
                 for label in each.labels
             ],
-            "notes": list(each.notes),
-            "help": list(each.help),
+            "notes": [encodable(text) for text in each.notes],
+            "help": [encodable(text) for text in each.help],
         }
         | ({} if each.subject is None else {"subject": each.subject.as_json()})
         for each in diagnostics
@@ -103,7 +116,7 @@ def render_sarif(diagnostics: Sequence[Diagnostic]) -> str:
             "ruleId": each.code,
             "ruleIndex": rules.index(each.code),
             "level": SARIF_LEVEL[each.severity],
-            "message": {"text": "\n".join([each.message, *each.notes, *each.help])},
+            "message": {"text": encodable("\n".join([each.message, *each.notes, *each.help]))},
         }
         if places:
             result["locations"] = places[:1]
@@ -126,8 +139,8 @@ def _location(label: Label) -> dict[str, Any]:
     span = label.span or Span("")
     region = {"startLine": max(span.line, 1)} | ({"startColumn": span.column} if span.column else {})
     return {
-        "physicalLocation": {"artifactLocation": {"uri": span.file}, "region": region},
-        "message": {"text": label.message},
+        "physicalLocation": {"artifactLocation": {"uri": encodable(span.file)}, "region": region},
+        "message": {"text": encodable(label.message)},
     }
 
 

@@ -14,7 +14,6 @@ effect.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +25,7 @@ from haulout.ir.enums import Engine
 from haulout.ir.schema import SIZE_MAX
 from haulout.support.diagnostics import Label, Span, bad_input
 from haulout.support.files import read_text
+from haulout.support.readers import parse_toml
 from haulout.support.shown import shown, shown_number
 from haulout.target.model import EngineRate, Target
 
@@ -38,7 +38,6 @@ _MOST_GIBIBYTES = SIZE_MAX // 2**30
 _OPTIONAL = {"gflops_per_s": 0.0, "wide_slowdown": 1.0, "least_run": 1.0}
 _TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\-]+)\s*\]")
 _KEY = re.compile(r"\s*\"?([A-Za-z0-9_\-]+)\"?\s*=")
-_AT_LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)")
 
 
 def load_target(name: str) -> Target:
@@ -57,19 +56,7 @@ def _preset(name: str) -> Target:
 
 def parse_target(text: str, file: str) -> Target:
     """The target that a text describes; `file` names it in messages. Raises `bad-input`."""
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message = str(error)
-        where = _AT_LINE.search(message)
-        line, column = (int(where[1]), int(where[2])) if where else (text.count("\n") + 1, 0)
-        bad_input(f"no TOML: {_AT_LINE.sub('', message)}", Label("here", Span(file, line, column)))
-    except (ValueError, RecursionError) as error:  # what the reader of TOML does not turn into its own error
-        what = (
-            "tables or lists are nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
-        )
-        bad_input(f"no TOML: {what}", Label("here", Span(file)))
-    return _Reader(text, file, tree).target()
+    return _Reader(text, file, parse_toml(text, file)).target()
 
 
 @dataclass(frozen=True, slots=True)

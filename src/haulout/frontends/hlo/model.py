@@ -17,6 +17,7 @@ import numpy.typing as npt
 from haulout.frontends.hlo.source import Excerpt, Source
 from haulout.frontends.hlo.types import AnyShape
 from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.render import encodable
 
 Literal = npt.NDArray[np.generic]
 
@@ -48,7 +49,7 @@ class Instruction:
     @property
     def loc(self) -> str:
         """`FILE:LINE` in the user's source, or else in the HLO text."""
-        return self.place or f"{self.where.source.file}:{self.line}"
+        return self.place or f"{encodable(self.where.source.file)}:{self.line}"
 
     def fail(self, message: str, label: str = "here", help: Iterable[str] = ()) -> NoReturn:
         """Raise `HauloutError` (`bad-input`) at the instruction, and name the user's line where it is known."""

@@ -14,7 +14,6 @@ strings.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +24,17 @@ import numpy.typing as npt
 
 from haulout.frontends.nki.dtypes import nki_name
 from haulout.frontends.nki.storage import Buffer, Interval
-from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.diagnostics import bad_input
 from haulout.support.files import read_text
+from haulout.support.readers import parse_toml, read_npy
 
 _TENSOR = re.compile(
     r"(?:(sbuf|psum|hbm|shared_hbm|private_hbm):)?([A-Za-z_]\w*)\[([\d\s,]*)\](?:\{(-?\d+):(-?\d+)\})?\Z"
 )
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+_INTEGER = re.compile(r"[+-]?\d+")
+_DIGITS = 1000
+"""Python refuses to read integers that are much longer."""
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 
 
@@ -92,6 +95,8 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
             bad_input(
                 f"{what}: no element type is named {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."]
             )
+        if any(len(digits) > _DIGITS for digits in _INTEGER.findall(text)):
+            bad_input(f"{what}: a number of more than {_DIGITS} digits")
         shape = tuple(int(part) for part in found.group(3).split(",") if part.strip())
         if 0 in shape:
             bad_input(f"{what}: {text} has no elements")
@@ -99,6 +104,8 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
         if within is not None and within[0] >= within[1]:
             bad_input(f"{what}: no number lies in {within[0]}:{within[1]}")
         return TensorSpec(dtype, shape, Buffer[found.group(1) or "shared_hbm"], within=within)
+    if _INTEGER.fullmatch(text) and len(text) > _DIGITS:
+        bad_input(f"{what}: a number of more than {_DIGITS} digits")
     for number in (int, float):
         try:
             return number(text)
@@ -108,10 +115,9 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
 
 
 def _array(path: Path, what: str) -> TensorSpec:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        bad_input(f"{what}: cannot read {path}: {error}")
+    array = read_npy(path)
+    if nki_name(array.dtype) is None:
+        bad_input(f"{what}: {path} holds {array.dtype}, which is no element type of NKI")
     spec = tensor_spec(array)
     assert spec is not None
     return spec
@@ -120,10 +126,7 @@ def _array(path: Path, what: str) -> TensorSpec:
 def load_arguments(path: str | Path) -> dict[str, Any]:
     """Arguments from a TOML file."""
     path = Path(path)
-    try:
-        table = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        bad_input(f"{path}: {error}", Label("here", Span(str(path))))
+    table = parse_toml(read_text(path), path)
     return {name: _toml_value(value, name, path.parent) for name, value in table.items()}
 
 

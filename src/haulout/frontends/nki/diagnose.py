@@ -14,6 +14,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Span
+from haulout.support.render import encodable
 
 _OWN_FOLDERS = (str(Path(__file__).parent), str(Path(__file__).parents[2] / "nki"))
 """Frames of these files are ours, not the kernel's."""
@@ -79,6 +80,11 @@ def shown_value(value: object) -> str:
 def span_at(place: tuple[str, int]) -> Span | None:
     """A place as a span."""
     return Span(shown_path(place[0]), place[1]) if place[0] else None
+
+
+def place_text(place: tuple[str, int]) -> str | None:
+    """A place as the program's tables hold it."""
+    return f"{encodable(shown_path(place[0]))}:{place[1]}" if place[0] else None
 
 
 @dataclass(slots=True)

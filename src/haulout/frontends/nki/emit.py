@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.frontends.nki.diagnose import shown_path
+from haulout.frontends.nki.diagnose import place_text, shown_path
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.emit_core import CoreEmitter
 from haulout.frontends.nki.lint import lint
@@ -109,7 +109,7 @@ def _location(
         address=storage.address,
         partition=None if storage.address is None else storage.partition,
         parts=(1 if narrow else storage.partitions) if storage.buffer.on_chip else None,
-        loc=f"{shown_path(storage.place[0])}:{storage.place[1]}" if storage.place[0] else None,
+        loc=place_text(storage.place),
         attrs={"partial": True} if partial else {},
     )
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import copysign
 
 from haulout.frontends.nki.byte_sets import meet
-from haulout.frontends.nki.diagnose import shown_path
+from haulout.frontends.nki.diagnose import place_text
 from haulout.frontends.nki.emit_args import instruction_args
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
@@ -94,7 +94,7 @@ class CoreEmitter:
 
     def _loc(self, place: tuple[str, int]) -> str | None:
         if place not in self._locs:
-            self._locs[place] = f"{shown_path(place[0])}:{place[1]}" if place[0] else None
+            self._locs[place] = place_text(place)
         return self._locs[place]
 
     # -- instructions ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place
+from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place, span_at
 from haulout.frontends.nki.hardware_rules import check_hardware
 from haulout.frontends.nki.index_rules import check_indices
 from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
@@ -27,7 +27,8 @@ from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.value_rules import follow
 from haulout.ir.enums import Engine
 from haulout.ir.patterns import Pattern
-from haulout.support.diagnostics import Severity
+from haulout.ir.schema import SIZE_MAX
+from haulout.support.diagnostics import Label, Severity, fail
 
 TENSOR_QUEUES = 12
 """DMA queues 0 to 11 belong to HBM tensors in turn; 12 to 15 to the pipes of `sendrecv`."""
@@ -36,6 +37,8 @@ PIPE_QUEUES = 4
 Operand = tuple[int, Pattern | None]
 """(storage number, bytes of it; None: all)."""
 _COPIES = frozenset({"dma_copy", "tensor_copy"})
+_UNPRINTED = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""What the text format cannot write in a name."""
 _ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=[^=]")
 
 
@@ -144,6 +147,10 @@ class Recorder:
             constant,
             shared,
         )
+        if storage.size > SIZE_MAX:
+            fail("kernel-error", f"{storage.describe()} has more than 2**62 bytes", Label("here", span_at(place)))
+        if not isinstance(storage.name, str) or _UNPRINTED.search(storage.name):
+            fail("kernel-error", f"a tensor cannot have the name {storage.name!r}", Label("here", span_at(place)))
         if address is not None and buffer.on_chip:
             storage.partition, storage.address = address
         self.storages.append(storage)

@@ -10,22 +10,24 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from haulout.frontends.nki.diagnose import shown_path
 from haulout.frontends.nki.emit import Emitted, emit
 from haulout.frontends.nki.stand_ins.install import installed
-from haulout.frontends.nki.trace import BarrierScope, Trace, _raised, trace_kernel
-from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, bad_input
+from haulout.frontends.nki.trace import BarrierScope, Printed, Trace, raised, trace_kernel
+from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, Span, bad_input, error_text
 
 
 @contextmanager
 def kernel_in_file(path: str | Path, name: str) -> Iterator[Callable[..., Any]]:
     """The function of a file, which may be called while the context lasts."""
     with installed():
-        module = _imported(Path(path))
+        with redirect_stdout(Printed()):  # stdout is for findings
+            module = _imported(Path(path))
         function: Any = module
         for part in name.split("."):
             function = getattr(function, part, None)
@@ -62,12 +64,15 @@ def _imported(path: Path) -> ModuleType:
         return module
     except HauloutError:
         raise
+    except KeyboardInterrupt:
+        raise
     except SyntaxError as error:
-        bad_input(f"{error.filename}:{error.lineno}: {error.msg}")
-    except Exception as error:
-        raised = _raised(error, 0)
-        message = f"{path.name} cannot be imported: {type(error).__name__}: {error}"
-        raise HauloutError(Diagnostic("bad-input", Severity.ERROR, message, raised.labels, raised.notes)) from None
+        span = Span(shown_path(str(error.filename or path)), error.lineno or 0, max(error.offset or 0, 0))
+        bad_input(f"no Python: {error.msg}", Label("here", span))
+    except BaseException as error:
+        found = raised(error, 0)
+        message = f"{path.name} cannot be imported: {type(error).__name__}: {error_text(error)}"
+        raise HauloutError(Diagnostic("bad-input", Severity.ERROR, message, found.labels, found.notes)) from None
     finally:
         if added in sys.path:
             sys.path.remove(added)

@@ -20,7 +20,7 @@ from haulout.frontends.nki.arguments import DottedName, TensorSpec, tensor_spec
 from haulout.frontends.nki.diagnose import _OWN_FOLDERS, Findings, shown_path, span_at
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.tensor import Tensor
-from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input
+from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input, error_text
 
 BarrierScope = Literal["data", "global"]
 """What a `core_barrier` orders: its tensor, or everything."""
@@ -86,7 +86,7 @@ def _run(
 ) -> None:
     """Run the function once a core."""
     findings = result.findings
-    printed = io.StringIO()
+    printed = Printed()
     for core in range(cores):
         recorder = Recorder(core, cores, findings, **options)
         result.recorders.append(recorder)
@@ -100,8 +100,10 @@ def _run(
         except HauloutError as error:
             findings.items += error.diagnostics
             result.failed = True
-        except Exception as error:
-            findings.items.append(_raised(error, core))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a kernel that calls `exit` does not end this process
+            findings.items.append(raised(error, core))
             result.failed = True
         if result.failed:
             break
@@ -115,6 +117,13 @@ def _run(
                 place=where,
                 subject=name,
             )
+
+
+class Printed(io.StringIO):
+    """What a kernel prints; closing it has no effect."""
+
+    def close(self) -> None:
+        """A kernel may close its stdout."""
 
 
 def _bound(function: Callable[..., Any], arguments: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
@@ -201,7 +210,7 @@ def _leaves(value: Any) -> list[Tensor | None]:
     return [base if isinstance(base, Tensor) else None]
 
 
-def _raised(error: Exception, core: int) -> Diagnostic:
+def raised(error: BaseException, core: int) -> Diagnostic:
     """What the kernel raised, with the kernel's frames, the innermost first."""
     frames = [
         frame
@@ -213,7 +222,7 @@ def _raised(error: Exception, core: int) -> Diagnostic:
         Label(f"called by {frame.name}", span_at((frame.filename, frame.lineno or 0)))
         for frame in reversed(frames[-_FRAMES:-1])
     ]
-    text = str(error).strip() or type(error).__name__
+    text = error_text(error)
     own = traceback.extract_tb(error.__traceback__)[-1]
     notes = []
     if own.filename.startswith(_OWN_FOLDERS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from haulout.ir.attributes import AttrValue, parse_number, scalar_from_name, unquote
+from haulout.ir.attributes import AttrValue, parse_integer, parse_number, scalar_from_name, unquote
 from haulout.ir.patterns import UNKNOWN, Pattern
 from haulout.ir.schema import INT32_MAX, INT64_MAX, SIZE_MAX
 from haulout.ir.text.lexer import Line
@@ -154,7 +154,7 @@ def parse_pattern(line: Line, text: str, at: int) -> Pattern:
     """A byte pattern from the text between the brackets; `at` is the token to point at."""
 
     def number(token: str) -> int:
-        value = int(token, 16) if token.lower().startswith("0x") else int(token)
+        value = parse_integer(token)
         if value > SIZE_MAX:
             line.error(f"{token} is more than 2**62 bytes", at)
         return value
@@ -172,7 +172,7 @@ def parse_pattern(line: Line, text: str, at: int) -> Pattern:
             dim = _DIM.match(part)
             if dim is None:
                 line.error(f"expected STRIDExCOUNT, found {part!r}", at)
-            stride, count = int(dim.group(1)), number(dim.group(2))
+            stride, count = parse_integer(dim.group(1)), number(dim.group(2))
             if abs(stride) > SIZE_MAX:
                 line.error(f"a stride of more than 2**62 bytes: {stride}", at)
             if count < 1:

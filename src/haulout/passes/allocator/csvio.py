@@ -31,7 +31,7 @@ import numpy as np
 
 from haulout.passes.allocator.problem import I64, LIMIT, Problem
 from haulout.support.diagnostics import Label, Span, bad_input
-from haulout.support.files import write_text
+from haulout.support.files import read_text, write_text
 
 _NAMES = {
     "buffer": "id",
@@ -90,11 +90,7 @@ class _Row:
 
 def read_csv(path: str | Path) -> Table:
     """Read a file. Raises `HauloutError` (`bad-input`)."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        bad_input(f"cannot read {path}: {error}")
-    return parse_csv(text, str(path))
+    return parse_csv(read_text(Path(path)), str(path))
 
 
 def parse_csv(text: str, file: str = "<csv>") -> Table:

@@ -14,8 +14,8 @@ def read_problem(path: str | Path) -> Table:
     try:
         with Path(path).open("rb") as file:
             start = file.read(4096)
-    except OSError as error:
-        bad_input(f"cannot read {path}: {error}")
+    except (OSError, ValueError) as error:
+        bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
     lines = start.decode("utf-8", errors="replace").splitlines()
     is_xla = any(line.startswith(HEADER) for line in lines[:20])
     return read_xla_dump(path) if is_xla else read_csv(path)

@@ -27,6 +27,7 @@ from haulout.passes.allocator.csvio import Table
 from haulout.passes.allocator.problem import LIMIT, Problem
 from haulout.passes.allocator.rules import Pool, Rules
 from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.files import read_text
 
 HEADER = "BufferAssignment:"
 _SUFFIX = "buffer-assignment.txt"
@@ -67,10 +68,7 @@ def read_xla_dump(path: str | Path) -> Table:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        bad_input(f"cannot read {path}: {error}")
+    return read_text(path)
 
 
 def parse_xla_dump(assignment: str, ranges: str, file: str = "<xla>", ranges_file: str = "<xla>") -> Table:

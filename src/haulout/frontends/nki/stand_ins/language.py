@@ -19,6 +19,7 @@ from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
 from haulout.ir.enums import Engine
 from haulout.support.diagnostics import Label, fail
+from haulout.support.readers import read_npy
 
 OPERATORS = (
     "abs",
@@ -173,7 +174,7 @@ def store(dst: Tensor, value: Tensor, **_: Any) -> None:
 
 def shared_constant(constant: Any, dtype: Any = None) -> Tensor:
     """A tensor in shared HBM that is filled before the kernel starts."""
-    array = np.load(constant) if isinstance(constant, str | Path) else np.asarray(constant)
+    array = read_npy(Path(constant)) if isinstance(constant, str | Path) else np.asarray(constant)
     found = session.recorder().allocate(
         array.shape, _element_type(dtype or array.dtype), Buffer.shared_hbm, constant=True, place=kernel_place(2)
     )

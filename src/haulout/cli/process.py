@@ -1,0 +1,143 @@
+"""The command as a process: what its surroundings do to it never ends in a traceback.
+
+stdout, stderr   letters that they cannot show are written as escapes; a closed stream, or a reader that has left,
+                 wants nothing more and changes no status; a stdout that cannot be written otherwise (a full disk)
+                 is an error, told once, at the end
+Ctrl-C           one line, status 130, wherever it comes
+warnings         of packages below go to the log; `-W` and PYTHONWARNINGS show them
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from haulout.cli.common import BAD_INPUT, CLEAN, INTERNAL, INTERRUPTED, defect, emit, interrupted
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_AGAIN = 0.02
+"""Seconds after which a Ctrl-C is sent again that Python had to drop, as in a destructor or a callback from C."""
+
+
+class Commands(click.Group):
+    """The group of commands. Called, it is the process; `main` runs it inside of another, as tests do."""
+
+    def __call__(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run the command line and end the process."""
+        run_as_process(lambda: self.main(*args, **extra))
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run one command line; ends in `SystemExit` with the status."""
+        run: Any = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        try:
+            status = run(*args, standalone_mode=False, **extra)
+        except click.Abort:
+            status = interrupted()
+        except click.ClickException as error:
+            error.show()
+            status = BAD_INPUT
+        except Exception as error:
+            emit([defect(error)], "text")
+            status = INTERNAL
+        sys.exit(status if isinstance(status, int) else CLEAN)
+
+
+def run_as_process(command: Callable[[], object]) -> NoReturn:
+    """Run `command`, which ends in `SystemExit`, with streams that do not fail, and end the process."""
+    out, _ = _open_streams()
+    sys.unraisablehook = _interrupt_again
+    if not sys.warnoptions:
+        logging.captureWarnings(True)
+    try:
+        command()
+        status = CLEAN
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else CLEAN if end.code is None else INTERNAL
+    except KeyboardInterrupt:
+        status = interrupted()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdout.flush()
+    if out is not None and out.failed is not None and not isinstance(out.failed, BrokenPipeError):
+        click.echo(f"error[bad-input]: cannot write to stdout: {out.failed.strerror}", err=True)
+        status = status if status in (INTERNAL, INTERRUPTED) else BAD_INPUT
+    sys.exit(status)
+
+
+class _Sink(io.RawIOBase):
+    """A stream that takes everything; after its first failure, without effect."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._raw = raw
+        self.failed: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            while self.failed is None:
+                written = self._raw.write(data)
+                if written is not None:
+                    return written
+                select.select([], [self._raw], [])  # another process has made the stream non-blocking
+        except OSError as error:
+            self.failed = error
+        return memoryview(data).nbytes
+
+
+def _open_streams() -> tuple[_Sink | None, _Sink | None]:
+    """Put such streams in the place of stdout and stderr; None for one that is not the process's own."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # A file that is opened later must not get the number of a stream.
+            with suppress(OSError):
+                os.open(os.devnull, os.O_RDWR)
+    sinks: list[_Sink | None] = []
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        sink = None
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif isinstance(stream, io.TextIOWrapper):
+            with suppress(OSError, ValueError):
+                stream.flush()
+            sink = _Sink(getattr(stream.buffer, "raw", stream.buffer))  # type: ignore[arg-type]
+            wrapped = io.TextIOWrapper(
+                io.BufferedWriter(sink),
+                encoding=stream.encoding,
+                errors="backslashreplace",
+                line_buffering=stream.line_buffering,
+            )
+            setattr(sys, name, wrapped)
+        sinks.append(sink)
+    return sinks[0], sinks[1]
+
+
+def _interrupt_again(unraisable: Any) -> None:
+    """Where Python can raise nothing, a Ctrl-C is kept for a moment; all else is a message, as it always is."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        threading.Timer(_AGAIN, signal.raise_signal, [signal.SIGINT]).start()
+    else:
+        sys.__unraisablehook__(unraisable)

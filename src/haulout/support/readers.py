@@ -1,0 +1,85 @@
+"""Files that a library reads, TOML and NumPy's: whatever the library raises becomes `bad-input`, here and only here.
+
+A library says little about what it raises on bytes that are not what it expects: NumPy passes on errors of zipfile,
+zlib, pickle, struct and tokenize, and takes the memory that a header claims.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from haulout.support.diagnostics import HauloutError, Label, Span, bad_input, error_text
+from haulout.support.files import read_bytes
+
+Array = npt.NDArray[Any]
+
+_AT_LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)")
+
+
+@contextmanager
+def reading(file: str | Path, expected: str) -> Iterator[None]:
+    """Turn what a library raises in the block on the contents of `file` into `bad-input`: it is not `expected`."""
+    try:
+        yield
+    except HauloutError:
+        raise
+    except Exception as error:
+        bad_input(f"{file} is not {expected}: {error_text(error)}", Label("this file", Span(str(file))))
+
+
+def parse_toml(text: str, file: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file's text; `bad-input` with the line when it is none."""
+    try:
+        tree = tomllib.loads(text)
+        _refuse_long_integers(tree)
+        return tree
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits; brackets in brackets
+        message = error_text(error)
+        where = _AT_LINE.search(message)
+        line, column = (int(where[1]), int(where[2])) if where else (0, 0)
+        if message.endswith("(at end of document)"):
+            line = text.count("\n") + 1
+        bad_input(f"no TOML: {_AT_LINE.sub('', message)}", Label("here", Span(str(file), line, column)))
+
+
+def _refuse_long_integers(tree: dict[str, Any]) -> None:
+    """TOML has integers of 64 bits; `tomllib` takes any, and some are too long to be shown."""
+    pending: list[Any] = [tree]
+    while pending:
+        match pending.pop():
+            case dict() as table:
+                pending += table.values()
+            case list() as items:
+                pending += items
+            case int() as value if not -(1 << 63) <= value < 1 << 63:
+                raise ValueError("an integer of more than 64 bits")
+
+
+def read_npy(path: Path) -> Array:
+    """The array of an .npy file."""
+    data = read_bytes(path)
+    with reading(path, "an .npy file of one array"):
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise TypeError("it is an archive of several arrays")
+        return array
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """All arrays of an .npz file, by name."""
+    data = read_bytes(path)
+    with reading(path, "an .npz file of arrays"):
+        arrays = np.load(io.BytesIO(data), allow_pickle=False)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise TypeError("it holds one array without a name")
+        with arrays:
+            return {name: arrays[name] for name in arrays.files}
