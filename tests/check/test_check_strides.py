@@ -77,6 +77,12 @@ def test_huge_sets_are_told_apart_without_listing_them() -> None:
 # -- candidates ------------------------------------------------------------------------------------------------------
 
 
+def joined(at: Extents, some: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    found = candidates(at, some, others)
+    assert found is not None
+    return found
+
+
 def extents(rng: Random, count: int) -> Extents:
     rows = []
     for _ in range(count):
@@ -106,7 +112,7 @@ def test_candidates_are_all_pairs_that_hulls_and_combs_allow(seed: int) -> None:
     at = extents(rng, rng.choice([1, 5, 40]))
     rows = np.arange(len(at.low))
     some = rows[[rng.random() < 0.6 for _ in rows]]
-    left, right = candidates(at, some, rows)
+    left, right = joined(at, some, rows)
     wanted = {(one, two) for one in some.tolist() for two in rows.tolist() if near(at, one, two)}
     assert sorted(zip(left.tolist(), right.tolist(), strict=True)) == sorted(wanted)
 
@@ -118,9 +124,11 @@ def test_slices_of_one_stride_are_not_compared_with_each_other(tensors: int) -> 
     pitch = np.full(len(offset), 32 * slices)
     at = Extents(offset, offset + 1000 * pitch + 32, offset, pitch, np.full(len(offset), 32))
     rows = np.arange(len(offset))
-    left, right = candidates(at, rows, rows)
+    left, right = joined(at, rows, rows)
     assert np.array_equal(left, right)
     assert len(left) == len(rows)
+    assert candidates(at, rows, rows, 2 * len(rows)) is not None
+    assert candidates(at, rows, rows, len(rows) // 2) is None
 
 
 # -- regions ---------------------------------------------------------------------------------------------------------
@@ -156,10 +164,16 @@ def met(regions: Regions) -> set[tuple[int, int]]:
     return pairs
 
 
-@pytest.mark.parametrize("budget", [0, 20, 1 << 20])
+@pytest.mark.parametrize(
+    ("budget", "pairs", "apart"), [(0, 1 << 20, True), (20, 1 << 20, True), (20, 9, False), (1 << 20, 0, False)]
+)
 @pytest.mark.parametrize("seed", range(5))
-def test_regions_meet_when_their_bytes_do(seed: int, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[find_regions.__module__], "RUN_BUDGET", budget)
+def test_regions_meet_when_their_bytes_do(
+    seed: int, budget: int, pairs: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules[find_regions.__module__]
+    monkeypatch.setattr(module, "RUN_BUDGET", budget)
+    monkeypatch.setattr(module, "MOST_PAIRS", pairs)
     rng = Random(seed)
     texts = ["%x"]
     for _ in range(30):
@@ -178,7 +192,7 @@ def test_regions_meet_when_their_bytes_do(seed: int, budget: int, monkeypatch: p
         (one, two) for one in range(len(held)) for two in range(len(held)) if not held[one].isdisjoint(held[two])
     }
     assert met(regions) == wanted
-    assert regions.apart[~regions.unknown].any() == (budget < 1 << 20)
+    assert regions.apart[~regions.unknown].any() == apart
 
 
 def test_unknown_bytes_of_a_rectangle_meet_what_lies_in_it() -> None:

@@ -34,8 +34,11 @@ class Extents(NamedTuple):
     """The comb."""
 
 
-def candidates(at: Extents, some: Ints, others: Ints) -> tuple[Ints, Ints]:
-    """Pairs (one of `some`, one of `others`) whose hulls and combs meet, as two columns; each pair once."""
+def candidates(at: Extents, some: Ints, others: Ints, most: int | None = None) -> tuple[Ints, Ints] | None:
+    """Pairs (one of `some`, one of `others`) whose hulls and combs meet, as two columns; each pair once.
+
+    None when more than about `most` of them are to be looked at.
+    """
     if len(some) == 0 or len(others) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     begin, end = _components(at, some)
@@ -45,15 +48,16 @@ def candidates(at: Extents, some: Ints, others: Ints) -> tuple[Ints, Ints]:
     count = np.maximum(last - first, 0)
     others, place = np.repeat(others, count), stretched(first, count)
     pitch = _few(at.pitch, np.concatenate([some, others]))
-    found = []
+    joins = []
     for one in np.unique(pitch[some]).tolist():
         for other in np.unique(pitch[others]).tolist():
             mine, theirs = pitch[some] == one, pitch[others] == other
-            found.append(
-                _join(at, some[mine], component[mine], others[theirs], place[theirs], int(np.gcd(one, other)))
-            )
+            modulus = int(np.gcd(one, other))
+            joins.append(_Join(at, some[mine], component[mine], others[theirs], place[theirs], modulus))
+    if most is not None and sum(join.count for join in joins) > most:
+        return None
     size = len(at.low)
-    code = distinct(np.concatenate([left * size + right for left, right in found]))
+    code = distinct(np.concatenate([left * size + right for left, right in (join.pairs() for join in joins)]))
     return code // size, code % size
 
 
@@ -73,25 +77,40 @@ def _few(pitch: Ints, rows: Ints) -> Ints:
     return np.where(rare, common, pitch)
 
 
-def _join(at: Extents, some: Ints, component: Ints, others: Ints, place: Ints, modulus: int) -> tuple[Ints, Ints]:
-    """Candidates among regions of two pitches with one greatest common divisor."""
-    hulls = _Pairs(component, at.low[some], at.high[some], place, at.low[others], at.high[others])
-    if modulus == 0:
-        left, right = hulls.pairs(np.ones(len(some), bool), np.ones(len(others), bool))
-        return some[left], others[right]
-    mine, begin, end = _residues(at, some, modulus)
-    theirs, begin2, end2 = _residues(at, others, modulus)
-    combs = _Pairs(component[mine], begin, end, place[theirs], begin2, end2)
-    count = max(int(component.max(initial=-1)), int(place.max(initial=-1))) + 1
-    by_comb = combs.counts(count) < hulls.counts(count)
-    left, right = hulls.pairs(~by_comb[component], ~by_comb[place])
-    near = (at.origin[others[right]] - at.origin[some[left]]) % modulus
-    kept = (near < at.width[some[left]]) | ((modulus - near) % modulus < at.width[others[right]])
-    left, right = some[left[kept]], others[right[kept]]
-    left2, right2 = combs.pairs(by_comb[component[mine]], by_comb[place[theirs]])
-    left2, right2 = some[mine[left2]], others[theirs[right2]]
-    kept = (at.low[left2] < at.high[right2]) & (at.low[right2] < at.high[left2])
-    return np.concatenate([left, left2[kept]]), np.concatenate([right, right2[kept]])
+class _Join:
+    """Candidates among regions of two pitches with one greatest common divisor, `modulus`."""
+
+    def __init__(self, at: Extents, some: Ints, component: Ints, others: Ints, place: Ints, modulus: int) -> None:
+        self.at, self.some, self.others, self.modulus = at, some, others, modulus
+        self.component, self.place = component, place
+        count = max(int(component.max(initial=-1)), int(place.max(initial=-1))) + 1
+        self.hulls = _Pairs(component, at.low[some], at.high[some], place, at.low[others], at.high[others])
+        each = self.hulls.counts(count)
+        self.by_comb = np.zeros(count, bool)
+        """Of each component: whether joining on residues gives fewer pairs."""
+        if modulus:
+            self.mine, begin, end = _residues(at, some, modulus)
+            self.theirs, begin2, end2 = _residues(at, others, modulus)
+            self.combs = _Pairs(component[self.mine], begin, end, place[self.theirs], begin2, end2)
+            self.by_comb = self.combs.counts(count) < each
+            each = np.minimum(self.combs.counts(count), each)
+        self.count = int(each.sum())
+
+    def pairs(self) -> tuple[Ints, Ints]:
+        """The pairs, perhaps more than once."""
+        at, some, others = self.at, self.some, self.others
+        left, right = self.hulls.pairs(~self.by_comb[self.component], ~self.by_comb[self.place])
+        left, right = some[left], others[right]
+        if self.modulus == 0:
+            return left, right
+        near = (at.origin[right] - at.origin[left]) % self.modulus
+        kept = (near < at.width[left]) | ((self.modulus - near) % self.modulus < at.width[right])
+        left, right = left[kept], right[kept]
+        mine, theirs = self.by_comb[self.component[self.mine]], self.by_comb[self.place[self.theirs]]
+        left2, right2 = self.combs.pairs(mine, theirs)
+        left2, right2 = some[self.mine[left2]], others[self.theirs[right2]]
+        kept = (at.low[left2] < at.high[right2]) & (at.low[right2] < at.high[left2])
+        return np.concatenate([left, left2[kept]]), np.concatenate([right, right2[kept]])
 
 
 def _residues(at: Extents, rows: Ints, modulus: int) -> tuple[Ints, Ints, Ints]:

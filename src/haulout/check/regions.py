@@ -32,10 +32,12 @@ from haulout.ir.schema import Bools, Column, Ids, Ints
 
 MOST_RUNS = 1 << 16
 """A region of more runs stands apart."""
-RUN_BUDGET = 1 << 20
-"""When the strided regions together have more runs, those with the most stand apart."""
+RUN_BUDGET = 1 << 19
+"""When the strided regions together have more runs, those with the most stand apart ..."""
+MOST_PAIRS = 1 << 22
+"""... unless so many pairs would have to be looked at; then, and where the alternative to atoms is a map of the bytes
+(in loops, see `holders.py`; for what is written), the budget is the next one."""
 LISTED_BUDGET = 1 << 22
-"""The same where the alternative to atoms is a map of the bytes: in loops (`holders.py`), for what is written."""
 COVER_BUDGET = 1 << 25
 """The same for the segments that they and the regions above them cover."""
 
@@ -121,10 +123,14 @@ def find_regions(
         meet_starts=np.zeros(len(location) + 1, np.int64),
         meets=np.zeros(0, np.int32),
     )
-    budget = RUN_BUDGET if meets and model.unrolled is None else LISTED_BUDGET
-    _cut(regions, *_all_runs(regions, used, budget))
-    if meets and regions.apart.any():
-        _find_meets(regions, used)
+    choices: list[tuple[int, int | None]] = [(LISTED_BUDGET, None)]
+    if meets and model.unrolled is None:
+        choices.insert(0, (RUN_BUDGET, MOST_PAIRS))
+    for budget, most in choices:
+        regions.apart = unknown & used
+        _cut(regions, *_all_runs(regions, used, budget))
+        if not meets or not regions.apart.any() or _find_meets(regions, used, most):
+            break
     return regions
 
 
@@ -322,12 +328,16 @@ def _mixed(values: Column) -> Column:
 # -- regions that stand apart ----------------------------------------------------------------------------------------
 
 
-def _find_meets(regions: Regions, used: Bools) -> None:
-    """List, for the regions that stand apart and for those that they meet, which regions they meet."""
+def _find_meets(regions: Regions, used: Bools, most: int | None) -> bool:
+    """List, for the regions that stand apart and for those that they meet, which regions they meet; nothing is done,
+    and false returned, when more than `most` pairs would have to be looked at."""
     low, high = _hulls(regions)
     sets, at = _extents(regions, low, high)
     rows = np.flatnonzero(used & (high > low))
-    left, right = candidates(at, rows[regions.apart[rows]], rows)
+    pairs = candidates(at, rows[regions.apart[rows]], rows, most)
+    if pairs is None:
+        return False
+    left, right = pairs
     grid = regions.storage.is_grid[regions.location]
     rough = grid[left] | grid[right]
     listed = np.flatnonzero(rough)
@@ -344,6 +354,7 @@ def _find_meets(regions: Regions, used: Bools) -> None:
     regions.slot[members] = np.arange(len(members), dtype=np.int32)
     regions.meet_starts = np.searchsorted(pair // size, np.arange(size + 1)).astype(np.int64)
     regions.meets = regions.slot[pair % size]
+    return True
 
 
 def _extents(regions: Regions, low: Ints, high: Ints) -> tuple[Strided, Extents]:

@@ -96,5 +96,5 @@ def compiled() -> Iterator[None]:
 
 
 def compiled_if_large(work: int, limit: int = 20_000) -> AbstractContextManager[None]:
-    """`compiled()` when `work` has turned out to be large: a caller that saw less of it may have said `interpreted()`."""
+    """`compiled()` when `work` has turned out to be large; a caller that saw less of it may interpret."""
     return compiled() if work > limit else nullcontext()
