@@ -204,3 +204,20 @@ def test_unknown_bytes_of_a_rectangle_meet_what_lies_in_it() -> None:
         (one, two) for one in range(len(held)) for two in range(len(held)) if not held[one].isdisjoint(held[two])
     }
     assert met(regions) == wanted
+
+
+def test_stripes_of_a_tensor_cost_a_few_decisions_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    decided = []
+
+    def counted(sets: Strided, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        decided.append(len(left))
+        return meeting(sets, left, right)
+
+    monkeypatch.setattr(sys.modules[find_regions.__module__], "meeting", counted)
+    stripes, rows = 300, 70_000
+    pitch = 32 * stripes
+    accesses = [f"%x[{32 * k};{pitch}x{rows};32]" for k in range(stripes)]
+    regions = program(" ".join(["%x", *accesses]), f"%x dram.local size={pitch * rows}")
+    assert regions.apart.sum() == stripes
+    assert decided == [2 * stripes]  # with itself and with the whole
+    assert len(regions.meets) == 3 * stripes

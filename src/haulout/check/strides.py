@@ -33,9 +33,9 @@ class Strided(NamedTuple):
     run: Ints
     dim_begin: Ids
     dim_end: Ids
-    """Set r has the dims `stride[k], count[k]` for k in `dim_begin[r]:dim_end[r]`."""
+    """Set r has the dims `stride[k], repeats[k]` for k in `dim_begin[r]:dim_end[r]`."""
     stride: Ints
-    count: Ints
+    repeats: Ints
 
 
 def meeting(sets: Strided, left: Ints, right: Ints) -> Bools:
@@ -64,7 +64,7 @@ def _meets(sets: Strided, first: int, second: int, dims: Ints) -> bool:
     for side in range(2):
         row = first if side == 0 else second
         for k in range(sets.dim_begin[row], sets.dim_end[row]):
-            step, more = int(sets.stride[k]), int(sets.count[k] - 1)
+            step, more = int(sets.stride[k]), int(sets.repeats[k] - 1)
             if side == 0:
                 total += step * more
             # Insert, the largest stride first.
