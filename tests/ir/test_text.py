@@ -146,6 +146,6 @@ def test_a_broken_store_is_bad_input(tmp_path: Path, data: bytes) -> None:
 
 def test_pattern_text_is_its_canonical_form() -> None:
     line = Line("f", 1, "")
-    pattern = parse_pattern(line, "0;64x2,16x4,4x4;4", 0)
+    pattern = parse_pattern(line, "0;64x2,16x4,4x4;4", (0, 1))
     assert str(pattern.canonical()) == "0:128"
-    assert str(parse_pattern(line, " 8 ; -4x3 , 0x2 ; 0x4 ", 0)) == "8;-4x3,0x2;4"
+    assert str(parse_pattern(line, " 8 ; -4x3 , 0x2 ; 0x4 ", (0, 1))) == "8;-4x3,0x2;4"

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.analysis.order_scan import Footprint, Order, Paths, _scan_order
+from haulout.analysis.order_scan import WALK, Footprint, Order, Paths, _scan_order
 from haulout.analysis.overlap import Extents, extents
 from haulout.ir.atomics import access_sorts
 from haulout.ir.enums import NONE, DependenceKind, Engine, Space
@@ -84,7 +84,9 @@ def scan(
     """
     wanted = np.array([kind in kinds for kind in DependenceKind])
     lines = len(engine_lines(program)[0])
-    with plain_if_small(_scan_order, len(order.owner)):
+    # An access through a pattern may be compared with many before it.
+    work = len(order.owner) + WALK // 2 * int((~x.exact).sum())
+    with plain_if_small(_scan_order, work):
         return _scan_order(x, order, footprint(program), paths, wanted, lines, len(program.locations))
 
 

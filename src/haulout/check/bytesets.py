@@ -5,10 +5,8 @@ strides are positive, the dims are sorted with the largest stride first, every s
 without gaps are folded into it) and no dim is a continuation of the next. A transpose reads all bytes of its operand:
 as a set that is one run.
 
-Two ways to meet them exactly. `runs` lists the maximal runs: right when there are few. `meet` descends dim by dim:
-at each step the set with the larger stride is cut into its slices, and only slices whose hulls overlap are
-followed; when both have the same stride only the few shifts by which their slices can meet are followed, not every
-slice. So the even and the odd rows of a huge tensor are told apart in two steps.
+`runs` lists the maximal runs of a set and `common` those of two: right where there are few. Whether two sets meet at
+all is decided without listing them (`strides.py`).
 """
 
 from __future__ import annotations
@@ -101,36 +99,3 @@ def common(first: tuple[Ints, Ints], second: tuple[Ints, Ints]) -> tuple[Ints, I
     left = np.repeat(np.arange(len(low)), count)
     right = stretched(begin, count)
     return np.maximum(low[left], low2[right]), np.minimum(high[left], high2[right])
-
-
-def meet(first: ByteSet, second: ByteSet) -> bool:
-    """Whether two sets have a byte in common; exact."""
-    return _meet(second.offset - first.offset, first.run, first.dims, second.run, second.dims)
-
-
-def _meet(
-    distance: int, run: int, dims: tuple[tuple[int, int], ...], run2: int, dims2: tuple[tuple[int, int], ...]
-) -> bool:
-    """Whether a set at 0 and a set at `distance` meet."""
-    extent, extent2 = ByteSet(0, run, dims).extent, ByteSet(0, run2, dims2).extent
-    if distance >= extent or distance + extent2 <= 0:
-        return False
-    if not dims and not dims2:
-        return True
-    if not dims or (dims2 and dims2[0][0] > dims[0][0]):
-        return _meet(-distance, run2, dims2, run, dims)
-    (stride, count), inner = dims[0], dims[1:]
-    inner_extent = extent - stride * (count - 1)
-    if dims2 and dims2[0][0] == stride:
-        # Slice i of the first and slice i + shift of the second lie `distance + stride * shift` apart, for every i.
-        count2, inner2 = dims2[0][1], dims2[1:]
-        inner_extent2 = extent2 - stride * (count2 - 1)
-        low = max(-((distance + inner_extent2 - 1) // stride), 1 - count)
-        high = min((inner_extent - 1 - distance) // stride, count2 - 1)
-        return any(_meet(distance + stride * shift, run, inner, run2, inner2) for shift in range(low, high + 1))
-    # Slices of the first whose hull overlaps the hull of the second.
-    low = max((distance - inner_extent) // stride + 1, 0)
-    high = min((distance + extent2 - 1) // stride, count - 1)
-    if not inner and not dims2:
-        return low <= high
-    return any(_meet(distance - stride * i, run, inner, run2, dims2) for i in range(low, high + 1))

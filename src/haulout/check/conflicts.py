@@ -17,6 +17,7 @@ from haulout.check.order import Order
 from haulout.check.regions import Regions
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids
+from haulout.support.jit import compiled_if_large
 
 MOST_PAIRS = 1 << 17
 """Pairs of each kind that are kept for the report; all are counted."""
@@ -45,8 +46,12 @@ def find_conflicts(model: Model, order: Order, regions: Regions, events: Ids) ->
     slots = int(regions.slot.max(initial=NONE)) + 1
     levels = sweep.bitmap_levels(atoms)
 
+    each = regions.of_access[events]
+    work = int((np.diff(regions.starts) + np.diff(regions.meet_starts))[each].sum())
+
     def swept(forget: bool, most: int) -> sweep.Pairs:
-        return sweep.scan_conflicts(order, touched, events, levels, atoms, slots, forget, most)
+        with compiled_if_large(work):
+            return sweep.scan_conflicts(order, touched, events, levels, atoms, slots, forget, most)
 
     pairs = swept(True, MOST_PAIRS)
     if np.delete(pairs.total, sweep.COMMUTING).any() and len(events) <= THOROUGH:

@@ -3,34 +3,41 @@
 A *region* is a location with a pattern; accesses through equal patterns share one. All ends of all runs of all
 regions cut the line of storage keys into segments; no region begins or ends inside one. Where strided regions lie,
 segments that the same regions cover are one *atom*: the even rows of a tensor are one atom, not a thousand. So a
-region is a few ranges of atoms, two regions meet exactly when they share an atom, and whoever walks atoms never
+region is a few ranges of atoms, two regions meet exactly when they share an atom, and a walk over atoms never
 looks at bytes again.
 
 Two sorts of regions stand *apart* and have no atoms: `?`, whose bytes are not known, and strided ones of so many runs
-that cutting them costs more than comparing them. For those, the regions that they meet are listed, each pair decided
-exactly by `bytesets.meet`.
+that cutting them costs more than comparing them. For those, the regions that they meet are listed: `candidates.py`
+says which may, without looking at all pairs, and `strides.py` decides each of these exactly.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import gcd
 
 import numpy as np
 
 from haulout.check import bytesets
 from haulout.check.bytesets import ByteSet
+from haulout.check.candidates import Extents, candidates
 from haulout.check.columns import distinct, stretched
 from haulout.check.model import Model
 from haulout.check.storage_map import StorageMap
+from haulout.check.strides import Strided, meeting
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Column, Ids, Ints
 
 MOST_RUNS = 1 << 16
 """A region of more runs stands apart."""
-RUN_BUDGET = 1 << 22
-"""When the strided regions together have more runs, those with the most stand apart."""
+RUN_BUDGET = 1 << 19
+"""When the strided regions together have more runs, those with the most stand apart ..."""
+MOST_PAIRS = 1 << 22
+"""... unless so many pairs would have to be looked at; then, and where the alternative to atoms is a map of the bytes
+(in loops, see `holders.py`; for what is written), the budget is the next one."""
+LISTED_BUDGET = 1 << 22
 COVER_BUDGET = 1 << 25
 """The same for the segments that they and the regions above them cover."""
 
@@ -91,21 +98,19 @@ class Regions:
         normal = whole if found is None or found.is_unknown else bytesets.byte_set(found)
         return normal.moved(int(self.storage.base[location]))
 
-    def meet(self, first: int, second: int) -> bool:
-        """Whether two regions have a byte in common."""
-        grid = self.storage.is_grid
-        if grid[self.location[first]] or grid[self.location[second]]:
-            return len(bytesets.common(self.runs(first), self.runs(second))[0]) > 0
-        return bytesets.meet(self.byte_set(first), self.byte_set(second))
-
 
 def find_regions(
-    model: Model, storage: StorageMap, keep: Bools | None = None, wholes: Bools | None = None
+    model: Model,
+    storage: StorageMap,
+    keep: Bools | None = None,
+    wholes: Bools | None = None,
+    *,
+    meets: bool = True,
 ) -> Regions:
     """The regions of a model's accesses, and all its whole locations.
 
     `keep` masks the accesses, `wholes` the locations (of `model.locations`) that are of interest; others get no
-    atoms.
+    atoms. Without `meets` it is not looked up which regions those that stand apart meet.
     """
     program = model.program
     of_access, location, pattern = _distinct(model, keep)
@@ -133,9 +138,14 @@ def find_regions(
         meet_starts=np.zeros(len(location) + 1, np.int64),
         meets=np.zeros(0, np.int32),
     )
-    _cut(regions, *_all_runs(regions, used))
-    if regions.apart.any():
-        _find_meets(regions, used)
+    choices: list[tuple[int, int | None]] = [(LISTED_BUDGET, None)]
+    if meets and model.unrolled is None:
+        choices.insert(0, (RUN_BUDGET, MOST_PAIRS))
+    for budget, most in choices:
+        regions.apart = unknown & used
+        _cut(regions, *_all_runs(regions, used, budget))
+        if not meets or not regions.apart.any() or _find_meets(regions, used, most):
+            break
     return regions
 
 
@@ -169,7 +179,7 @@ def _distinct(model: Model, keep: Bools | None) -> tuple[Ids, Ids, Ids]:
 # -- runs -----------------------------------------------------------------------------------------------------------
 
 
-def _all_runs(regions: Regions, used: Bools) -> tuple[Ids, Ints, Ints]:
+def _all_runs(regions: Regions, used: Bools, budget: int) -> tuple[Ids, Ints, Ints]:
     """The runs of all regions that do not stand apart, as (region, low, high), sorted by region; marks more apart."""
     program, storage = regions.program, regions.storage
     patterns = program.patterns
@@ -185,7 +195,7 @@ def _all_runs(regions: Regions, used: Bools) -> tuple[Ids, Ints, Ints]:
         np.append(patterns.run, 0)[regions.pattern[flat]],
     )
     parts = [(flat.astype(np.int32), low, low + length)]
-    parts += _strided_runs(regions, np.flatnonzero(used & ~regions.unknown & ~grid & (dims > 0)))
+    parts += _strided_runs(regions, np.flatnonzero(used & ~regions.unknown & ~grid & (dims > 0)), budget)
     for row in np.flatnonzero(used & ~regions.unknown & grid).tolist():
         begin, end = regions.runs(row)
         parts.append((np.full(len(begin), row, np.int32), begin, end))
@@ -194,16 +204,15 @@ def _all_runs(regions: Regions, used: Bools) -> tuple[Ids, Ints, Ints]:
     return region[order], low[order], high[order]
 
 
-def _strided_runs(regions: Regions, rows: Ints) -> list[tuple[Ids, Ints, Ints]]:
+def _strided_runs(regions: Regions, rows: Ints, budget: int) -> list[tuple[Ids, Ints, Ints]]:
     """Runs of strided regions in linear storage: the dims are expanded once for all regions that share them."""
     if len(rows) == 0:
         return []
     program, storage = regions.program, regions.storage
     shape_of, shapes = _shapes(program, regions.pattern[rows])
-    counts = np.array([len(low) for low, _ in shapes], np.int64)[shape_of]
-    counts[np.array([shape is _TOO_MANY for shape in shapes])[shape_of]] = MOST_RUNS + 1
+    counts = np.array([shape.most_runs for shape in shapes], np.int64)[shape_of]
     order = np.argsort(counts, kind="stable")
-    expanded = order[(counts[order] <= MOST_RUNS) & (np.cumsum(counts[order]) <= RUN_BUDGET)]
+    expanded = order[(counts[order] <= MOST_RUNS) & (np.cumsum(counts[order]) <= budget)]
     regions.apart[rows] = True
     regions.apart[rows[expanded]] = False
     parts = []
@@ -211,23 +220,20 @@ def _strided_runs(regions: Regions, rows: Ints) -> list[tuple[Ids, Ints, Ints]]:
     cuts = np.flatnonzero(np.append(True, np.diff(shape_of[by_shape]) != 0)[: len(by_shape)]).tolist()
     for begin, end in pairwise([*cuts, len(by_shape)]):
         chosen = rows[by_shape[begin:end]]
-        low, high = shapes[int(shape_of[by_shape[begin]])]
+        low, high = bytesets.runs(shapes[int(shape_of[by_shape[begin]])])
         start = storage.base[regions.location[chosen]] + program.patterns.offset[regions.pattern[chosen]]
         region = np.repeat(chosen, len(low)).astype(np.int32)
         parts.append((region, (start[:, None] + low).ravel(), (start[:, None] + high).ravel()))
     return parts
 
 
-_TOO_MANY = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
-def _shapes(program: Program, patterns: Ids) -> tuple[Ids, list[tuple[Ints, Ints]]]:
-    """Group strided patterns by run and dims, whatever their offset; the runs of each group from offset 0."""
+def _shapes(program: Program, patterns: Ids) -> tuple[Ids, list[ByteSet]]:
+    """Group strided patterns by run and dims, whatever their offset; each group as a set for offset 0."""
     table, dims = program.patterns, program.dims
     used, inverse = np.unique(patterns, return_inverse=True)
     rank = table.dim_end[used] - table.dim_begin[used]
     shape_of = np.zeros(len(used), np.int32)
-    shapes: list[tuple[Ints, Ints]] = []
+    shapes: list[ByteSet] = []
     for each in np.unique(rank).tolist():
         members = np.flatnonzero(rank == each)
         at = table.dim_begin[used[members]][:, None] + np.arange(each)
@@ -235,8 +241,7 @@ def _shapes(program: Program, patterns: Ids) -> tuple[Ids, list[tuple[Ints, Ints
         keys, which = np.unique(key, axis=0, return_inverse=True)
         shape_of[members] = len(shapes) + which.ravel()
         for row in keys.tolist():
-            shape = bytesets.normal(0, row[0], zip(row[1 : 1 + each], row[1 + each :], strict=True))
-            shapes.append(bytesets.runs(shape) if shape.most_runs <= MOST_RUNS else _TOO_MANY)
+            shapes.append(bytesets.normal(0, row[0], zip(row[1 : 1 + each], row[1 + each :], strict=True)))
     return shape_of[inverse], shapes
 
 
@@ -305,7 +310,7 @@ def _merge(region: Ids, first: Ids, last: Ids, covered: Bools, touched: Bools) -
     np.bitwise_xor.at(edge, first, number)
     np.bitwise_xor.at(edge, last, number)
     cover = np.bitwise_xor.accumulate(edge)[:segments]
-    inside = np.flatnonzero(covered | (cover == 0))  # gaps that nobody covers are one atom too
+    inside = np.flatnonzero(covered | (cover == 0))  # gaps between all of them are one atom too
     _, representative, which = np.unique(cover[inside], return_index=True, return_inverse=True)
     atom = np.arange(segments)
     atom[inside] = inside[representative[which]]
@@ -338,28 +343,24 @@ def _mixed(values: Column) -> Column:
 # -- regions that stand apart ----------------------------------------------------------------------------------------
 
 
-def _find_meets(regions: Regions, used: Bools) -> None:
-    """List, for the regions that stand apart and for those that they meet, whom they meet."""
+def _find_meets(regions: Regions, used: Bools, most: int | None) -> bool:
+    """List, for the regions that stand apart and for those that they meet, which regions they meet; nothing is done,
+    and false returned, when more than `most` pairs would have to be looked at."""
     low, high = _hulls(regions)
+    sets, at = _extents(regions, low, high)
     rows = np.flatnonzero(used & (high > low))
-    by_low = rows[np.argsort(low[rows], kind="stable")]
-    # Candidates of g: regions that begin before g ends, from the first one on that could reach into g.
-    reach = np.maximum.accumulate(high[by_low])
-    alone = np.flatnonzero(regions.apart & used)
-    begin = np.searchsorted(reach, low[alone], "right")
-    count = np.maximum(np.searchsorted(low[by_low], high[alone], "left") - begin, 0)
-    left = np.repeat(alone, count)
-    right = by_low[stretched(begin, count)]
-    kept = high[right] > low[left]
-    left, right = left[kept], right[kept]
-    # Hulls decide where both are one run in linear storage (or `?` of it).
-    patterns = regions.program.patterns
-    strided = np.append(patterns.dim_end > patterns.dim_begin, False)[regions.pattern]
-    single = ~strided & ~regions.storage.is_grid[regions.location]
-    exact = np.flatnonzero(~(single[left] & single[right]))
-    wanted = np.ones(len(left), bool)
-    wanted[exact] = [
-        regions.meet(first, second) for first, second in zip(left[exact].tolist(), right[exact].tolist(), strict=True)
+    pairs = candidates(at, rows[regions.apart[rows]], rows, most)
+    if pairs is None:
+        return False
+    left, right = pairs
+    grid = regions.storage.is_grid[regions.location]
+    rough = grid[left] | grid[right]
+    listed = np.flatnonzero(rough)
+    wanted = np.zeros(len(left), bool)
+    wanted[~rough] = meeting(sets, left[~rough], right[~rough])
+    wanted[listed] = [
+        len(bytesets.common(regions.runs(first), regions.runs(second))[0]) > 0
+        for first, second in zip(left[listed].tolist(), right[listed].tolist(), strict=True)
     ]
     left, right = left[wanted], right[wanted]
     size = len(regions.location)
@@ -368,6 +369,45 @@ def _find_meets(regions: Regions, used: Bools) -> None:
     regions.slot[members] = np.arange(len(members), dtype=np.int32)
     regions.meet_starts = np.searchsorted(pair // size, np.arange(size + 1)).astype(np.int64)
     regions.meets = regions.slot[pair % size]
+    return True
+
+
+def _extents(regions: Regions, low: Ints, high: Ints) -> tuple[Strided, Extents]:
+    """All regions as strided sets (those in a grid as their hulls), and where they lie."""
+    program, storage = regions.program, regions.storage
+    count = len(regions.location)
+    begin, end = np.zeros(count, np.int32), np.zeros(count, np.int32)
+    run = high - low
+    pitch, width = np.zeros(count, np.int64), high - low
+    origin = low.copy()
+    grid = storage.is_grid[regions.location]
+    # In a grid: the rectangle of the location.
+    place = regions.location[grid]
+    origin[grid], pitch[grid], width[grid] = storage.base[place], storage.pitch[place], storage.row[place]
+    patterns = program.patterns
+    strided = np.append((patterns.dim_end > patterns.dim_begin) & (patterns.run != NONE), False)[regions.pattern]
+    rows = np.flatnonzero(strided & ~grid)
+    shape_of, shapes = _shapes(program, regions.pattern[rows])
+    combs = np.array([_comb(shape) for shape in shapes], np.int64).reshape(-1, 2)
+    ends = np.cumsum([0] + [len(shape.dims) for shape in shapes])
+    begin[rows], end[rows] = ends[shape_of], ends[shape_of + 1]
+    run[rows] = np.array([shape.run for shape in shapes], np.int64)[shape_of]
+    pitch[rows], width[rows] = combs[shape_of].T
+    dims = np.array([dim for shape in shapes for dim in shape.dims], np.int64).reshape(-1, 2)
+    sets = Strided(low, run, begin, end, dims[:, 0].copy(), dims[:, 1].copy())
+    return sets, Extents(low, high, origin, pitch, width)
+
+
+def _comb(shape: ByteSet) -> tuple[int, int]:
+    """(pitch, width): the greatest common divisor of the larger strides, and the extent of what the others repeat,
+    so chosen that the comb is as thin as possible; pitch 0 where it has no gaps."""
+    pitch, extent = 0, shape.extent
+    best = (0, extent)
+    for stride, count in shape.dims:
+        pitch, extent = gcd(pitch, stride), extent - stride * (count - 1)
+        if extent < pitch and (best[0] == 0 or extent * best[0] < best[1] * pitch):
+            best = (pitch, extent)
+    return best
 
 
 def _hulls(regions: Regions) -> tuple[Ints, Ints]:

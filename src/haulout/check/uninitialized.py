@@ -28,7 +28,7 @@ from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.verify import location_label
 from haulout.support.diagnostics import Diagnostic, Proviso, Severity, Subject
-from haulout.support.jit import njit
+from haulout.support.jit import compiled_if_large, njit
 
 _MOST = 20
 """Findings of one sort that are listed."""
@@ -127,28 +127,30 @@ def _partly_written(model: Model, events: Ids, owner: Ids, wanted: Bools, unsure
         return missing
     keep = wanted[owner]
     storage = logical_map(model)
-    regions = find_regions(model, storage, keep, wanted)
+    regions = find_regions(model, storage, keep, wanted, meets=False)
     # Regions too fine to be cut: their locations are judged byte by byte.
     fine = np.zeros(size, bool)
     apart = (regions.apart & ~regions.unknown)[regions.of_access] & keep
     fine[owner[apart]] = True
     base = storage.base[model.locations]
     taken = events[keep[events]]
-    _scan_written(
-        taken[~fine[owner[taken]]],
-        owner,
-        model.write,
-        unsure,
-        regions.of_access,
-        regions.unknown,
-        regions.starts,
-        regions.low,
-        regions.high,
-        regions.first_key,
-        base,
-        np.flatnonzero(wanted & ~fine),
-        missing,
-    )
+    coarse = taken[~fine[owner[taken]]]
+    with compiled_if_large(int(np.diff(regions.starts)[regions.of_access[coarse]].sum())):
+        _scan_written(
+            coarse,
+            owner,
+            model.write,
+            unsure,
+            regions.of_access,
+            regions.unknown,
+            regions.starts,
+            regions.low,
+            regions.high,
+            regions.first_key,
+            base,
+            np.flatnonzero(wanted & ~fine),
+            missing,
+        )
     for place in np.flatnonzero(fine).tolist():
         _byte_by_byte(model, regions, taken[owner[taken] == place], place, unsure, missing)
     return missing

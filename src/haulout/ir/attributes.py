@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from io import StringIO
 
 from haulout.support.diagnostics import bad_input
 from haulout.support.shown import shown
@@ -23,11 +24,12 @@ _TOKEN = re.compile(
     r"""\s*(?:
       (?P<name>[A-Za-z_][A-Za-z0-9_.$-]*)
     | (?P<number>[+-]?(?:0[xX][0-9A-Fa-f]+|inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))
-    | (?P<string>"(?:[^"\\]|\\["\\])*")
+    | (?P<string>"(?:[^"\\]++|\\["\\])*+")
     | (?P<mark>[=,\[\]])
     )""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
+"""A repeat that gives nothing back (`*+`): one that may takes hundreds of bytes a character."""
 
 
 def quote(text: str) -> str:
@@ -52,21 +54,27 @@ def format_name(text: str) -> str:
 
 def format_value(value: AttrValue) -> str:
     """A value as the format writes it; floats round-trip. An explicit stack, so that depth has no limit."""
-    parts: list[str] = []
-    pending: list[tuple[bool, AttrValue]] = [(False, value)]
-    """(whether it is text already, text or value), the next one last."""
-    while pending:
-        is_text, item = pending.pop()
-        if isinstance(item, list):
-            pending.append((True, "]"))
-            for at in range(len(item) - 1, -1, -1):
-                pending.append((False, item[at]))
-                if at:
-                    pending.append((True, ","))
-            parts.append("[")
+    if not isinstance(value, list):
+        return _format_scalar(value)
+    text = StringIO()  # a list of the parts would take tens of bytes a character
+    text.write("[")
+    stack = [iter(value)]
+    between = ""
+    while stack:
+        for item in stack[-1]:
+            text.write(between)
+            if isinstance(item, list):
+                text.write("[")
+                stack.append(iter(item))
+                between = ""
+                break
+            text.write(_format_scalar(item))
+            between = ","
         else:
-            parts.append(str(item) if is_text else _format_scalar(item))
-    return "".join(parts)
+            stack.pop()
+            text.write("]")
+            between = ","
+    return text.getvalue()
 
 
 def _format_scalar(value: AttrValue) -> str:
@@ -88,7 +96,7 @@ def format_attrs(attrs: Mapping[str, AttrValue]) -> str:
 
 
 def parse_number(token: str) -> int | float:
-    """An INT or FLOAT token."""
+    """An INT or FLOAT token. An integer of far more than 64 bits may come as another one of more than 64 bits."""
     lowered = token.lower()
     if "x" not in lowered and any(mark in lowered for mark in (".", "e", "n")):
         return float(lowered)
@@ -105,48 +113,52 @@ def parse_integer(token: str) -> int:
 
 def parse_attrs(text: str) -> dict[str, AttrValue]:
     """The pairs of an attribute text, in the form that `format_attrs` gives."""
-    tokens = list(_TOKEN.finditer(text))
-    if sum(len(token.group()) for token in tokens) != len(text.rstrip()):
-        bad_input(f"malformed attribute text {shown(text)}")  # characters between tokens that belong to none
+    tokens = _tokens(text)
     attrs: dict[str, AttrValue] = {}
-    at = 0
-    while at < len(tokens):
-        key = tokens[at].group("name")
-        if key is None or at + 2 >= len(tokens) or tokens[at + 1].group("mark") != "=":
+    for token in tokens:
+        key, equals = token["name"], next(tokens, None)
+        if key is None or equals is None or equals["mark"] != "=":
             bad_input(f"malformed attribute text {shown(text)}")
         if key in attrs:
             bad_input(f"{key} is given twice in {shown(text)}")
-        attrs[key], at = _parse_value(tokens, at + 2, text)
+        attrs[key] = _parse_value(tokens, text)
     return attrs
 
 
-def _parse_value(tokens: list[re.Match[str]], at: int, text: str) -> tuple[AttrValue, int]:
-    """One value and the position behind it; an explicit stack, so that depth has no limit."""
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    """One at a time, since a list of them would take hundreds of bytes a token; together they are the whole text."""
+    end = 0
+    for token in _TOKEN.finditer(text):
+        if token.start() != end:
+            break
+        end = token.end()
+        yield token
+    if text[end:].strip():
+        bad_input(f"malformed attribute text {shown(text)}")
+
+
+def _parse_value(tokens: Iterator[re.Match[str]], text: str) -> AttrValue:
+    """One value; an explicit stack, so that depth has no limit."""
     stack: list[list[AttrValue]] = []
-    while at < len(tokens):
-        token = tokens[at]
-        at += 1
+    for token in tokens:
         value: AttrValue
-        if token.group("mark") == "[":
+        if token["mark"] == "[":
             stack.append([])
             continue
-        elif token.group("mark") == ",":
+        elif token["mark"] == ",":
             continue
-        elif token.group("mark") == "]" and stack:
+        elif token["mark"] == "]" and stack:
             value = stack.pop()
-        elif (name := token.group("name")) is not None:
+        elif (name := token["name"]) is not None:
             value = scalar_from_name(name)
-        elif (number := token.group("number")) is not None:
-            try:
-                value = parse_number(number)
-            except ValueError:
-                bad_input(f"a number of {len(number)} digits is too long")
-        elif (string := token.group("string")) is not None:
+        elif (number := token["number"]) is not None:
+            value = parse_number(number)
+        elif (string := token["string"]) is not None:
             value = unquote(string)
         else:
             break
         if not stack:
-            return value, at
+            return value
         stack[-1].append(value)
     bad_input(f"malformed attribute text {shown(text)}")
 

@@ -115,3 +115,18 @@ def interpreted() -> Iterator[None]:
 def plain_if_small(kernel: Kernel[..., Any], work: int, limit: int = 20_000) -> AbstractContextManager[None]:
     """`interpreted()` when `work` is small and `kernel` not loaded yet: plain Python is done before it would be."""
     return interpreted() if work <= limit and not kernel.is_ready else nullcontext()
+
+
+@contextmanager
+def compiled() -> Iterator[None]:
+    """Run kernels compiled within the block, also inside `interpreted()`."""
+    token = _interpret.set(False)
+    try:
+        yield
+    finally:
+        _interpret.reset(token)
+
+
+def compiled_if_large(work: int, limit: int = 20_000) -> AbstractContextManager[None]:
+    """`compiled()` when `work` has turned out to be large; a caller that saw less of it may interpret."""
+    return compiled() if work > limit else nullcontext()

@@ -118,6 +118,82 @@ def test_missing_ranges(tmp_path: Path) -> None:
         read_problem(tmp_path / "absent")
 
 
+def dump(rows: list[tuple[int, int, int, int, bool]]) -> tuple[str, str]:
+    """Texts from (first, last, offset, size, phi)."""
+    lines = ["BufferAssignment:", "allocation 0: size 99999999, preallocated-temp:"]
+    lives = ["  BufferLiveRange:"]
+    for k, (first, last, offset, size, phi) in enumerate(rows):
+        lines.append(f" value: <{k} v{k}{' (phi)' * phi} @0> (size={size},offset={offset}): f32[1]")
+        lives.append(f"    v{k}{{}}:{first}-{last}")
+    return "\n".join(lines), "\n".join(lives)
+
+
+def tied(rows: list[tuple[int, int, int, int, bool]]) -> tuple[set[frozenset[int]], set[tuple[int, int]]]:
+    """Alias groups and in-place pairs, by looking at all pairs of values."""
+    group = [{k} for k in range(len(rows))]
+    handed = []
+    for a, (first, last, offset, size, _) in enumerate(rows):
+        for b, (first2, last2, offset2, size2, _) in enumerate(rows):
+            if a == b or offset != offset2:
+                continue
+            shared = min(last, last2) - max(first, first2)
+            looping = size == size2 and any(r[4] and r[2] == offset and r[3] == size for r in rows)
+            moment = shared == 0 and first < first2 and last == first2
+            if looping or first == first2 or (shared >= 0 and not moment and not (first > first2 and last2 == first)):
+                union = group[a] | group[b]
+                for k in union:
+                    group[k] = union
+            elif moment:
+                handed.append((a, b))
+    pairs: dict[tuple[int, int], tuple[int, int]] = {}
+    for a, b in sorted(handed):
+        if group[a] is not group[b]:
+            pairs.setdefault((min(group[a]), min(group[b])), (a, b))
+    return {frozenset(each) for each in group if len(each) > 1}, set(pairs.values())
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5),
+            st.sampled_from([0, 0, 1, 1, 2, 4]),
+            st.sampled_from([0, 0, 64]),
+            st.sampled_from([64, 128]),
+            st.sampled_from([False] * 7 + [True]),
+        ).map(lambda row: (row[0], row[0] + row[1], *row[2:])),
+        max_size=9,
+    )
+)
+def test_ties_are_those_of_all_pairs(rows: list[tuple[int, int, int, int, bool]]) -> None:
+    rules = parse_xla_dump(*dump(rows)).problem.rules
+    aliases, pairs = tied(rows)
+    assert {frozenset(each) for each in rules.aliases} == aliases
+    assert set(rules.in_place) == pairs
+
+
+MANY = 100_000
+
+
+@pytest.mark.parametrize(
+    ("rows", "aliases", "pairs", "peak"),
+    [
+        ([(0, 5, 0, 64, False)] * MANY, 1, 0, 64),
+        ([(0, 5, 0, 64, False)] * (MANY // 2) + [(5, 9, 0, 64, False)] * (MANY // 2), 2, 1, 64),
+        ([(k, k + 1, 0, 64, False) for k in range(MANY)], 0, MANY - 1, 64),
+        ([(k, 2 * MANY - k, 0, k % 64 + 1, k % 7 == 0) for k in range(MANY)], 1, 0, 64),
+        ([(0, 5, 64 * k, 64, False) for k in range(MANY)], 0, 0, 64 * MANY),
+    ],
+    ids=["one life", "two lives", "handed on", "nested", "side by side"],
+)
+def test_a_hundred_thousand_tied_values(
+    rows: list[tuple[int, int, int, int, bool]], aliases: int, pairs: int, peak: int
+) -> None:
+    table = parse_xla_dump(*dump(rows))
+    assert (len(table.problem.rules.aliases), len(table.problem.rules.in_place)) == (aliases, pairs)
+    assert solve(table.problem, hint=table.hint).peak == peak
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_fuzz(data: st.DataObject) -> None:

@@ -16,10 +16,12 @@ from haulout.frontends.hlo.source import Excerpt, Source
 NAME = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*)")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 INTEGER = re.compile(r"-?[0-9]+")
-STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-QUOTED = re.compile(r"'((?:[^'\\\n]|\\.)*)'|" + STRING.pattern)
+# Repeats of alternatives give nothing back (`*+`): those that may take hundreds of bytes a character.
+STRING = re.compile(r'"((?:[^"\\\n]++|\\.)*+)"')
+QUOTED = re.compile(r"'((?:[^'\\\n]++|\\.)*+)'|" + STRING.pattern)
+COMMENT = r"/\*(?s:.*?)\*/"
 
-_BLANK = re.compile(r"(?:\s+|/\*(?:[^*]|\*(?!/))*\*/|//[^\n]*)*")
+_BLANK = re.compile(rf"(?:\s++|{COMMENT}|//[^\n]*+)*+")
 _FOUND = re.compile(r"[A-Za-z0-9_.%\-]+|\S")
 _PUNCTUATION = {
     mark: re.compile(re.escape(mark)) for mark in ("(", ")", "{", "}", "[", "]", "<=", "->", ",", "=", ":")

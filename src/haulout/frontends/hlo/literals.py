@@ -4,30 +4,40 @@
              | "{" [literal ("," literal)*] "}"        # one brace level a dimension, extents as in the shape
     scalar  := INT | FLOAT | ["-"] "nan" ["(" HEX ")"] | ["-"] "inf" | "true" | "false"
 
-The nesting is checked while reading, with a counter a level instead of recursion. `{...}` stands for data
-that the dump left out: that is an error, as there is nothing to compute with.
+The nesting is checked while reading, with a counter a level instead of recursion. Numbers become an array a few
+thousand at a time, so that a constant takes a few bytes a character. `{...}` stands for data that the dump left out:
+that is an error, as there is nothing to compute with.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import NoReturn
 
 import numpy as np
 
+from haulout.frontends.hlo.cursor import COMMENT
 from haulout.frontends.hlo.model import Literal
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.types import AnyShape, Shape
 from haulout.ir.dtypes import NUMPY
 
 _TOKEN = re.compile(
-    r"""(?:\s|/\*(?:[^*]|\*(?!/))*\*/)*(?:
-      (?P<mark>[{},])
+    rf"""(?:\s++|{COMMENT})*+(?:
+      (?P<mark>[{{}},])
     | (?P<elided>\.\.\.)
     | (?P<scalar>true|false|[+-]?(?:nan(?:\(0x[0-9a-fA-F]+\))?|inf|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))
     | (?P<bad>\S)
     )""",
     re.VERBOSE,
 )
+_BATCH = 4096
+_NUMBERS = re.compile(
+    rf"(?:\s*+[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\s*+,){{1,{_BATCH}}}+"
+)
+"""Plain numbers with a comma behind each: most of a large constant."""
 _NAN = re.compile(r"([+-]?)nan(?:\(0x([0-9a-fA-F]+)\))?")
 _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 """Bits of exponent and fraction, for the payload of a NaN."""
@@ -38,19 +48,21 @@ def parse_literal(text: Excerpt, shape: AnyShape) -> Literal:
     """The array of a constant's text, with the dtype and the dims of its shape."""
     if not isinstance(shape, Shape) or shape.dtype not in NUMPY:
         text.fail(f"constants of shape {shape} are not supported")
-    words, places = _read(text, shape)
-    return _convert(words, places, text, shape).reshape(shape.dims)
+    parts = [_convert(words, at, text, shape) for words, at in _read(text, shape)]
+    return np.concatenate([np.zeros(0, NUMPY[shape.dtype]), *parts]).reshape(shape.dims)
 
 
-def _read(text: Excerpt, shape: Shape) -> tuple[list[str], list[int]]:
-    """The scalars in order and their offsets; fails unless braces and counts are those of the shape."""
+def _read(text: Excerpt, shape: Shape) -> Iterator[tuple[list[str], int]]:
+    """The scalars in order, some thousands at a time, perhaps with blanks around them, and the offset at which to
+    look for the first; fails unless braces and counts are those of the shape."""
     source, rank = text.source, len(shape.dims)
     words: list[str] = []
-    places: list[int] = []
     counts: list[int] = []  # elements so far, a number for each open brace
     after_item = done = False
-    for match in _TOKEN.finditer(source.text, text.start, text.end):
+    position = first = text.start
+    while match := _TOKEN.match(source.text, position, text.end):
         token, at = match[match.lastgroup or 0], match.start(match.lastgroup or 0)
+        position = match.end()
         if match.lastgroup == "elided":
             source.fail(
                 at,
@@ -85,32 +97,43 @@ def _read(text: Excerpt, shape: Shape) -> tuple[list[str], list[int]]:
                 after_item = False
             else:
                 words.append(token)
-                places.append(at)
                 after_item, done = True, not counts
+        in_row = counts and len(counts) == rank and not after_item
+        if in_row and (numbers := _NUMBERS.match(source.text, position, text.end)):
+            some = numbers[0].split(",")[:-1]
+            counts[-1] += len(some)
+            words += some
+            position = numbers.end()
+        if len(words) >= _BATCH:
+            yield words, first
+            words, first = [], position
     if not done:
         text.fail("this constant ends too early", f"expected a literal of shape {shape}")
-    return words, places
+    yield words, first
 
 
-def _convert(words: list[str], places: list[int], text: Excerpt, shape: Shape) -> Literal:
+def _convert(words: list[str], at: int, text: Excerpt, shape: Shape) -> Literal:
     dtype = NUMPY[shape.dtype]
     if shape.dtype[0] in "su" or shape.dtype == "pred":
-        values = [_integer(word, shape.dtype) for word in words]
+        values = [_integer(word.strip(), shape.dtype) for word in words]
         if None in values:
-            at = values.index(None)
-            text.source.fail(
-                places[at],
-                f"`{words[at]}` is not a value of type {shape.dtype}",
-                end=places[at] + len(words[at]),
-            )
+            _fail(values.index(None), at, text, shape)
         return np.array(values, dtype)
     floats = [float(word.partition("(")[0]) if word[0] not in "tf" else float(word == "true") for word in words]
     with np.errstate(over="ignore"):
         array = np.array(floats, np.float64).astype(dtype)
-    for at, word in enumerate(words):
+    for place, word in enumerate(words):
         if "nan" in word:
-            array[at] = _nan(word, shape.dtype)
+            array[place] = _nan(word, shape.dtype)
     return array
+
+
+def _fail(number: int, at: int, text: Excerpt, shape: Shape) -> NoReturn:
+    """Raise: scalar `number`, counted from those at an offset, is none of the type."""
+    tokens = _TOKEN.finditer(text.source.text, at, text.end)
+    match = next(islice((each for each in tokens if each.lastgroup == "scalar"), number, None))
+    message = f"`{match['scalar']}` is not a value of type {shape.dtype}"
+    text.source.fail(match.start("scalar"), message, end=match.end("scalar"))
 
 
 def _integer(word: str, dtype: str) -> int | None:

@@ -46,9 +46,11 @@ _ENTRY = re.compile(r"ENTRY\b")
 _ROOT = re.compile(r"ROOT\b")
 _OPCODE = re.compile(r"[a-z][a-z0-9\-]*(?=\s*\()")
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_\-]*)\s*=")
-_VALUE_PART = re.compile(
-    r"""[^{}()\[\],"'\n/]+|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|/\*(?:[^*]|\*(?!/))*\*/|.|\n"""
-)
+_QUOTED_PART = r"""'(?:[^'\\\n]++|\\.)*+'|"(?:[^"\\\n]++|\\.)*+(?:"|(?=\n)|\Z)|/\*(?s:.*?)(?:\*/|\Z)"""
+"""An open string ends with its line, an open comment with the text; neither is searched again from the next mark."""
+_VALUE_PART = re.compile(rf"""[^{{}}()\[\],"'\n/]++|{_QUOTED_PART}|.|\n""")
+_INNER_PART = re.compile(rf"""[^{{}}()\[\]"'/]++|{_QUOTED_PART}|.""")
+"""Inside brackets, where commas and line ends mean nothing."""
 _MESH_IDS = re.compile(r",\s*device_ids\s*=\s*(?=\()")
 _OPEN, _CLOSE = "{([", "})]"
 
@@ -242,7 +244,7 @@ def _parse_value(cursor: Cursor, *, within: bool = False) -> Excerpt:
     position = end = start
     opened: list[tuple[str, int]] = []
     while position < cursor.end:
-        match = _VALUE_PART.match(text, position, cursor.end)
+        match = (_INNER_PART if opened or within else _VALUE_PART).match(text, position, cursor.end)
         if match is None:
             break
         part = match[0]

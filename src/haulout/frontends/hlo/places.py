@@ -20,7 +20,7 @@ from haulout.frontends.hlo.source import Excerpt
 
 _TABLE = re.compile(r"(FileNames|FunctionNames|FileLocations|StackFrames)\b")
 _ROW = re.compile(r"[0-9]{1,18}(?![0-9])")
-_FIELD = re.compile(r'([A-Za-z_]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s}]+))')
+_FIELD = re.compile(r'(?<![A-Za-z_])([A-Za-z_]++)=(?:"((?:[^"\\]++|\\.)*+)"|([^\s}]+))')
 
 
 @dataclass(slots=True)

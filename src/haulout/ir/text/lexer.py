@@ -1,4 +1,9 @@
-"""One line of `.bir` text as tokens, and a cursor whose errors show the line, a caret and what was expected."""
+"""One line of `.bir` text as tokens, and a cursor whose errors show the line, a caret and what was expected.
+
+A token is read when the cursor comes to it, and nothing is kept of those behind it: a line of 30 MB, a constant,
+costs what its text costs. No pattern has alternatives inside a repeat that could be given back (`*+`, `++`), because
+those take hundreds of bytes a character.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,13 @@ from typing import NoReturn
 
 from haulout.ir.attributes import unquote
 from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.shown import shown
+
+Place = tuple[int, int]
+"""Where a token stands in its line: first column, counted from 0, and the one behind the last."""
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_.$-]*"
-_STRING = r'"(?:[^"\\\x00-\x1f\x7f]|\\["\\])*"'
+_STRING = r'"(?:[^"\\\x00-\x1f\x7f]++|\\["\\])*+"'
 _TOKEN = re.compile(
     rf"""[ \t\r]*(?:
       (?P<end>\#.*|\Z)
@@ -20,10 +29,11 @@ _TOKEN = re.compile(
     | (?P<string>{_STRING})
     | (?P<mark>[{{}}()\[\],:;=?])
     )""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _PATTERN = re.compile(r"[ \t]*\[(?P<pattern>[^\]]*)\]")
 """Behind a location: a byte pattern, whose grammar is its own (`values.parse_pattern`)."""
+_BLANKS = re.compile(r"[ \t\r]*")
 
 _UNCLOSED = 'a string that is not closed, has a control character, or another escape than \\" and \\\\'
 
@@ -31,70 +41,66 @@ _UNCLOSED = 'a string that is not closed, has a control character, or another es
 class Line:
     """A cursor over the tokens of one line."""
 
-    __slots__ = ("at", "file", "number", "text", "tokens")
+    __slots__ = ("_next", "at", "file", "first", "kind", "number", "previous", "text", "value")
 
     def __init__(self, file: str, number: int, text: str) -> None:
         self.file, self.number, self.text = file, number, text
-        self.at = 0
-        self.tokens: list[tuple[str, str, int]] = []
-        """(kind, text, first column counted from 0); the last one has kind `end`."""
-        position = 0
-        while True:
-            match = _TOKEN.match(text, position)
-            if match is None:
-                start = position + len(text[position:]) - len(text[position:].lstrip(" \t\r"))
-                opens = text[start] == '"' or (text[start] in "%@^" and text[start + 1 : start + 2] == '"')
-                self._error_at(start, start + 1, _UNCLOSED if opens else "a character that no token starts with")
-            kind = match.lastgroup or "end"
-            self.tokens.append((kind, match.group(kind), match.start(kind)))
-            if kind == "end":
-                return
-            position = match.end()
-            if kind == "sigil" and text[match.start(kind)] == "%" and (match := _PATTERN.match(text, position)):
-                self.tokens.append(("pattern", match.group("pattern"), match.start("pattern")))
-                position = match.end()
+        self.kind = self.value = ""
+        """Of the current token; the last one of a line has kind `end`."""
+        self.at: Place = (0, 0)
+        """Where the current token stands."""
+        self._next = 0
+        self._read()
+        self.first = self.previous = self.at
+
+    def _read(self) -> None:
+        """Make the token behind the current one the current one."""
+        text, position = self.text, self._next
+        if self.kind == "sigil" and self.value[0] == "%" and (match := _PATTERN.match(text, position)):
+            self.kind, self.value, self.at = "pattern", match["pattern"], match.span("pattern")
+            self._next = match.end()
+            return
+        match = _TOKEN.match(text, position)
+        if match is None:
+            start = _BLANKS.match(text, position).end()  # type: ignore[union-attr]
+            opens = text[start] == '"' or (text[start] in "%@^" and text[start + 1 : start + 2] == '"')
+            self.error(_UNCLOSED if opens else "a character that no token starts with", (start, start + 1))
+        kind = match.lastgroup or "end"
+        self.kind, self.value, self.at = kind, match[kind], match.span(kind)
+        self._next = match.end()
 
     @property
     def is_blank(self) -> bool:
         """Nothing but white space and a comment."""
-        return len(self.tokens) == 1
+        return self.kind == "end" and self.at == self.first
 
-    def _error_at(self, start: int, end: int, message: str) -> NoReturn:
-        span = Span(self.file, self.number, start + 1, end + 1)
-        bad_input(f"{message}", Label("here", span, self.text))
+    def move_to_end(self) -> Line:
+        """The same line, as if everything in it had been read."""
+        self.kind, self.value, self.at = "end", "", (len(self.text), len(self.text))
+        return self
 
-    def error(self, message: str, at: int | None = None) -> NoReturn:
+    def error(self, message: str, at: Place | None = None) -> NoReturn:
         """Raise a diagnostic that points at a token (the current one by default)."""
-        _, text, start = self.tokens[self.at if at is None else at]
-        self._error_at(start, start + max(len(text), 1), message)
+        start, end = self.at if at is None else at
+        span = Span(self.file, self.number, start + 1, max(start + 1, end) + 1)
+        bad_input(message, Label("here", span, self.text))
 
     def expected(self, what: str) -> NoReturn:
         """Raise `expected WHAT, found ...`."""
-        kind, text, _ = self.tokens[self.at]
-        found = "the end of the line" if kind == "end" else repr(text)
-        self.error(f"expected {what}, found {found}")
-
-    @property
-    def kind(self) -> str:
-        """Kind of the current token."""
-        return self.tokens[self.at][0]
-
-    @property
-    def value(self) -> str:
-        """Text of the current token."""
-        return self.tokens[self.at][1]
+        self.error(f"expected {what}, found {'the end of the line' if self.kind == 'end' else shown(self.value)}")
 
     def advance(self) -> str:
         """The current token's text; moves on."""
-        text = self.tokens[self.at][1]
-        if self.tokens[self.at][0] != "end":
-            self.at += 1
-        return text
+        value = self.value
+        if self.kind != "end":
+            self.previous = self.at
+            self._read()
+        return value
 
     def accept(self, text: str) -> bool:
         """Move past a mark or word if it stands here."""
-        if self.tokens[self.at][1] == text and self.tokens[self.at][0] != "string":
-            self.at += 1
+        if self.value == text and self.kind != "string":
+            self.advance()
             return True
         return False
 

@@ -22,6 +22,7 @@ from haulout.ir.schema import INT64_MAX, MAX_CORES, SIZE_MAX
 from haulout.ir.text.lexer import Line
 from haulout.ir.text.values import Attributes, parse_pattern
 from haulout.support.diagnostics import Label, Span, bad_input
+from haulout.support.shown import shown
 
 
 def parse_bir(text: str, file: str = "<text>") -> Program:
@@ -57,8 +58,7 @@ class _Parser:
             line = Line(self.file, number, row)
             if not line.is_blank:
                 yield line
-        last = Line(self.file, len(rows), rows[-1])
-        last.at = len(last.tokens) - 1
+        last = Line(self.file, len(rows), rows[-1]).move_to_end()
         while True:
             yield last
 
@@ -133,7 +133,7 @@ class _Parser:
     def unique(self, name: str, names: Any, what: str) -> str:
         """The name, once; `names` remembers it when it is a set."""
         if name in names:
-            self.line.error(f"{what} {name!r} is defined twice", max(self.line.at - 1, 0))
+            self.line.error(f"{what} {name!r} is defined twice", self.line.previous)
         if isinstance(names, set):
             names.add(name)
         return name
@@ -153,11 +153,11 @@ class _Parser:
             attrs.missing("size", "the bytes of the location")
         kind = attrs.take_text("kind")
         if kind is not None and kind not in KIND_BY_TEXT:
-            line.error(f"expected a kind ({', '.join(KIND_BY_TEXT)}), found {kind!r}", 0)
+            line.error(f"expected a kind ({', '.join(KIND_BY_TEXT)}), found {shown(kind)}", line.first)
         dtype = attrs.take_text("dtype")
         known = None if dtype is None else dtypes.canonical(dtype)
         if dtype is not None and known is None:
-            line.error(f"expected an element type ({', '.join(dtypes.NUMPY)}), found {dtype!r}", 0)
+            line.error(f"expected an element type ({', '.join(dtypes.NUMPY)}), found {shown(dtype)}", line.first)
         align = attrs.take_int("align", 1, SIZE_MAX)
         function.locations[name] = self.build.location(
             function.row,
@@ -204,7 +204,7 @@ class _Parser:
         attrs = Attributes(line)
         cond = attrs.take_text("cond")
         if cond is not None and cond not in function.locations:
-            line.error(f"no location %{cond} in this function", 0)
+            line.error(f"no location %{cond} in this function", line.first)
         row = self.build.block(
             function.row,
             name,
@@ -253,7 +253,7 @@ class _Parser:
         atomic = attrs.take_ints("atomic") or []
         for number in atomic:
             if number >= len(reads) + len(writes):
-                line.error(f"atomic: no operand {number}", 0)
+                line.error(f"atomic: no operand {number}", line.first)
         common["atomic"] = atomic
         steps = attrs.take_rows("step", int, str, int, int, int, optional=1)
         semaphores = [(row, False) for row in attrs.take_rows("signal", str, int)]
@@ -278,7 +278,7 @@ class _Parser:
         first_access = self.build.count("accesses") - len(reads) - len(writes)
         for operand, header, *numbers in steps:
             if not 0 <= int(operand) < len(reads) + len(writes):
-                line.error(f"step: no operand {operand}", 0)
+                line.error(f"step: no operand {operand}", line.first)
             moves = [int(each) for each in numbers]
             function.steps.append((first_access + int(operand), str(header), moves, line))
         for (semaphore, value), wait_for in semaphores:
@@ -321,7 +321,7 @@ class _Parser:
             if location is None:
                 line.error(f"no location %{name} in this function", where)
             text = line.pattern_text()
-            found.append((location, None if text is None else parse_pattern(line, text, where + 1)))
+            found.append((location, None if text is None else parse_pattern(line, text, line.previous)))
         return found
 
     # -- names ----------------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from typing import NoReturn
 from haulout.ir.attributes import AttrValue, parse_integer, parse_number, scalar_from_name, unquote
 from haulout.ir.patterns import UNKNOWN, Pattern
 from haulout.ir.schema import INT32_MAX, INT64_MAX, SIZE_MAX
-from haulout.ir.text.lexer import Line
+from haulout.ir.text.lexer import Line, Place
+from haulout.support.shown import shown
 
-_INT = r"(?:0[xX][0-9A-Fa-f]+|\d+)"
+_INT = r"(?:0[xX][0-9A-Fa-f]+|[0-9]+)"
 _RANGE = re.compile(rf"\s*({_INT})\s*:\s*({_INT})\s*\Z")
-_STRIDED = re.compile(rf"\s*({_INT})\s*;\s*([^;]*?)\s*;\s*({_INT})\s*\Z")
-_DIM = re.compile(rf"\s*([+-]?\d+)x({_INT})\s*\Z")
+_STRIDED = re.compile(rf"\s*({_INT})\s*;([^;]*);\s*({_INT})\s*\Z")
+_DIM = re.compile(rf"\s*([+-]?[0-9]+)x({_INT})\s*\Z")
 
 
 class Attributes:
@@ -22,7 +23,7 @@ class Attributes:
     def __init__(self, line: Line) -> None:
         self.line = line
         self.values: dict[str, AttrValue] = {}
-        self._where: dict[str, int] = {}
+        self._where: dict[str, Place] = {}
         while line.kind == "name":
             where = line.at
             key = line.advance()
@@ -38,7 +39,7 @@ class Attributes:
 
     def missing(self, key: str, what: str) -> NoReturn:
         """Raise: a required attribute is not there."""
-        self.line.error(f"expected {what}, {key}=..., which is required", len(self.line.tokens) - 1)
+        self.line.error(f"expected {what}, {key}=..., which is required")
 
     def take(self, key: str) -> AttrValue | None:
         """Remove an attribute, None when absent."""
@@ -50,7 +51,7 @@ class Attributes:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self.error(key, f"expected an integer, found {value!r}")
+            self.error(key, f"expected an integer, found {shown(value)}")
         if not low <= value <= high:
             self.error(key, f"expected an integer from {low} to {high}, found {value}")
         return value
@@ -61,14 +62,14 @@ class Attributes:
         if value is None:
             return False
         if not isinstance(value, bool):
-            self.error(key, f"expected true or false, found {value!r}")
+            self.error(key, f"expected true or false, found {shown(value)}")
         return value
 
     def take_text(self, key: str) -> str | None:
         """A STRING or NAME."""
         value = self.take(key)
         if value is not None and not isinstance(value, str):
-            self.error(key, f"expected a name or a string, found {value!r}")
+            self.error(key, f"expected a name or a string, found {shown(value)}")
         return value
 
     def take_ints(self, key: str, low: int = 0, high: int = INT64_MAX) -> list[int] | None:
@@ -77,10 +78,10 @@ class Attributes:
         if value is None:
             return None
         if not isinstance(value, list):
-            self.error(key, f"expected a list of integers, found {value!r}")
+            self.error(key, f"expected a list of integers, found {shown(value)}")
         for item in value:
             if isinstance(item, bool) or not isinstance(item, int) or not low <= item <= high:
-                self.error(key, f"expected integers from {low} to {high}, found {item!r}")
+                self.error(key, f"expected integers from {low} to {high}, found {shown(item)}")
         return value  # type: ignore[return-value]
 
     def take_names(self, key: str) -> list[str]:
@@ -89,7 +90,7 @@ class Attributes:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.error(key, f"expected a list of names, found {value!r}")
+            self.error(key, f"expected a list of names, found {shown(value)}")
         return value  # type: ignore[return-value]
 
     def take_rows(self, key: str, *types: type, optional: int = 0) -> list[list[int | str]]:
@@ -111,7 +112,7 @@ class Attributes:
                     for cell, kind in zip(row, types, strict=False)
                 )
             ):
-                self.error(key, f"expected a list of {shape}, found {row!r}")
+                self.error(key, f"expected a list of {shape}, found {shown(row)}")
             for cell in row:
                 if isinstance(cell, int) and abs(cell) > SIZE_MAX:
                     self.error(key, f"expected integers from {-SIZE_MAX} to {SIZE_MAX}, found {cell}")
@@ -150,13 +151,13 @@ def parse_value(line: Line) -> AttrValue:
             return value
 
 
-def parse_pattern(line: Line, text: str, at: int) -> Pattern:
-    """A byte pattern from the text between the brackets; `at` is the token to point at."""
+def parse_pattern(line: Line, text: str, at: Place) -> Pattern:
+    """A byte pattern from the text between the brackets; `at` is the place to point at."""
 
     def number(token: str) -> int:
         value = parse_integer(token)
-        if value > SIZE_MAX:
-            line.error(f"{token} is more than 2**62 bytes", at)
+        if abs(value) > SIZE_MAX:
+            line.error(f"{shown(token)} is more than 2**62 bytes", at)
         return value
 
     if text.strip() == "?":
@@ -171,10 +172,8 @@ def parse_pattern(line: Line, text: str, at: int) -> Pattern:
         for part in match.group(2).split(","):
             dim = _DIM.match(part)
             if dim is None:
-                line.error(f"expected STRIDExCOUNT, found {part!r}", at)
-            stride, count = parse_integer(dim.group(1)), number(dim.group(2))
-            if abs(stride) > SIZE_MAX:
-                line.error(f"a stride of more than 2**62 bytes: {stride}", at)
+                line.error(f"expected STRIDExCOUNT, found {shown(part)}", at)
+            stride, count = number(dim.group(1)), number(dim.group(2))
             if count < 1:
                 line.error("expected a count of at least 1", at)
             dims.append((stride, count))
@@ -182,4 +181,4 @@ def parse_pattern(line: Line, text: str, at: int) -> Pattern:
         if run < 1:
             line.error("expected a run of at least 1 byte", at)
         return Pattern(number(match.group(1)), run, tuple(dims))
-    line.error(f"expected LOW:HIGH, OFFSET;STRIDExCOUNT,...;RUN or ?, found {text!r}", at)
+    line.error(f"expected LOW:HIGH, OFFSET;STRIDExCOUNT,...;RUN or ?, found {shown(text)}", at)

@@ -48,6 +48,8 @@ def construct(state: Incumbent) -> None:
     Small instances are constructed in plain Python, so that a handful of buffers does not wait for the compiler; the
     results are the same.
     """
+    if state.over:
+        return
     instance = state.instance
     rows = len(instance)
     gaps = instance.has_pins or instance.has_holes

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from haulout.passes.allocator.best_fit import cost
 from haulout.passes.allocator.incumbent import Incumbent, Progress
 from haulout.passes.allocator.instance import canonical
-from haulout.passes.allocator.problem import I64, Problem
+from haulout.passes.allocator.problem import I64, LIMIT, Problem
 from haulout.passes.allocator.search import run
 from haulout.passes.allocator.solution import PoolUse, Solution, Status
 from haulout.passes.allocator.validate import overlapping_pair
@@ -56,6 +57,9 @@ def solve_single(problem: Problem, capacity: int | None, budget: Budget, hint: I
     )
     if hint is not None:
         state.hint = hint[instance.buffer]
+    plain = problem.rules.trivial and problem.window_low is None
+    if hint is not None and plain and cost(instance) > _LOOKED_AT:
+        _take(problem, state, hint)
     interrupted = False
     try:
         for goal in [instance.bound] if capacity is None else _goals(problem, instance.unit, capacity):
@@ -71,6 +75,22 @@ def solve_single(problem: Problem, capacity: int | None, budget: Budget, hint: I
     if state.offset is None:
         fail("over-capacity", "no placement was found that ends below 2**62 bytes")
     return _finish(problem, state, capacity, interrupted)
+
+
+_LOOKED_AT = 20_000_000
+"""Rows that a best fit may look at before a hint is tried as it stands."""
+
+
+def _take(problem: Problem, state: Incumbent, hint: I64) -> None:
+    """Offer a valid hint as it is, which is near linear; where it reaches the bound nothing else is tried."""
+    instance = state.instance
+    rows = hint[instance.buffer]
+    unit, taken = instance.unit, problem.occupies
+    whole = np.where(problem.segment > 0, problem.segment, LIMIT)
+    fits = (hint >= 0) & (hint % problem.alignment == 0) & (hint % whole <= whole - problem.size)
+    fits &= (problem.pinned < 0) | (hint == problem.pinned)
+    if (rows % unit == 0).all() and fits[taken].all() and overlapping_pair(problem, hint, taken) is None:
+        state.offer(rows // unit, int((rows // unit + instance.size).max(initial=0)), "hint")
 
 
 def check_pins(problem: Problem) -> None:

@@ -179,6 +179,8 @@ class _Chain:
         """The chain that this one is part of."""
         chain = self
         while chain.parent is not None:
+            if chain.parent.parent is not None:
+                chain.parent = chain.parent.parent
             chain = chain.parent
         return chain
 

@@ -185,7 +185,7 @@ def _share_moments(
     problem: Problem, offset: I64, where: I64, moments: I64, begin: I64, end: I64, owner: I64, size: I64
 ) -> None:
     """Take the common moment of an in-place pair in one place from the smaller of the two; changes begin and end."""
-    stands = {b: min(group) for group in problem.rules.aliases for b in group}
+    stands = {b: least for group in problem.rules.aliases for least in (min(group),) for b in group}
     first = {int(b): int(k) for k, b in reversed(list(enumerate(owner.tolist())))}
     last = {int(b): int(k) for k, b in enumerate(owner.tolist())}
     birth = {b: int(moments[begin[k]]) for b, k in first.items()}

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -157,42 +158,64 @@ def _table(values: list[_Value], colors: list[int]) -> Table:
 
 
 def _ties(values: list[_Value]) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, int], ...]]:
-    """Alias groups and in-place pairs among the values at one offset of one allocation."""
+    """Alias groups and in-place pairs among the values at one offset of one allocation; near linear.
+
+    Values that live on past a birth there are aliases of what is born, and so of each other: at any time the values
+    that are live at one offset are one group, but for a moment at which some die and others are born. That moment is
+    an in-place pair of two groups. One pair of values stands for all of these two, since aliases are one storage.
+    """
     places: dict[tuple[int, int], list[int]] = {}
     for k, value in enumerate(values):
         places.setdefault((value.allocation, value.offset), []).append(k)
-    aliases: list[tuple[int, ...]] = []
-    pairs: list[tuple[int, int]] = []
+    groups = _Groups(len(values))
+    handed: list[tuple[int, int]] = []
     for members in places.values():
-        group = {k: k for k in members}  # -> the least member of its group so far
-
-        def join(one: int, two: int, group: dict[int, int] = group) -> None:
-            low, high = sorted((group[one], group[two]))
-            for k, head in group.items():
-                if head == high:
-                    group[k] = low
-
         looping = {values[k].size for k in members if values[k].phi}
-        for size in sorted(looping):
-            same = [k for k in members if values[k].size == size]
-            for k in same[1:]:
-                join(same[0], k)
+        first_of: dict[int, int] = {}
+        for k in members:
+            if values[k].size in looping:
+                groups.join(first_of.setdefault(values[k].size, k), k)
+        end, dying = -1, -1  # of the group that is live: its last moment, and the least value that lives until then
         by_birth = sorted(members, key=lambda k: (values[k].first, k))
-        open_ones: list[int] = []
-        handed: list[tuple[int, int]] = []
-        for k in by_birth:
-            open_ones = [o for o in open_ones if values[o].last >= values[k].first]
-            for o in open_ones:
-                if min(values[o].last, values[k].last) > values[k].first or values[o].first == values[k].first:
-                    join(o, k)
-                elif values[o].last == values[k].first:
-                    handed.append((o, k))
-                else:
-                    join(o, k)
-            open_ones.append(k)
-        heads: dict[int, list[int]] = {}
-        for k, head in group.items():
-            heads.setdefault(head, []).append(k)
-        aliases += [tuple(sorted(each)) for each in heads.values() if len(each) > 1]
-        pairs += [pair for pair in handed if group[pair[0]] != group[pair[1]]]
-    return tuple(sorted(aliases)), tuple(sorted(pairs))
+        for birth, same in groupby(by_birth, key=lambda k: values[k].first):
+            born = list(same)
+            for k in born[1:]:
+                groups.join(born[0], k)
+            last = max(values[k].last for k in born)
+            least = min(k for k in born if values[k].last == last)
+            if end > birth:
+                groups.join(dying, born[0])
+            elif end == birth:
+                handed.append((dying, born[0]))
+            if end <= birth or last > end:
+                end, dying = last, least
+            elif last == end:
+                dying = min(dying, least)
+    by_group: dict[int, list[int]] = {}
+    for k in range(len(values)):
+        by_group.setdefault(groups.head(k), []).append(k)
+    pairs: dict[tuple[int, int], tuple[int, int]] = {}
+    for one, two in sorted(handed):
+        if groups.head(one) != groups.head(two):
+            pairs.setdefault((groups.head(one), groups.head(two)), (one, two))
+    return tuple(sorted(tuple(each) for each in by_group.values() if len(each) > 1)), tuple(sorted(pairs.values()))
+
+
+class _Groups:
+    """Disjoint sets of values."""
+
+    def __init__(self, count: int) -> None:
+        self._above = list(range(count))
+
+    def head(self, value: int) -> int:
+        """The value that stands for the group."""
+        above = self._above
+        while above[value] != value:
+            above[value] = above[above[value]]
+            value = above[value]
+        return value
+
+    def join(self, one: int, two: int) -> None:
+        """Make one group of two."""
+        low, high = sorted((self.head(one), self.head(two)))
+        self._above[high] = low

@@ -1,0 +1,86 @@
+"""Growth of strided slices: tensors of many columns taken apart and put together, and accesses of mixed strides.
+
+    python benchmarks/strided.py [--sizes 64,128,256,512,2048] [--rows 70000]
+
+`slices`: an HLO module with that many slices of a tensor's middle dimension, each copied and concatenated, through
+the whole of `compile` and through the checker. `mixed`: a program of two cores with that many accesses of five
+strides each, through the checker alone. All sizes run in one process, after a small one that loads the kernels;
+seconds are those of the processor. The last column is the growth from the size before: 1 is linear.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from random import Random
+from time import process_time
+
+from haulout.api import compile as compile_file
+from haulout.check import check_program
+from haulout.ir.text import parse_bir
+
+
+def slices(count: int, rows: int) -> str:
+    lines = [f"HloModule stacked\n\nENTRY e {{\n p = f32[{rows},{count},8] parameter(0)"]
+    for k in range(count):
+        lines.append(f" s{k} = f32[{rows},1,8] slice(p), slice={{[0:{rows}],[{k}:{k + 1}],[0:8]}}")
+        lines.append(f" t{k} = f32[{rows},1,8] tanh(s{k})")
+    names = ", ".join(f"t{k}" for k in range(count))
+    lines.append(f" ROOT r = f32[{rows},{count},8] concatenate({names}), dimensions={{1}}\n}}\n")
+    return "\n".join(lines)
+
+
+def mixed(count: int, runs: int = 2000) -> str:
+    rng, size = Random(5), 1 << 22
+    lines = ["bir 1", 'program "mixed" lnc=2']
+    for core in range(2):
+        kind = "kind=inout" if core == 0 else "remote=[S,0]"
+        lines += [f"module @nc{core} core={core} {{", "  func @main {", f"    mloc %S dram.shared size={size} {kind}"]
+        lines.append("    block ^e:")
+        for k in range(count):
+            stride = rng.choice([512, 640, 768, 1024, 1536])
+            part = f"%S[{rng.randrange(1024) * 4};{stride}x{min(runs, (size - 4096) // stride)};4]"
+            lines.append(f"      %i{k} = dma_copy @dma{k % 4} ({part}) -> ()")
+        lines += ["  }", "}"]
+    return "\n".join(lines)
+
+
+def measure(size: int, rows: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "slices.hlo"
+        path.write_text(slices(size, rows))
+        began = process_time()
+        program = compile_file(path).program
+        compiled = process_time()
+        assert not check_program(program)
+        checked = process_time()
+    program = parse_bir(mixed(size))
+    parsed = process_time()
+    check_program(program)
+    return {
+        "slices: compile": compiled - began,
+        "slices: check": checked - compiled,
+        "mixed: check": process_time() - parsed,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="64,128,256,512,2048")
+    parser.add_argument("--rows", type=int, default=70_000)
+    options = parser.parse_args()
+    sizes = [int(size) for size in options.sizes.split(",")]
+    measure(600, 70_000)  # large enough for compiled kernels
+    columns = [measure(size, options.rows) for size in sizes]
+    print(f"{'slices or accesses':<20}" + "".join(f"{size:>9,}" for size in sizes) + "   growth")
+    for name in columns[0]:
+        cells = "".join(f"{column[name]:>9.2f}" for column in columns)
+        growth = ""
+        if len(sizes) > 1:
+            growth = f"{columns[-1][name] / columns[-2][name] / (sizes[-1] / sizes[-2]):>9.2f}"
+        print(f"{name:<20}{cells}{growth}")
+
+
+if __name__ == "__main__":
+    main()
