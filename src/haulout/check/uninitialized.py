@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.check.bytesets import squeezed
 from haulout.check.model import Model
 from haulout.check.regions import Regions, find_regions
 from haulout.check.storage_map import logical_map
@@ -211,7 +212,9 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missi
     """The same for one location whose patterns are too fine, on a map of its bytes (or of their common units)."""
     size = int(model.program.locations.size[model.locations[place]])
     base = int(regions.storage.base[model.locations[place]])
-    sets = {region: regions.byte_set(region).moved(-base) for region in np.unique(regions.of_access[events]).tolist()}
+    touched = np.unique(regions.of_access[events]).tolist()
+    small = squeezed([regions.byte_set(region).moved(-base) for region in touched], size)
+    sets, size = dict(zip(touched, small.sets, strict=True)), small.size
     numbers = [size] + [n for one in sets.values() for n in (one.offset, one.run, *(s for s, _ in one.dims))]
     unit = int(np.gcd.reduce(np.array(numbers, np.int64)))
     written = np.zeros(size // unit, bool)
@@ -236,12 +239,12 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, missi
             if missing.access[possible, place] == NONE:
                 at = np.unravel_index(int(np.argmin(view)), view.shape)
                 steps = (*(stride for stride, _ in one.dims), unit)
-                byte = one.offset + sum(int(i) * step for i, step in zip(at, steps, strict=True))
+                byte = small.byte(one.offset + sum(int(i) * step for i, step in zip(at, steps, strict=True)))
                 missing.access[possible, place] = access
                 missing.byte[possible, place] = byte
                 missing.run[possible, place] = byte + unit
     if not written.all():
-        missing.left[place] = int(np.argmin(written)) * unit
+        missing.left[place] = small.byte(int(np.argmin(written)) * unit)
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
