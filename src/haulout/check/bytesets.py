@@ -11,7 +11,7 @@ all is decided without listing them (`strides.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -99,3 +99,49 @@ def common(first: tuple[Ints, Ints], second: tuple[Ints, Ints]) -> tuple[Ints, I
     left = np.repeat(np.arange(len(low)), count)
     right = stretched(begin, count)
     return np.maximum(low[left], low2[right]), np.minimum(high[left], high2[right])
+
+
+class Squeezed(NamedTuple):
+    """Sets on a map of a tensor's rows, of `pitch` bytes each, on which rows that all sets treat alike are one."""
+
+    sets: list[ByteSet]
+    size: int
+    pitch: int
+    cuts: list[int]
+    """The first row that each row of the map stands for, and the number of all rows."""
+
+    def byte(self, at: int) -> int:
+        """The first byte that byte `at` of the map stands for."""
+        return self.cuts[at // self.pitch] * self.pitch + at % self.pitch
+
+
+def squeezed(sets: Sequence[ByteSet], size: int) -> Squeezed:
+    """Sets of bytes of a tensor on as small a map of rows as is easily found; on the bytes as they are where none is.
+
+    Rows are those of the largest stride. Each set must be whole rows, lie in one row, or be alike in some rows.
+    """
+    same = Squeezed(list(sets), size, size, [0, 1])
+    pitch = max((each.dims[0][0] for each in sets if each.dims), default=0)
+    if pitch == 0 or size % pitch:
+        return same
+    parts: list[tuple[int, int, ByteSet]] = []  # first row, row behind the last one, the set in the first row
+    for each in sets:
+        row, inside = divmod(each.offset, pitch)
+        first = ByteSet(inside, each.run, each.dims)
+        if each.dims and each.dims[0][0] == pitch:
+            rows, first = each.dims[0][1], first._replace(dims=each.dims[1:])
+        elif not each.dims and inside == 0 and each.run % pitch == 0:
+            rows, first = each.run // pitch, ByteSet(0, pitch)
+        else:
+            rows = 1
+        if inside + first.extent > pitch:
+            return same
+        parts.append((row, row + rows, first))
+    cuts = sorted({0, size // pitch, *(row for begin, end, _ in parts for row in (begin, end))})
+    place = {row: at for at, row in enumerate(cuts)}
+    found = []
+    for begin, end, first in parts:
+        low, rows = place[begin], place[end] - place[begin]
+        dims = ((pitch, rows), *first.dims) if rows > 1 else first.dims
+        found.append(first._replace(offset=low * pitch + first.offset, dims=dims))
+    return Squeezed(found, (len(cuts) - 1) * pitch, pitch, cuts)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.check.bytesets import squeezed
 from haulout.check.harm import Harm, find_harm
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
@@ -218,7 +219,9 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, unsur
     """The same for one location whose patterns are too fine, on a map of its bytes (or of their common units)."""
     size = int(model.program.locations.size[model.locations[place]])
     base = int(regions.storage.base[model.locations[place]])
-    sets = {region: regions.byte_set(region).moved(-base) for region in np.unique(regions.of_access[events]).tolist()}
+    touched = np.unique(regions.of_access[events]).tolist()
+    small = squeezed([regions.byte_set(region).moved(-base) for region in touched], size)
+    sets, size = dict(zip(touched, small.sets, strict=True)), small.size
     numbers = [size] + [n for one in sets.values() for n in (one.offset, one.run, *(s for s, _ in one.dims))]
     unit = int(np.gcd.reduce(np.array(numbers, np.int64)))
     written = np.zeros(size // unit, bool)
@@ -238,7 +241,7 @@ def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, unsur
         elif not view.all():
             missing.read[place] = True
     if not written.all():
-        missing.left[place] = int(np.argmin(written)) * unit
+        missing.left[place] = small.byte(int(np.argmin(written)) * unit)
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
