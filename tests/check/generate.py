@@ -188,7 +188,7 @@ class _Generator:
                     each.space,
                     each.size,
                     kind=Kind.INTERNAL if view else each.kind,
-                    align=1 if self.chance(0.98) else 8,
+                    align=1 if self.chance(0.98) or (address or 0) % 8 else 8,
                     remote=(each.name, each.owner) if view else None,
                     address=address,
                     partition=each.partition,

@@ -439,8 +439,6 @@ class _Judge:
                 continue
             if rows.address[row] == NONE:
                 continue
-            if rows.address[row] % rows.align[row]:
-                self.codes_of(("misaligned-storage", True))
             if Space(int(rows.space[row])).is_dram:
                 core = int(program.location_core[row])
                 low, high = int(rows.address[row]), int(rows.address[row] + rows.size[row])

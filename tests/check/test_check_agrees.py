@@ -118,8 +118,7 @@ def test_agrees_on_whatever_hypothesis_draws(random: Random, name: str) -> None:
 
 def test_generated_programs_are_sound() -> None:
     for seed in range(150):
-        wrong = verify(random_program(Random(seed)))
-        assert [str(each) for each in wrong if "is no multiple of" not in each.message] == []
+        assert [str(each) for each in verify(random_program(Random(seed)))] == []
 
 
 def test_findings_are_the_same_on_every_run() -> None:

@@ -64,7 +64,7 @@ TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-2, "bf16": 3e-2}
 @pytest.mark.parametrize("fences", ["minimal", "bracket"])
 def test_equals_numpy(case: Case, fences: Fences) -> None:
     result = haulout.compile(case.program(), fences=fences)
-    assert result.ok, "\n".join(map(str, result.diagnostics))
+    assert result.proved, "\n".join(map(str, result.diagnostics))
     assert check_program(result.program) == []
     inputs = case.inputs()
     run = haulout.simulate(result.program, inputs)

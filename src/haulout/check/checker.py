@@ -1,5 +1,6 @@
 """The recipe: everything that is proved about a program, from the program alone.
 
+    soundness    the verifier first (`haulout.ir.verify`): what is not sound is refused, not judged
     model        one function on all cores as columns; what is not understood is said, not skipped; a function with
                  loops and branches is judged run by run, each a straight line; runs that nobody looks at are said
                  too: unproved-paths
@@ -10,8 +11,7 @@
                  missing-dependence, unfaithful-order, benign-duplicate-write
     values       undefined bytes reach nothing, what is output is whole: uninitialized-read, output-not-written
     collectives  those that exchange nothing: one-member-collective
-    storage      views, alignment, partitions, capacity, lifetimes: unresolved-remote, view-mismatch,
-                 misaligned-storage, over-capacity, overlapping-storage
+    storage      views, partitions, capacity, lifetimes: view-mismatch, over-capacity, overlapping-storage
 
 Order is asked of the fused graph only, bytes of patterns and addresses only. Nothing here is shared with the passes
 that made the program. Without agreeing barriers and a schedule there is no order to judge by: then what needs one is

@@ -1,4 +1,6 @@
-"""Where things lie: views on their owners, aligned, each core in its own partition, and nothing on what still lives.
+"""Where things lie: views on their owners, each core in its own partition, and nothing on what still lives.
+
+Whether addresses are aligned and views have targets, the verifier has said (`ir/verify.py`).
 
 Two owners may share bytes only when one is dead before the other begins: every access of the one happens before
 every access of the other. That is asked of the fused order alone, not of any notion of lifetime that an allocator
@@ -28,28 +30,17 @@ _MOST_PAIRS = 1 << 14
 
 
 def check_views(model: Model) -> list[Diagnostic]:
-    """`unresolved-remote`, and `view-mismatch` where a view has not its owner's address, bank and base partition."""
+    """`view-mismatch` where a view has not its owner's address, bank and base partition."""
     program = model.program
     rows, owner = program.locations, program.owner
     views = model.locations[rows.remote_name[model.locations] != NONE]
-    found = []
-    for view in views[owner[views] == NONE][:_MOST].tolist():
-        target = f"%{program.strings[int(rows.remote_name[view])]} of core {rows.remote_core[view]}"
-        name = f"view {model.location_name(view)} of core {program.location_core[view]}"
-        message = f"{name}: its target {target} does not exist"
-        labels = (location_label(program, view),)
-        subject = Subject("view without an owner", model.function, locations=(model.location_entity(view),))
-        found.append(Diagnostic("unresolved-remote", Severity.ERROR, message, labels, subject=subject))
-    views = views[owner[views] != NONE]
     owners = owner[views]
     differs = rows.address[views] != rows.address[owners]
     placed = (rows.address[views] != NONE) & (rows.address[owners] != NONE)
     for column in (rows.bank, rows.partition):
         # Absent is 0.
         differs |= placed & (np.maximum(column[views], 0) != np.maximum(column[owners], 0))
-    for view in views[differs][:_MOST].tolist():
-        found.append(_mismatch(model, view, int(owner[view])))
-    return found
+    return [_mismatch(model, view, int(owner[view])) for view in views[differs][:_MOST].tolist()]
 
 
 def _mismatch(model: Model, view: int, owner: int) -> Diagnostic:
@@ -77,19 +68,11 @@ def _mismatch(model: Model, view: int, owner: int) -> Diagnostic:
 
 
 def check_placements(model: Model) -> list[Diagnostic]:
-    """`misaligned-storage`, partitions of different cores that overlap, and `over-capacity`."""
+    """Partitions of different cores that overlap, and `over-capacity`."""
     program, rows = model.program, model.program.locations
     mine = model.locations
     own = mine[(rows.remote_name[mine] == NONE) & (rows.address[mine] != NONE)]
     found = []
-    for row in own[rows.address[own] % np.maximum(rows.align[own], 1) != 0][:_MOST].tolist():
-        message = (
-            f"{model.location_name(row)} of core {program.location_core[row]} has address={rows.address[row]:#x}, "
-            f"which is no multiple of its align={rows.align[row]}"
-        )
-        label = location_label(program, row)
-        subject = Subject("alignment", model.function, locations=(model.location_entity(row),))
-        found.append(Diagnostic("misaligned-storage", Severity.ERROR, message, (label,), subject=subject))
     dram = own[(rows.space[own] <= Space.DRAM_SHARED) & (rows.size[own] > 0)]
     # Group by core: the hull of its own locations is its partition.
     hulls = []
