@@ -70,7 +70,7 @@ class LoopShape:
     lines: tuple[Engine, ...] = (Engine.ALL,)
     """Where barriers of some cores stand."""
     atomic: float = 0.0
-    """An instruction changes a shared location in one step, whoever may touch it otherwise."""
+    """An instruction changes a shared location in one step, also where other cores touch it."""
     stray: float = 0.0
     """In a chained program, in arms of divergent forks: an instruction may touch any shared location."""
 

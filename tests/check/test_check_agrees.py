@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.check.generate import Shape, random_program
 from tests.check.judge import Verdict, judge
+from tests.check.snippets import codes
 
 from haulout.check import check_program, checker, conflicts, regions
 from haulout.ir.program import Program
@@ -108,6 +109,23 @@ def test_nothing_bad_is_called_clean_by_one_sweep(name: str, monkeypatch: pytest
         bad = bool(wanted.codes or wanted.values[0])
         found = {finding.code for finding in check_program(program)}
         assert bool(found) == bad or (not bad and found <= {code for code, _ in wanted.values[1]})
+
+
+ADD, MAXIMUM = ("%{} = " + each + " @act (%t) -> (%t) dtypes=[u8,u8] atomic=[0,1]\n" for each in ("add", "maximum"))
+ZERO, ONES = (f"%{{}} = memset @act () -> (%t) value={value}\n" for value in (0, 1))
+
+
+@pytest.mark.parametrize(("before", "write"), [(ONES, ZERO), (ADD, ZERO), (ONES, ADD), (ZERO, ADD), (MAXIMUM, ADD)])
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_needs_no_order_hides_nothing(
+    before: str, write: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writes that need no order, one of them behind another write of its queue: that one needs it."""
+    monkeypatch.setattr(conflicts, "THOROUGH", -1)
+    idle = "".join(f"%n{at} = nop @act () -> ()\n" for at in range(4))  # so that the schedule has it last
+    sides = [before.format("a") + write.format("b"), idle + write.format("b")]
+    owner, view = "mloc %t dram.shared size=8 kind=inout\n", "mloc %t dram.shared size=8 remote=[t,0]\n"
+    assert "cross-core-race" in codes(owner + sides[first], view + sides[1 - first])
 
 
 @settings(max_examples=80)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haulout.check.bytesets import ByteSet, byte_set, normal
-from haulout.check.candidates import Extents, candidates
 from haulout.check.model import Function, functions
+from haulout.check.region_pairs import Extents, candidates
 from haulout.check.regions import Regions, find_regions
 from haulout.check.storage_map import logical_map, physical_map
 from haulout.check.strides import Strided, meeting

@@ -206,6 +206,10 @@ CASES: dict[str, tuple[list[str], Outcome]] = {
         [OWNER + WRITE.replace("act", "dma0") + ADD, VIEW + ADD],
         Outcome.RACE,
     ),
+    "a maximum hidden by an addition of its queue": (
+        [OWNER + ADD.replace("add", "maximum").replace("%a", "%b") + ADD, VIEW + ADD],
+        Outcome.RACE,
+    ),
     "a read behind one of two additions": (
         [OWNER + ADD + MEET + READ, VIEW + MEET + ADD],
         Outcome.RACE,

@@ -21,9 +21,9 @@ import numpy as np
 
 from haulout.check import bytesets
 from haulout.check.bytesets import ByteSet
-from haulout.check.candidates import Extents, candidates
 from haulout.check.columns import distinct, stretched
 from haulout.check.model import Model
+from haulout.check.region_pairs import Extents, candidates
 from haulout.check.storage_map import StorageMap
 from haulout.check.strides import Strided, meeting
 from haulout.ir.enums import NONE

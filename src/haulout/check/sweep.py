@@ -9,7 +9,8 @@ The history for conflicts is that of FastTrack (Flanagan, Freund, 2009), by in-o
 each queue the latest write and the latest read. Earlier accesses of that queue come before the latest; so when any of
 them is not ordered before the access at hand, the latest is not either. A schedule never runs an access before one
 that happens before it, so each pair is looked at once, in the only direction that it can have. A write that comes
-after all of the history replaces it: who comes after the write comes after them all.
+after all of the history replaces it: who comes after the write comes after them all. Atomics replace nothing but their
+like: another one may come in any order with them, and not with what was there before.
 
 A queue orders its own accesses, but where two that conflict have one `seq` nothing says that it is the right order.
 Times do not fall along a queue, so its latest accesses tell whether any of them has the time of the access at hand.
@@ -193,6 +194,14 @@ def _tied(order: Order, wrote: int, read: int, read_before: int, access: int, wr
     return -1
 
 
+@njit
+def _same_part(touched: Touched, one: int, other: int) -> bool:
+    """Whether what two streams do is of one sort: ordinary, or atomics that do the same."""
+    if touched.stream_fetches[one] != touched.stream_fetches[other]:
+        return False
+    return bool(touched.stream_atomic[one] == touched.stream_atomic[other])
+
+
 # -- conflicts -------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +238,8 @@ def scan_conflicts(
         s = touched.stream[b]
         queue = touched.stream_queue[s]
         writes = touched.write[b]
+        # What may stay unordered with this write without harm need not come after what the write replaces.
+        apart = touched.stream_atomic[s] > 0
         for k in range(touched.starts[r], touched.starts[r + 1]):
             lo, hi = touched.low[k], touched.high[k]
             if free[1] <= 2 * streams:
@@ -245,6 +256,8 @@ def scan_conflicts(
                     other = cells[cell, 0]
                     if other == s:
                         mine = cell
+                    elif apart and not _same_part(touched, s, other):
+                        clean = False
                     wrote, read = cells[cell, 1], cells[cell, 2]
                     if touched.stream_queue[other] == queue:
                         a = _tied(order, wrote, read, cells[cell, 4], b, writes)

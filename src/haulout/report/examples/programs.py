@@ -39,12 +39,12 @@ PROGRAMS: dict[str, Example] = {
         "mloc %t dram.local size=64\n%w = copy @vector () -> (%u)",
     ),
     "cross-core-race": checked(
-        "error[cross-core-race]: %r on core 1 reads %t while %w on core 0 may still write it",
+        "error[cross-core-race]: %r on core 1 reads %t and %w on core 0 writes it, in either order",
         f"{OWNER}\n%w = iota @pool () -> (%t)",
         f"{VIEW}\n%r = copy @vector (%t) -> ()",
     ),
     "possible-race": checked(
-        "warning[possible-race]: %r on core 1 may touch %t[?] while %w on core 0 may still write it",
+        "warning[possible-race]: %r on core 1 may touch %t[?] and %w on core 0 may touch it, in either order",
         f"{OWNER}\n%w = iota @pool () -> (%t[0:32])",
         f"{VIEW}\n%r = copy @vector (%t[?]) -> ()",
     ),
@@ -77,6 +77,28 @@ PROGRAMS: dict[str, Example] = {
     "overlapping-storage": checked(
         "error[overlapping-storage]: %t and %u of core 0 share bytes 0x20:0x40 while both are live",
         "mloc %t dram.local size=64 kind=inout address=0\nmloc %u dram.local size=64 kind=inout align=32 address=32",
+    ),
+    "order-dependent-result": checked(
+        "note[order-dependent-result]: %f on core 0 and %f on core 1 change %t in either order, and what is fetched "
+        "depends on it",
+        *(
+            f"{side} dtype=s32 shape=[16]\nmloc %x dram.local size=64 kind=input dtype=s32 shape=[16]\n"
+            "mloc %o dram.local size=64 kind=output dtype=s32 shape=[16]\n"
+            "%f = fetch_and_op @dma0 (%t, %x) -> (%t, %o) op=add atomic=[0,2]"
+            for side in (OWNER, VIEW)
+        ),
+    ),
+    "assumed-trip": checked(
+        "note[assumed-trip]: the loop at ^head is taken to run no more than 4 times: "
+        "nothing is proved of longer runs",
+        """
+        mloc %t dram.local size=64 kind=inout
+        mloc %c dram.local size=1 kind=input
+        block ^head -> ^body, ^behind cond=c:
+        block ^body -> ^head:
+        %w = iota @pool () -> (%t[0:16]) step=[[0,head,16,0]]
+        block ^behind:
+        """,
     ),
     "unproved-paths": checked(
         "warning[unproved-paths]: 31 of 677 ways through ^i, ^j, ^k, ^fork were looked at: what the others do is "
