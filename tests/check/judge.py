@@ -289,7 +289,7 @@ class _Judge:
                     continue
                 times = int(seq[first.instruction]), int(seq[second.instruction])
                 wrong = first.core == second.core and first.instruction > second.instruction
-                tied = times[0] == times[1] and not (self.fills_zero(a) and self.fills_zero(b))
+                tied = times[0] == times[1]
                 if wrong or (min(times) >= 0 and (tied or times[0] > times[1])):
                     self.tell("unfaithful-order", False, pair)
                 else:

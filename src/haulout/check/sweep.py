@@ -9,8 +9,8 @@ The history for conflicts is that of FastTrack (Flanagan, Freund, 2009), by in-o
 each queue the latest write and the latest read. Earlier accesses of that queue come before the latest; so when any of
 them is not ordered before the access at hand, the latest is not either. A schedule never runs an access before one
 that happens before it, so each pair is looked at once, in the only direction that it can have. A write that comes
-after all of the history replaces it: who comes after the write comes after them all. Atomics replace nothing but their
-like: another one may come in any order with them, and not with what was there before.
+after all of the history replaces it: who comes after the write comes after them all. Atomics replace nothing but
+their like: another one may come in any order with them, and not with what was there before.
 
 A queue orders its own accesses, but where two that conflict have one `seq` nothing says that it is the right order.
 Times do not fall along a queue, so its latest accesses tell whether any of them has the time of the access at hand.
