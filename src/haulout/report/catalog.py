@@ -107,7 +107,7 @@ CATALOG: dict[str, Entry] = {
     "benign-duplicate-write": Entry(
         "Nothing orders two writes of the same bytes, and every order leaves the same bytes.",
         "It is harmless: the last write of each byte has one value in every schedule, and no read comes between. The "
-        "checker numbers values itself: equal opcodes, attributes and reads give equal bytes. A read is never excused.",
+        "checker numbers values itself: equal opcodes, attributes and reads give equal bytes. No read is excused.",
         "Nothing, or let one core write to save the work.",
     ),
     "order-dependent-result": Entry(
