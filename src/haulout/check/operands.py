@@ -108,11 +108,9 @@ class Operands:
         known = max(self._order(source), self._order(target))
         if opcode == "nki.nc_matmul":
             role = self._side(source, target)
-            return (
-                extent.runs
-                if role is None
-                else self.sets.made(spread_product, role, self.extent(source), some, extent, known)
-            )
+            if role is None:
+                return extent.runs
+            return self.sets.made(spread_product, role, self.extent(source), some, extent, known)
         return self.sets.made(spread, opcode, self.extent(source), some, extent, known)
 
     def _side(self, source: int, target: int) -> Role | None:

@@ -282,7 +282,8 @@ class Recorder:
     ) -> None:
         """`sendrecv`."""
         alike = (src.dtype, src.shape, src.strides) == (dst.dtype, dst.shape, dst.strides)
-        alike = alike and src.indirect is None and dst.indirect is None
+        # Rows in the order of an index; one index for all only moves the bytes.
+        alike = alike and not any(each.indirect is not None and each.indirect.vector for each in (src, dst))
         self.add("sendrecv", engine, [src], [dst], place, detail._replace(alike=alike))
 
     def newest(self) -> int:
