@@ -59,7 +59,7 @@ def mutants(program: Program, *, most: int | None = None, seed: int = 0) -> Iter
         return sorted(int(row) for row in rng.choice(rows, most, replace=False))
 
     fences = fence_rows(program)
-    core = program.instruction_core
+    core, block = program.instruction_core, program.instructions.block
     for at in chosen(np.arange(len(fences) // program.lnc)):
         rows = [int(fences[core[fences] == each][at]) for each in range(program.lnc)]
         yield Mutant("drop-barrier", _named(program, rows[0]), _without(program, rows))
@@ -67,7 +67,7 @@ def mutants(program: Program, *, most: int | None = None, seed: int = 0) -> Iter
         yield Mutant("lose-barrier", _named(program, row), _without(program, [row]))
         yield Mutant("rename-barrier", _named(program, row), _renamed(program, row))
         for other in (row - 1, row + 1):
-            if 0 <= other < len(core) and core[other] == core[row]:
+            if 0 <= other < len(block) and block[other] == block[row]:
                 yield Mutant(
                     "move-barrier",
                     f"{_named(program, row)} past %{program.instruction_name(other)}",
