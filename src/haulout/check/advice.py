@@ -77,7 +77,7 @@ class Adviser:
         """What is wrong without any fix. `unordered` tells of pairs that are not listed whether they are bad too."""
         self.faults, self._unordered = faults, unordered
 
-    # -- fixes ---------------------------------------------------------------------------------------------------------
+    # -- fixes ------------------------------------------------------------------------------------------------------
 
     def choose(self, kind: int, key: int, candidates: Iterable[Fix]) -> tuple[Fix | None, bool]:
         """The first fix that holds for a pair, and whether it was verified; None: there is none."""
@@ -113,7 +113,7 @@ class Adviser:
                 return False
         return True
 
-    # -- groups --------------------------------------------------------------------------------------------------------
+    # -- groups -----------------------------------------------------------------------------------------------------
 
     def add(self, group: Group) -> None:
         """Keep a group."""

@@ -15,6 +15,7 @@ from itertools import chain
 
 import numpy as np
 
+from haulout.check.cuts import orders
 from haulout.check.fixes import AddDependence, AddExchange, AddRelay, Fix, Place
 from haulout.check.graph import Graph
 from haulout.check.loops import block_rows, left_region
@@ -31,9 +32,16 @@ _TRIED = 3
 class Candidates:
     """Fixes for the pairs of one model."""
 
-    def __init__(self, model: Model, graph: Graph, order: Order, placer: Placer) -> None:
-        self.model, self.graph, self.order, self.placer = model, graph, order, placer
+    def __init__(self, model: Model, graph: Graph, order: Order) -> None:
+        self.model, self.graph, self.order, self.placer = model, graph, order, Placer(model)
         self.source = model.program if model.unrolled is None else model.unrolled.source
+        nothing = np.zeros(0, np.int32)
+        self.aims = nothing, nothing
+
+    def aim(self, first: Ids, second: Ids, timed: Bools) -> None:
+        """The pairs of which a barrier should order as many as can be; if not timed, in any direction."""
+        self.aims = first, second
+        self.placer.aim(self.model.instruction[first], self.model.instruction[second], timed)
 
     def find(self, first: int, second: int, ways: int) -> Iterator[Fix]:
         """Fixes that might order two accesses, the first before the second; with two `ways`, or the other way
@@ -42,13 +50,13 @@ class Candidates:
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         if self.model.core[i] == self.model.core[j]:
             yield from self._wait(i, j)
-            yield from map(_fix, self.placer.barriers(i, j))
+            yield from self._fences([(i, j)])
             return
         sides = [(first, second), (second, first)][:ways]
         yield from chain.from_iterable(self._joins(*side) for side in sides)
         yield from chain.from_iterable(self._passes(*side) for side in sides)
         ends = [(i, j), (j, i)][:ways]
-        yield from map(_fix, chain.from_iterable(self.placer.barriers(*side) for side in ends))
+        yield from self._fences(ends)
         yield from chain.from_iterable(self._exchange(*side) for side in ends)
 
     def row(self, instruction: int) -> int:
@@ -56,7 +64,7 @@ class Candidates:
         row = int(self.model.rows[instruction])
         return row if self.model.unrolled is None else int(self.model.unrolled.origin[row])
 
-    # -- on one core ---------------------------------------------------------------------------------------------------
+    # -- on one core ------------------------------------------------------------------------------------------------
 
     def _dependence(self, producer: int, consumer: int) -> AddDependence | None:
         """An edge between two instructions of a core, where the format has one."""
@@ -77,7 +85,7 @@ class Candidates:
         own = block_rows(self.source, function)
         number, arm = left_region(unrolled.nest, *(block - own.start for block in blocks))
         if arm == NONE:
-            places = (self._start(own[unrolled.nest.loops[number].header]),)
+            places: tuple[Place, ...] = (self._start(own[unrolled.nest.loops[number].header]),)
         else:
             fork = unrolled.nest.forks[number]
             places = (self._end(own[fork.arms[arm].stop - 1]), self._start(own[fork.join]))
@@ -89,7 +97,13 @@ class Candidates:
     def _end(self, block: int) -> Place:
         return Place(block, int(np.searchsorted(self.source.instructions.block, block, "right")))
 
-    # -- between cores -------------------------------------------------------------------------------------------------
+    def _fences(self, ends: list[tuple[int, int]]) -> list[Fix]:
+        """Barriers, those first that order the most pairs."""
+        found = [Fix((each,)) for each in dict.fromkeys(chain.from_iterable(self.placer.barriers(*e) for e in ends))]
+        count = {fix: int(orders(self.model, self.order, self.graph, *self.aims, fix).sum()) for fix in found}
+        return sorted(found, key=lambda fix: -count[fix])
+
+    # -- between cores ----------------------------------------------------------------------------------------------
 
     def _joins(self, first: int, second: int) -> Iterator[Fix]:
         """One dependence."""
@@ -138,11 +152,7 @@ class Candidates:
         if NONE in rows:
             return
         blocks = self.source.instructions.block[rows].tolist()
-        yield Fix((AddExchange(*rows, Place(blocks[0], rows[0] + 1), Place(blocks[1], rows[1])),))
-
-
-def _fix(edit: object) -> Fix:
-    return Fix((edit,))  # type: ignore[arg-type]
+        yield Fix((AddExchange(rows[0], rows[1], Place(blocks[0], rows[0] + 1), Place(blocks[1], rows[1])),))
 
 
 def _meet(down: Column, up: Column) -> Bools:

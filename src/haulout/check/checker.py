@@ -127,9 +127,7 @@ def _judge_runs(function: Function, source: Program | None) -> tuple[Faults, lis
     return faults, unproved, copies
 
 
-def _judge_ways(
-    function: Function, copies: list[Copies], source: Program | None
-) -> tuple[Faults, list[Diagnostic]]:
+def _judge_ways(function: Function, copies: list[Copies], source: Program | None) -> tuple[Faults, list[Diagnostic]]:
     """What is wrong with the runs that are looked at; and that these are not all, if so."""
     assert function.nest is not None
     seen, looked = Seen(), 0

@@ -19,15 +19,19 @@ from haulout.ir.schema import Bools, Ids
 
 def orders(model: Model, order: Order, graph: Graph, first: Ids, second: Ids, fix: Fix) -> Bools:
     """Which pairs of accesses a fix orders, in one direction or the other."""
+    return leads(model, order, graph, first, second, fix) | leads(model, order, graph, second, first, fix)
+
+
+def leads(model: Model, order: Order, graph: Graph, first: Ids, second: Ids, fix: Fix) -> Bools:
+    """Of which pairs a fix brings the first access before the second."""
     found = np.zeros(len(first), bool)
-    for one, other in ((first, second), (second, first)):
-        ends = [_ends(model, edit) for edit in fix.edits if not isinstance(edit, AddBarrier)]
-        if ends and all(NONE not in each for each in ends):
-            # The edges of one fix lead from one to the next.
-            found |= _before(order, graph, one, ends[0][0]) & _after(order, graph, other, ends[-1][1])
-        for edit in fix.edits:
-            if isinstance(edit, AddBarrier):
-                found |= _stands_before(model, one, edit) & ~_stands_before(model, other, edit)
+    ends = [_ends(model, edit) for edit in fix.edits if not isinstance(edit, AddBarrier)]
+    if ends and all(NONE not in each for each in ends):
+        # The edges of one fix lead from one to the next.
+        found |= _before(order, graph, first, ends[0][0]) & _after(order, graph, second, ends[-1][1])
+    for edit in fix.edits:
+        if isinstance(edit, AddBarrier):
+            found |= _stands_before(model, first, edit) & ~_stands_before(model, second, edit)
     return found
 
 

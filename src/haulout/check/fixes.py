@@ -212,7 +212,7 @@ class _Writer:
         before = np.array([each.place.before for each in order], np.int32)
         made, position = insert(program, NewInstructions(before, instructions, barriers=barriers, meetings=meetings))
         number = {each.number: old + at for at, each in enumerate(order)}
-        rows = [(number.get(consumer, consumer), number.get(producer, producer)) for consumer, producer, _ in self.edges]
+        rows = [tuple(number.get(row, row) for row in edge[:2]) for edge in self.edges]
         ends = position[np.array(rows, np.int32).reshape(-1, 2)]
         carried = [each for *_, each in self.edges]
         return add_dependences(
@@ -271,7 +271,9 @@ def _relay(program: Program, edit: AddRelay) -> str:
     producer, consumer = _name(program, edit.producer), _name(program, edit.consumer)
     block = "^" + format_name(program.strings[int(program.blocks.name[edit.places[-1].block])])
     if edit.carried:
-        return f"put a nop with carried=[{producer}] at the start of {block}, and its name into the deps of %{consumer}"
+        return (
+            f"put a nop with carried=[{producer}] at the start of {block}, and its name into the deps of %{consumer}"
+        )
     return (
         f"put a nop @sync with deps=[{producer}] at the end of its arm, a nop @sync at the start of {block}, and the "
         f"name of the latter into the deps of %{consumer}"
@@ -279,4 +281,3 @@ def _relay(program: Program, edit: AddRelay) -> str:
 
 
 _TOLD = {AddDependence: _dependence, AddBarrier: _barrier, AddExchange: _exchange, AddRelay: _relay}
-

@@ -47,13 +47,15 @@ class Placer:
         nothing = np.zeros(0, np.int32)
         self.producer, self.consumer = nothing, nothing
 
-    def aim(self, producer: Ids, consumer: Ids) -> None:
-        """The pairs (of instructions) of which as many as can be are to be ordered."""
-        self.producer, self.consumer = producer, consumer
+    def aim(self, first: Ids, second: Ids, timed: Bools) -> None:
+        """The pairs (of instructions) of which as many as can be are to be ordered; if not timed, in any order."""
+        free = ~timed
+        self.producer = np.append(first, second[free])
+        self.consumer = np.append(second, first[free])
 
     def barriers(self, i: int, j: int) -> Iterator[AddBarrier]:
         """Barriers that might bring one instruction before another."""
-        made = {}
+        made: dict[AddBarrier, None] = {}
         for each in self._barriers(i, j):
             if each is not None and each not in made:
                 made[each] = None
@@ -75,7 +77,10 @@ class Placer:
         else:
             yield from self._around(self._block(blocks[1]), NONE, j, False)
             yield from self._around(self._block(blocks[0]), i, NONE, False)
-        yield from (self._edge(self._block(block), start) for block, start in self._outside(*blocks, bool(together)))
+        yield from (
+            self._edge(self._block(block), start)
+            for block, start in self._outside(blocks[0], blocks[1], bool(together))
+        )
 
     def _outside(self, here: int, there: int, together: bool) -> Iterator[tuple[int, bool]]:
         """Blocks at whose start, or else end, a barrier stands between two others, outside of loops and arms."""
@@ -111,10 +116,10 @@ class Placer:
             tuple(self._place(segments, core, 0 if start else len(segments.rows[core])) for core in self._cores)
         )
 
-    # -- beside one of the two -----------------------------------------------------------------------------------------
+    # -- beside one of the two --------------------------------------------------------------------------------------
 
     def _around(self, segments: _Segments, i: int, j: int, together: bool) -> Iterator[AddBarrier | None]:
-        """Right before the second instruction, or right behind the first; `together`: they run in that order there."""
+        """Right before the second, or right behind the first; `together`: they run in that order there."""
         limits: dict[int, tuple[int, int]] = {}
         anchors = []
         for each, after in ((j, False), (i, True)):
@@ -197,7 +202,7 @@ class Placer:
             ends.append(_Ends(core, at.astype(np.int64)))
         return ends[0], ends[1]
 
-    # -- rows ----------------------------------------------------------------------------------------------------------
+    # -- rows -------------------------------------------------------------------------------------------------------
 
     def _row(self, instruction: int) -> int:
         row = int(self.model.rows[instruction])

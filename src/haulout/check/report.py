@@ -1,9 +1,9 @@
 """Bad pairs to findings: grouped by the fix that orders them, each told with two sides, its cause and the fix.
 
-The first pair in time is taken, and the first fix that holds for it; all pairs of its kind that the fix orders go with
-it. Pairs of the same two source lines are one finding too, and then the fix must order all of them. What is shown is
-the first pair that says most: a read against a write rather than two writes. Which of the two should come first is the
-source's `seq`; without one, list positions stand in for it.
+The first pair in time is taken, and the first fix that holds for it; all pairs of its kind that the fix orders go
+with it. Pairs of the same two source lines are one finding too, and then the fix must order all of them. What is
+shown is the first pair that says most: a read against a write rather than two writes. Which of the two should come
+first is the source's `seq`; without one, list positions stand in for it, unless the fix orders them the other way.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from haulout.check.advice import Adviser, Group
 from haulout.check.candidates import Candidates
 from haulout.check.causes import Lines, find_cause
 from haulout.check.conflicts import HAZARDS, Conflicts
-from haulout.check.cuts import orders
+from haulout.check.cuts import leads, orders
 from haulout.check.dedup import pair_keys
 from haulout.check.evidence import Evidence
 from haulout.check.fixes import Fix
 from haulout.check.graph import Graph
 from haulout.check.model import Model
 from haulout.check.order import Order
-from haulout.check.placing import Placer
 from haulout.check.regions import Regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.schema import Bools, Ids, Ints
@@ -82,8 +81,7 @@ class Reporter:
         self.model, self.order, self.regions, self.lines = model, order, regions, lines
         self.graph, self.adviser = graph, adviser
         self.evidence = Evidence(model, graph, order, regions)
-        self.placer = Placer(model)
-        self.candidates = Candidates(model, graph, order, self.placer)
+        self.candidates = Candidates(model, graph, order)
 
     def tell(self, conflicts: Conflicts) -> list[Diagnostic]:
         """The findings for the bad pairs of one kind; the adviser completes them in the end."""
@@ -97,20 +95,20 @@ class Reporter:
         while left.any():
             at = int(np.argmax(left))
             lines = (int(pairs.lines[0][at]), int(pairs.lines[1][at]))
-            if group := self.adviser.known(pairs.kind, lines):
-                self._extend(group, pairs, left, at)
+            if known := self.adviser.known(pairs.kind, lines):
+                self._extend(known, pairs, left, at)
                 continue
             if len(found) == _MOST:
                 break
             group, orders = self._group(pairs, left, at)
             shown = self._shown(pairs, left & orders)
-            group.lines = int(pairs.lines[0][shown]), int(pairs.lines[1][shown])
+            first, second = self._turned(pairs, shown, group.fix)
+            group.lines = int(self._line(first)), int(self._line(second))
             if twin := self.adviser.known(pairs.kind, group.lines):
-                group = twin
-                self._extend(group, pairs, left, at)
+                self._extend(twin, pairs, left, at)
                 continue
             self._take(group, pairs, left, orders)
-            group.shown = self._finding(pairs.kind, int(pairs.first[shown]), int(pairs.second[shown]))
+            group.shown = self._finding(pairs.kind, first, second)
             self.adviser.add(group)
             found.append(group.shown)
         missed = int(left.sum()) + conflicts.total - len(left)
@@ -120,7 +118,7 @@ class Reporter:
             found[-1] = self.adviser.groups[-1].shown = replace(last, notes=notes)
         return found
 
-    # -- groups -------------------------------------------------------------------------------------------------
+    # -- groups -----------------------------------------------------------------------------------------------------
 
     def _pairs(self, conflicts: Conflicts) -> _Pairs:
         model, (first, second) = self.model, (conflicts.first, conflicts.second)
@@ -150,7 +148,7 @@ class Reporter:
         turned = np.where(inside, i > j, np.where(timed, one > other, guess))
         return np.where(turned, second, first), np.where(turned, first, second), timed | inside
 
-    def _line(self, accesses: Ids) -> Ids:
+    def _line(self, accesses: Ids | int) -> Ids:
         """The source line of each access as a number; negative: it has none, and each its own."""
         model = self.model
         table, rows = model.program.instructions, model.rows[model.instruction[accesses]]
@@ -160,12 +158,11 @@ class Reporter:
 
     def _group(self, pairs: _Pairs, left: Bools, at: int) -> tuple[Group, Bools]:
         """The group of a pair, and which pairs are in it."""
-        first, second, kind = int(pairs.first[at]), int(pairs.second[at]), pairs.kind
-        lines, advised = (NONE, NONE), kind in _UNORDERED
+        kind, advised = pairs.kind, pairs.kind in _UNORDERED
         fix, verified = None, False
         if advised:
             fix, verified = self.adviser.choose(kind, int(pairs.keys[at]), self._candidates(pairs, left, at))
-        group = Group(kind, lines, fix, verified, advised)
+        group = Group(kind, (NONE, NONE), fix, verified, advised)
         if fix is None:
             same = (pairs.owners[0] == pairs.owners[0][at]) & (pairs.owners[1] == pairs.owners[1][at])
             if advised:
@@ -178,16 +175,18 @@ class Reporter:
         return group, within
 
     def _candidates(self, pairs: _Pairs, left: Bools, at: int) -> Iterator[Fix]:
-        instruction = self.model.instruction
-        self.placer.aim(instruction[pairs.first[left]], instruction[pairs.second[left]])
+        self.candidates.aim(pairs.first[left], pairs.second[left], pairs.timed[left])
         return self.candidates.find(int(pairs.first[at]), int(pairs.second[at]), 1 if pairs.timed[at] else 2)
 
     def _places(self, pairs: _Pairs) -> Ints:
-        """The blocks of both accesses of each pair, on their cores, as one number."""
+        """The blocks of both accesses of each pair, whatever their core, as one number."""
         model = self.model
-        blocks = model.program.instructions.block if model.unrolled is None else model.unrolled.block
-        one, other = (blocks[model.rows[model.instruction[side]]] for side in (pairs.first, pairs.second))
-        found: Ints = one.astype(np.int64) << 32 | other
+        source, blocks = model.program, model.program.instructions.block
+        if model.unrolled is not None:
+            source, blocks = model.unrolled.source, model.unrolled.block
+        number = np.arange(len(source.blocks)) - np.searchsorted(source.blocks.function, source.blocks.function)
+        one, other = (number[blocks[model.rows[model.instruction[side]]]] for side in (pairs.first, pairs.second))
+        found: Ints = one << 32 | other
         return found
 
     def _extend(self, group: Group, pairs: _Pairs, left: Bools, at: int) -> None:
@@ -215,7 +214,19 @@ class Reporter:
         # Two writes say less than a read of the wrong bytes; two writes of equal values would say least.
         return int(rows[np.argmin(both)])
 
-    # -- findings -----------------------------------------------------------------------------------------------
+    def _turned(self, pairs: _Pairs, at: int, fix: Fix | None) -> tuple[int, int]:
+        """A pair in the order that a fix gives it, where the source has none."""
+        first, second = pairs.first[at : at + 1], pairs.second[at : at + 1]
+        if fix is not None and not pairs.timed[at]:
+            one, other = (
+                leads(self.model, self.order, self.graph, *sides, fix).any()
+                for sides in ((first, second), (second, first))
+            )
+            if other and not one:
+                first, second = second, first
+        return int(first[0]), int(second[0])
+
+    # -- findings ---------------------------------------------------------------------------------------------------
 
     def _finding(self, kind: int, first: int, second: int) -> Diagnostic:
         code, severity = _CODES[kind]
@@ -315,7 +326,7 @@ class Reporter:
             return [f"cores {cores[0]} and {cores[1]} have no barrier in common"]
         return [f"{self._name(access)} runs {self.lines.band(access, common[0])}" for access in (first, second)]
 
-    # -- words --------------------------------------------------------------------------------------------------
+    # -- words ------------------------------------------------------------------------------------------------------
 
     def _time(self, access: int) -> int:
         instruction = int(self.order.instruction[access])
