@@ -132,6 +132,7 @@ class _New:
     engine: Engine
     name: str
     number: int
+    seq: int
     to: int = NONE
     source: int = NONE
 
@@ -151,18 +152,19 @@ class _Writer:
                     self.edges.append((consumer, producer, carried))
                 case AddBarrier(places):
                     name = self._fresh()
-                    for place in places:
-                        self._add(place, "core_barrier", Engine.ALL, name)
+                    for place, seq in zip(places, _times(self.program, places), strict=True):
+                        self._add(place, "core_barrier", Engine.ALL, name, seq)
                 case AddExchange(producer, consumer, sender, receiver):
                     core = self.program.instruction_core
                     name, here, there = self._fresh(), int(core[producer]), int(core[consumer])
-                    sends = self._add(sender, "sendrecv", Engine.SYNC, name, to=there)
-                    receives = self._add(receiver, "sendrecv", Engine.SYNC, name, source=here)
+                    times = _times(self.program, (sender, receiver))
+                    sends = self._add(sender, "sendrecv", Engine.SYNC, name, times[0], to=there)
+                    receives = self._add(receiver, "sendrecv", Engine.SYNC, name, times[1], source=here)
                     self.edges += [(sends, producer, False), (consumer, receives, False)]
                 case AddRelay(producer, consumer, places, carried):
                     last = producer
                     for at, place in enumerate(places):
-                        nop = self._add(place, "nop", Engine.SYNC, self._fresh())
+                        nop = self._add(place, "nop", Engine.SYNC, self._fresh(), *_times(self.program, (place,)))
                         # What stands in an arm need not have run: its engine brings the order behind the branch.
                         if at == 0:
                             self.edges.append((nop, last, carried))
@@ -170,9 +172,11 @@ class _Writer:
                     self.edges.append((consumer, last, False))
         return self._written()
 
-    def _add(self, place: Place, opcode: str, engine: Engine, name: str, to: int = NONE, source: int = NONE) -> int:
+    def _add(
+        self, place: Place, opcode: str, engine: Engine, name: str, seq: int, to: int = NONE, source: int = NONE
+    ) -> int:
         number = len(self.program.instructions) + len(self.new)
-        self.new.append(_New(place, opcode, engine, name, number, to, source))
+        self.new.append(_New(place, opcode, engine, name, number, seq, to, source))
         return number
 
     def _fresh(self) -> str:
@@ -198,6 +202,7 @@ class _Writer:
             block=[each.place.block for each in order],
             opcode=[strings.intern(each.opcode) for each in order],
             engine=[each.engine for each in order],
+            seq=[each.seq for each in order],
         )
         fences = [at for at, each in enumerate(order) if each.opcode == "core_barrier"]
         meets = [at for at, each in enumerate(order) if each.opcode == "sendrecv"]
@@ -218,6 +223,30 @@ class _Writer:
         return add_dependences(
             made, Dependences.make(len(rows), instruction=ends[:, 0], producer=ends[:, 1], carried=carried)
         )
+
+
+def _times(program: Program, places: Sequence[Place]) -> list[int]:
+    """A `seq` for each of several places, one that fits its neighbours, and the same for all where that can be."""
+    spans = [_span(program, place) for place in places]
+    latest = max(low for low, _ in spans)
+    return [min(max(latest, low), high) if low != NONE else NONE for low, high in spans]
+
+
+def _span(program: Program, place: Place) -> tuple[int, int]:
+    """The least and the largest `seq` that fit a place."""
+    seq, block = program.instructions.seq, program.instructions.block
+    rows = [row for row in (place.before - 1, place.before) if 0 <= row < len(seq)]
+    function = program.blocks.function[place.block]
+    rows = [row for row in rows if program.blocks.function[block[row]] == function]
+    known = {row - place.before: int(seq[row]) for row in rows if block[row] == place.block}
+    if not known:
+        # An empty block: what stands around it in the text.
+        known = {-1: int(seq[rows[0]])} if rows else {}
+    low = known.get(-1, known.get(0, NONE))
+    return low, known.get(0, low if low == NONE else _LATE)
+
+
+_LATE = np.iinfo(np.int64).max
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -244,12 +273,15 @@ def _place(program: Program, place: Place) -> str:
 
 def _barrier(program: Program, edit: AddBarrier) -> str:
     cores: dict[str, list[int]] = {}
+    times = _times(program, edit.places)
+    one = len(set(times)) == 1
     for core, place in enumerate(edit.places):
-        cores.setdefault(_place(program, place), []).append(core)
+        cores.setdefault(_place(program, place) + ("" if one else f" (seq={times[core]})"), []).append(core)
+    put = "put a core_barrier @all" + (f" with seq={times[0]}" if one and times[0] != NONE else "") + " on every core"
     if len(cores) == 1:
-        return f"put a core_barrier @all on every core, {next(iter(cores))}"
+        return f"{put}, {next(iter(cores))}"
     places = [f"{place} on core{'s' if len(some) > 1 else ''} {_listed(some)}" for place, some in cores.items()]
-    return f"put a core_barrier @all on every core: {', '.join(places)}"
+    return f"{put}: {', '.join(places)}"
 
 
 def _listed(cores: list[int]) -> str:
