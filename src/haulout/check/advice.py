@@ -19,10 +19,10 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
 from haulout.support.diagnostics import Advice, Diagnostic, Entity
 
-BUDGET = 400_000
-"""Instructions that are judged to verify the fixes of one program."""
-OVERHEAD = 1000
-"""What a check costs besides its instructions, in instructions."""
+BUDGET = 1_000_000
+"""Instructions and operands that are judged to verify the fixes of one program."""
+OVERHEAD = 2000
+"""What a check costs besides, in instructions."""
 _MOST_EDITS = 16
 """Edits of one finding that are tried together."""
 
@@ -33,15 +33,17 @@ _NONE = "no single dependence, barrier or sendrecv orders these two without anot
 
 @dataclass(slots=True)
 class Budget:
-    """Instructions that may still be judged."""
+    """What may still be judged, and what has been."""
 
     left: int = BUDGET
+    spent: int = 0
 
-    def spend(self, cost: int) -> bool:
-        """Take some; False when there are not so many."""
-        if cost > self.left:
+    def spend(self, work: int) -> bool:
+        """Take some; False when there is not so much."""
+        if work > self.left:
             return False
-        self.left -= cost
+        self.left -= work
+        self.spent += work
         return True
 
 
@@ -66,7 +68,7 @@ class Group:
 class Adviser:
     """Finds and verifies the fixes for one function, and keeps its groups from run to run."""
 
-    def __init__(self, program: Program, judge: Callable[[Program], Faults], budget: Budget | None) -> None:
+    def __init__(self, program: Program, judge: Callable[[Program, int], Faults], budget: Budget | None) -> None:
         self.program, self.judge, self.budget = program, judge, budget
         self.groups: list[Group] = []
         self.faults = Faults()
@@ -84,7 +86,7 @@ class Adviser:
         if self.budget is None:
             return None, False
         for fix in candidates:
-            if fix not in self._tried and not self.budget.spend(self.faults.cost + OVERHEAD):
+            if fix not in self._tried and not self.budget.spend(self.faults.work + OVERHEAD):
                 return fix, False
             left = self._outcome(fix)
             if left is not None and not left.has(kind, key):
@@ -100,7 +102,8 @@ class Adviser:
     def _outcome(self, fix: Fix) -> Faults | None:
         """What is still wrong with the fix; None when something is that was not."""
         if fix not in self._tried:
-            faults = self.judge(fix.apply(self.program))
+            assert self.budget is not None
+            faults = self.judge(fix.apply(self.program), self.budget.spent)
             self._tried[fix] = faults if self._nothing_new(faults) else None
         return self._tried[fix]
 

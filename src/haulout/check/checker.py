@@ -88,7 +88,7 @@ def check_function(function: Function, source: Program | None, adviser: Adviser)
     if not faults:
         return unproved
     adviser.know(faults)
-    seen = Seen()
+    seen = Seen(faults.work)
     found: list[Diagnostic] = []
     plan = function.plan(copies)
     for run in find_runs(function.nest, copies, len(function.rows), plan, plan.ways):
@@ -96,41 +96,45 @@ def check_function(function: Function, source: Program | None, adviser: Adviser)
     return seen.retired(adviser.finish(found)) + unproved
 
 
-def _faults_of(program: Program, name: str, source: Program | None) -> Faults:
-    """All that is wrong with one function of a program."""
+def _faults_of(program: Program, work: int, *, name: str, source: Program | None) -> Faults:
+    """All that is wrong with one function of a program; `work` has been done for the report before."""
     function = next(each for each in functions(program) if isinstance(each, list) or each.name == name)
     try:
         if isinstance(function, list):
             return Faults(others=frozenset(map(finding_key, function)))
         if function.nest is not None:
-            faults, unproved, _ = _judge_runs(function, source)
+            faults, unproved, _ = _judge_runs(function, source, work)
             return replace(faults, others=faults.others | {finding_key(each) for each in unproved})
-        seen = Seen()
+        seen = Seen(work)
         seen.fresh(_check(function.straight(), source, seen, None))
         return seen.faults()
     except HauloutError as error:
         return Faults(others=frozenset(map(finding_key, error.diagnostics)))
 
 
-def _judge_runs(function: Function, source: Program | None) -> tuple[Faults, list[Diagnostic], list[Copies]]:
+def _judge_runs(
+    function: Function, source: Program | None, work: int = 0
+) -> tuple[Faults, list[Diagnostic], list[Copies]]:
     """What is wrong with any run of a function; that not every run was looked at, if so; and how many iterations of
     each loop were.
     """
     copies = function.copies(deep=False)
-    faults, unproved = _judge_ways(function, copies, source)
+    faults, unproved = _judge_ways(function, copies, source, Seen(work))
     if faults and (deep := function.copies(deep=True)) != copies:
         # More iterations may order what is left unordered so far.
         shallow, copies = faults, deep
-        faults, missed = _judge_ways(function, copies, source)
+        faults, missed = _judge_ways(function, copies, source, Seen(work + faults.work))
         if not shallow <= faults:
             unproved = unproved or missed
     return faults, unproved, copies
 
 
-def _judge_ways(function: Function, copies: list[Copies], source: Program | None) -> tuple[Faults, list[Diagnostic]]:
+def _judge_ways(
+    function: Function, copies: list[Copies], source: Program | None, seen: Seen
+) -> tuple[Faults, list[Diagnostic]]:
     """What is wrong with the runs that are looked at; and that these are not all, if so."""
     assert function.nest is not None
-    seen, looked = Seen(), 0
+    looked = 0
     plan = function.plan(copies)
     for run in find_runs(function.nest, copies, len(function.rows), plan, plan.ways):
         seen.fresh(_check(function.model(run, copies), source, seen, None))
@@ -164,7 +168,8 @@ _ORDER = frozenset(
 
 
 def _check(model: Model, source: Program | None, seen: Seen, adviser: Adviser | None) -> list[Diagnostic]:
-    with plain_if_small(sweep.scan_conflicts, len(model.rows) + len(model.access)):
+    seen.work += len(model.rows) + len(model.access)
+    with plain_if_small(sweep.scan_conflicts, seen.work):
         return check_model(model, source, seen, adviser)
 
 

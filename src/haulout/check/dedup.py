@@ -27,8 +27,8 @@ class Faults:
     """Kind -> packed pairs of operands, sorted."""
     others: frozenset[object] = frozenset()
     """The keys of findings that are not about pairs."""
-    cost: int = 0
-    """Instructions that were judged to know this."""
+    work: int = 0
+    """What was judged to know this: instructions and operands."""
 
     def __bool__(self) -> bool:
         return bool(self.pairs or self.others)
@@ -50,17 +50,17 @@ class Faults:
 class Seen:
     """Conflicts and findings of the runs so far."""
 
+    work: int = 0
+    """What has been judged, in this and in what was done before for the same report: instructions and operands."""
     _pairs: dict[int, Ints] = field(default_factory=dict)
     """Kind -> packed pairs of operands."""
     _findings: dict[object, bool] = field(default_factory=dict)
     """Keys, and whether each is that of a finding on pairs."""
     _provisos: dict[int, tuple[Proviso, ...]] = field(default_factory=dict)
     """Packed pair of instructions -> the provisos of all runs in which it was found."""
-    _cost: int = 0
 
     def unknown(self, model: Model, conflicts: list[Conflicts]) -> list[Conflicts]:
         """The conflicts that are new, one for each pair of operands; of a straight line all of them."""
-        self._cost += len(model.rows)
         if model.unrolled is None:
             self._pairs = {each.kind: np.unique(pair_keys(model, each.first, each.second)) for each in conflicts}
             return conflicts
@@ -81,9 +81,9 @@ class Seen:
         """All that is wrong in the runs so far."""
         # A finding on a pair stands for others: which one, is a matter of the report.
         others = frozenset(key for key, pairs in self._findings.items() if not pairs)
-        return Faults({kind: keys for kind, keys in self._pairs.items() if len(keys)}, others, self._cost)
+        return Faults({kind: keys for kind, keys in self._pairs.items() if len(keys)}, others, self.work)
 
-    # -- what a finding depends on -----------------------------------------------------------------------------------
+    # -- what a finding depends on ----------------------------------------------------------------------------------
 
     def remember(self, findings: list[Diagnostic]) -> None:
         """Note the provisos of findings on order, to take back what other runs contradict."""

@@ -1,9 +1,9 @@
 """Where a barrier goes on every core, so that it orders two accesses and as many of the other bad pairs as it can.
 
 It must stand behind the one access and before the other, and on all cores between the same two fences. Where `seq`
-is known it stands at one time on all cores. Otherwise, core after core, at the place that orders the most pairs with
-the cores placed so far; where several places do, beside the instruction of the same name, since cores are often
-clones, or at the same position.
+is known it stands at one time on all cores; otherwise beside the instruction of the same name, since cores are often
+clones. Where there is none, it stands, core after core, at the place that orders the most pairs with the cores placed
+so far, the nearest of several to the same position.
 
        core 0      w0  w1  │  r0  r1           the first pair is (w0, r0): right before its second access, and on the
        core 1      w0  w1  │  r0  r1           other cores behind all that must come before
@@ -156,14 +156,14 @@ class Placer:
             if core == anchor.core:
                 placed[core] = anchor.at
                 continue
-            wanted, timed = self._beside(segments.rows[core], anchor)
-            if not timed:
+            wanted, known = self._beside(segments.rows[core], anchor)
+            if not known:
                 wanted = _best(_gain(core, len(segments.rows[core]), producer, consumer, placed), low, high, wanted)
             placed[core] = min(max(wanted, low), high)
         return AddBarrier(tuple(self._place(segments, core, placed[core]) for core in self._cores))
 
     def _beside(self, rows: Ids, anchor: _Anchor) -> tuple[int, bool]:
-        """Where the anchor stands on another core, and whether that is a matter of time."""
+        """Where the anchor stands on another core, and whether that is known rather than guessed."""
         table = self.program.instructions
         if anchor.row == NONE:
             return len(rows), False
@@ -177,7 +177,7 @@ class Placer:
         if table.name[anchor.row] != NONE:
             same = np.flatnonzero(table.name[rows] == table.name[anchor.row])
             if len(same):
-                return int(same[0]) + anchor.after, False
+                return int(same[0]) + anchor.after, True
         return min(anchor.at, len(rows)), False
 
     def _pairs(self, segments: _Segments) -> tuple[_Ends, _Ends]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -70,10 +70,14 @@ def njit(function: Callable[P, R]) -> Kernel[P, R]:
     return Kernel(function)
 
 
-@contextmanager
-def interpreted() -> Iterator[None]:
+def interpreted() -> AbstractContextManager[None]:
     """Run kernels as plain Python within the block (in this thread and context only)."""
-    token = _interpret.set(True)
+    return _interpreting(True)
+
+
+@contextmanager
+def _interpreting(value: bool) -> Iterator[None]:
+    token = _interpret.set(value)
     try:
         yield
     finally:
@@ -81,5 +85,7 @@ def interpreted() -> Iterator[None]:
 
 
 def plain_if_small(kernel: Kernel[..., Any], work: int, limit: int = 20_000) -> AbstractContextManager[None]:
-    """`interpreted()` when `work` is small and `kernel` not loaded yet: plain Python is done before it would be."""
-    return interpreted() if work <= limit and not kernel.is_ready else nullcontext()
+    """`interpreted()` when `work` is small and `kernel` not loaded yet: plain Python is done before it would be.
+    Otherwise kernels are compiled within the block, whatever is around it.
+    """
+    return _interpreting(work <= limit and not kernel.is_ready)
