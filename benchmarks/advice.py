@@ -4,7 +4,7 @@
 
 The programs are straight lists, loops, and loops with branches, each with something missing: a barrier or a
 dependence of a compiled program, or what a generator left out. Programs without a finding on order are passed over.
-`verified`: the checker tried the fix; `unverified`: its budget was spent; `none`: no fix held. `wrong`: findings whose
+`verified`: the checker tried the fix; `unverified`: its budget was spent; `none`: no fix held. `wrong`: those whose
 verified fix, applied, printed and read again, leaves the finding or brings a new one, by the checker or by
 reachability.
 """

@@ -85,10 +85,13 @@ class Fix:
 
     def text(self, program: Program) -> str:
         """What to do, in words."""
-        told = [_TOLD[type(edit)](program, edit) for edit in self.edits[:_TOLD_EDITS]]  # type: ignore[operator]
-        if missed := len(self.edits) - len(told):
-            told.append(f"and {missed} more of the kind")
-        return _joined(told)
+        told = [_told(program, edit) for edit in self.edits[:_TOLD_EDITS]]
+        more = [f"{len(self.edits) - len(told)} more of the kind"] if len(self.edits) > len(told) else []
+        if self.is_barrier and len(self.edits) > 1:
+            places = [_where(program, edit) for edit in self.edits[:_TOLD_EDITS] if isinstance(edit, AddBarrier)]
+            return f"put {len(self.edits)} core_barriers @all on every core: {'; '.join([*places, *more])}"
+        shared = "add " if all(text.startswith("add ") for text in told) else ""
+        return ", and ".join([told[0], *(text.removeprefix(shared) for text in told[1:]), *more])
 
     def __add__(self, other: Fix) -> Fix:
         return Fix((*self.edits, *(each for each in other.edits if each not in self.edits)))
@@ -101,14 +104,6 @@ class Fix:
 
 _TOLD_EDITS = 4
 """Edits that are listed."""
-
-
-def _joined(told: list[str]) -> str:
-    """Several edits as one sentence; the words that it repeats are left out."""
-    first, *rest = told
-    starts = ("add ", "put a core_barrier @all ", "put a ")
-    start = next((each for each in starts if all(text.startswith(each) for text in told)), "")
-    return ", and ".join([first, *(text.removeprefix(start) for text in rest)])
 
 
 # -- changing the program --------------------------------------------------------------------------------------------
@@ -262,26 +257,35 @@ def _dependence(program: Program, edit: AddDependence) -> str:
     return f"add {key}=[{_name(program, edit.producer)}] to %{_name(program, edit.consumer)} on core {core}"
 
 
-def _place(program: Program, place: Place) -> str:
+def _place(program: Program, place: Place, seq: int) -> str:
     begin, end = program.starts("instructions", "blocks")[[place.block, place.block + 1]].tolist()
     if place.before < end:
-        return f"before %{_name(program, place.before)}"
-    if begin < end:
-        return f"after %{_name(program, end - 1)}"
-    return f"in ^{format_name(program.strings[int(program.blocks.name[place.block])])}"
+        text = f"before %{_name(program, place.before)}"
+    elif begin < end:
+        text = f"after %{_name(program, end - 1)}"
+    else:
+        text = f"in {_block(program, place)}"
+    return text + _time(seq)
 
 
-def _barrier(program: Program, edit: AddBarrier) -> str:
+def _time(seq: int) -> str:
+    """What a new instruction of a program with `seq` needs too."""
+    return "" if seq == NONE else f" (its seq={seq})"
+
+
+def _block(program: Program, place: Place) -> str:
+    return "^" + format_name(program.strings[int(program.blocks.name[place.block])])
+
+
+def _where(program: Program, edit: AddBarrier) -> str:
     cores: dict[str, list[int]] = {}
-    times = _times(program, edit.places)
-    one = len(set(times)) == 1
-    for core, place in enumerate(edit.places):
-        cores.setdefault(_place(program, place) + ("" if one else f" (seq={times[core]})"), []).append(core)
-    put = "put a core_barrier @all" + (f" with seq={times[0]}" if one and times[0] != NONE else "") + " on every core"
+    for core, (place, seq) in enumerate(zip(edit.places, _times(program, edit.places), strict=True)):
+        cores.setdefault(_place(program, place, seq), []).append(core)
     if len(cores) == 1:
-        return f"{put}, {next(iter(cores))}"
-    places = [f"{place} on core{'s' if len(some) > 1 else ''} {_listed(some)}" for place, some in cores.items()]
-    return f"{put}: {', '.join(places)}"
+        return next(iter(cores))
+    return ", ".join(
+        f"{place} on core{'s' if len(some) > 1 else ''} {_listed(some)}" for place, some in cores.items()
+    )
 
 
 def _listed(cores: list[int]) -> str:
@@ -292,24 +296,33 @@ def _listed(cores: list[int]) -> str:
 def _exchange(program: Program, edit: AddExchange) -> str:
     here, there = (int(program.instruction_core[row]) for row in (edit.producer, edit.consumer))
     producer, consumer = _name(program, edit.producer), _name(program, edit.consumer)
+    times = _times(program, (edit.sender, edit.receiver))
+    sender, receiver = _place(program, edit.sender, times[0]), _place(program, edit.receiver, times[1])
     return (
-        f"put a sendrecv @sync from core {here} to core {there}: with deps=[{producer}] "
-        f"{_place(program, edit.sender)} on core {here}, {_place(program, edit.receiver)} on core {there}, and its "
-        f"name there into the deps of %{consumer}"
+        f"put a sendrecv @sync from core {here} to core {there}: with deps=[{producer}] {sender} on core {here}, "
+        f"{receiver} on core {there}, and its name there into the deps of %{consumer}"
     )
 
 
 def _relay(program: Program, edit: AddRelay) -> str:
     producer, consumer = _name(program, edit.producer), _name(program, edit.consumer)
-    block = "^" + format_name(program.strings[int(program.blocks.name[edit.places[-1].block])])
+    times = [_time(*_times(program, (place,))) for place in edit.places]
+    start = f"at the start of {_block(program, edit.places[-1])}{times[-1]}"
     if edit.carried:
-        return (
-            f"put a nop with carried=[{producer}] at the start of {block}, and its name into the deps of %{consumer}"
-        )
+        return f"put a nop @sync with carried=[{producer}] {start}, and its name into the deps of %{consumer}"
     return (
-        f"put a nop @sync with deps=[{producer}] at the end of its arm, a nop @sync at the start of {block}, and the "
+        f"put a nop @sync with deps=[{producer}] at the end of its arm{times[0]}, a nop @sync {start}, and the "
         f"name of the latter into the deps of %{consumer}"
     )
 
 
-_TOLD = {AddDependence: _dependence, AddBarrier: _barrier, AddExchange: _exchange, AddRelay: _relay}
+def _told(program: Program, edit: Edit) -> str:
+    match edit:
+        case AddDependence():
+            return _dependence(program, edit)
+        case AddBarrier():
+            return f"put a core_barrier @all on every core: {_where(program, edit)}"
+        case AddExchange():
+            return _exchange(program, edit)
+        case AddRelay():
+            return _relay(program, edit)

@@ -11,7 +11,6 @@ A loop whose count only the device knows is a loop of the program, which may run
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,8 +26,6 @@ from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 
-_TOUCHED = re.compile(r"(?:reads|writes|touch) %([\w.]+)")
-"""The tensor in a race's sentence."""
 _COVERAGE = frozenset({"uninitialized-read", "output-not-written"})
 _RACES = frozenset({"cross-core-race", "possible-race"})
 
@@ -107,7 +104,7 @@ def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
         program = prepare(emitted.program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
         for each in check_certain(program):
-            diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each))
+            diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each, program.lnc))
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
     return CheckedKernel(found, program, _worst_first(diagnostics))
@@ -131,14 +128,16 @@ def _on_assumption(finding: Diagnostic) -> Diagnostic:
     return replace(finding, severity=min(finding.severity, Severity.WARNING), notes=notes)
 
 
-def _with_nki_fix(finding: Diagnostic) -> Diagnostic:
-    """A race's fix in the kernel's own words: which barrier, between which lines."""
-    places = [label.span for label in finding.labels[:2]]
-    if finding.code not in _RACES or None in places:
+def _with_nki_fix(finding: Diagnostic, cores: int) -> Diagnostic:
+    """A race's fix in the kernel's own words, where that is a barrier: of which tensors, between which lines."""
+    places, subject, advice = [label.span for label in finding.labels[:2]], finding.subject, finding.advice
+    if finding.code not in _RACES or None in places or subject is None or advice is None:
         return finding
-    tensor = _TOUCHED.search(finding.message)
-    name = tensor.group(1) if tensor else "that tensor"
-    text = f"in NKI: nisa.core_barrier({name}, (0, 1)) on every core, after {places[1]}, before {places[0]}"
+    if not advice.verified or not advice.fix.is_barrier:
+        return finding
+    everyone = ", ".join(map(str, range(cores)))
+    calls = [f"nisa.core_barrier({name}, ({everyone}))" for name in {each.name: None for each in subject.locations}]
+    text = f"in NKI: {' and '.join(calls)} on every core, after {places[1]}, before {places[0]}"
     return replace(finding, help=(text, *finding.help))
 
 
