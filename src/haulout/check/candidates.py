@@ -27,6 +27,8 @@ from haulout.ir.schema import Bools, Column, Ids
 
 _TRIED = 3
 """Ends of a dependence that are tried in one place."""
+_COUNTED = 1 << 12
+"""Pairs of which it is counted how many a fix orders, to choose one."""
 
 
 class Candidates:
@@ -40,7 +42,7 @@ class Candidates:
 
     def aim(self, first: Ids, second: Ids, timed: Bools) -> None:
         """The pairs of which a barrier should order as many as can be; if not timed, in any direction."""
-        self.aims = first, second
+        self.aims = first[:_COUNTED], second[:_COUNTED]
         self.placer.aim(self.model.instruction[first], self.model.instruction[second], timed)
 
     def find(self, first: int, second: int, ways: int) -> Iterator[Fix]:
@@ -74,8 +76,8 @@ class Candidates:
         return AddDependence(rows[1], rows[0], where == "carried")
 
     def _wait(self, i: int, j: int) -> Iterator[Fix]:
-        if edge := self._dependence(i, j):
-            yield Fix((edge,))
+        if self._dependence(i, j):
+            yield from self._edges([(i, j)])
             return
         unrolled, rows = self.model.unrolled, (self.row(i), self.row(j))
         if unrolled is None or NONE in rows or self.model.later(i, j):
@@ -100,8 +102,12 @@ class Candidates:
     def _fences(self, ends: list[tuple[int, int]]) -> list[Fix]:
         """Barriers, those first that order the most pairs."""
         found = [Fix((each,)) for each in dict.fromkeys(chain.from_iterable(self.placer.barriers(*e) for e in ends))]
-        count = {fix: int(orders(self.model, self.order, self.graph, *self.aims, fix).sum()) for fix in found}
-        return sorted(found, key=lambda fix: -count[fix])
+        return self._ranked(found)
+
+    def _ranked(self, fixes: list[Fix]) -> list[Fix]:
+        """Those first that order the most pairs."""
+        count = {fix: int(orders(self.model, self.order, self.graph, *self.aims, fix).sum()) for fix in fixes}
+        return sorted(fixes, key=lambda fix: -count[fix])
 
     # -- between cores ----------------------------------------------------------------------------------------------
 
@@ -111,10 +117,10 @@ class Candidates:
         up, down = self.order.up, self.order.down
         behind = self._span(j, before=True)
         reached = _meet(down[self.order.node[first]], up[self.graph.leave[behind]])
-        yield from self._edges((each, j) for each in behind[reached].tolist())
+        yield from self._edges([(each, j) for each in behind[reached][: 16 * _TRIED].tolist()])
         ahead = self._span(i, before=False)
         leads = _meet(down[self.graph.enter[ahead]], up[self.order.node[second]])
-        yield from self._edges((i, each) for each in ahead[leads][::-1].tolist())
+        yield from self._edges([(i, each) for each in ahead[leads][::-1][: 16 * _TRIED].tolist()])
 
     def _passes(self, first: int, second: int) -> Iterator[Fix]:
         """Two dependences, by way of what leads from the one core to the other."""
@@ -130,14 +136,28 @@ class Candidates:
             if ends[0] is not None and ends[1] is not None:
                 yield Fix((ends[0], ends[1]))
 
-    def _edges(self, ends: Iterator[tuple[int, int]]) -> Iterator[Fix]:
+    def _edges(self, ends: list[tuple[int, int]]) -> Iterator[Fix]:
+        """Dependences between some ends, and between others that order these too, if that orders more pairs."""
         found = 0
-        for at, (producer, consumer) in enumerate(ends):
-            if found == _TRIED or at == 16 * _TRIED:
+        for producer, consumer in ends:
+            if found == _TRIED:
                 return
-            if edge := self._dependence(producer, consumer):
-                found += 1
-                yield Fix((edge,))
+            if (edge := self._dependence(producer, consumer)) is None:
+                continue
+            found += 1
+            wider = [self._dependence(*each) for each in self._wider(producer, consumer)]
+            fixes = [Fix((each,)) for each in dict.fromkeys([edge, *wider]) if each is not None]
+            best = self._ranked(fixes)[0]
+            yield from dict.fromkeys([best, fixes[0]])
+
+    def _wider(self, producer: int, consumer: int) -> list[tuple[int, int]]:
+        """Ends of bad pairs between which an edge orders two instructions of a core as well."""
+        model, clock, column = self.model, self.order.clock, self.order.column
+        ends = np.unique(model.instruction[np.concatenate(self.aims)])
+        ends = ends[(model.core[ends] == model.core[producer]) & (producer <= ends) & (ends <= consumer)]
+        late = ends[clock[ends, column[producer]] >= producer][-_TRIED:].tolist()
+        early = ends[clock[consumer, column[ends]] >= ends][:_TRIED].tolist()
+        return [(one, other) for one in [producer, *late] for other in [consumer, *early] if one < other]
 
     def _span(self, instruction: int, before: bool) -> Ids:
         """What stands before an instruction in the list of its core, or after it; without branches."""

@@ -223,8 +223,10 @@ class _Writer:
 def _times(program: Program, places: Sequence[Place]) -> list[int]:
     """A `seq` for each of several places, one that fits its neighbours, and the same for all where that can be."""
     spans = [_span(program, place) for place in places]
-    latest = max(low for low, _ in spans)
-    return [min(max(latest, low), high) if low != NONE else NONE for low, high in spans]
+    time = min(high for _, high in spans)
+    if time == _LATE:
+        time = max(low for low, _ in spans)
+    return [min(max(time, low), high) if low != NONE else NONE for low, high in spans]
 
 
 def _span(program: Program, place: Place) -> tuple[int, int]:

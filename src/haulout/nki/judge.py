@@ -104,7 +104,9 @@ def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
         program = prepare(emitted.program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
         for each in check_certain(program):
-            diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each, program.lnc))
+            diagnostics.append(
+                _on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each, program.lnc)
+            )
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
     return CheckedKernel(found, program, _worst_first(diagnostics))
