@@ -88,9 +88,8 @@ class Reporter:
         pairs = self._pairs(conflicts)
         left = np.ones(len(pairs.keys), bool)
         for group in self.adviser.groups:
-            takes = group.kind in (pairs.kind, _TAKEN_BY.get(pairs.kind))
-            if takes and group.fix is not None and group.verified:
-                self._take(group, pairs, left, self.adviser.orders(group.fix, pairs.kind, pairs.keys))
+            if group.fix is not None and group.kind in (pairs.kind, _TAKEN_BY.get(pairs.kind)):
+                self._take(group, pairs, left, self._ordered(group.fix, group.verified, pairs))
         found: list[Diagnostic] = []
         while left.any():
             at = int(np.argmax(left))
@@ -168,11 +167,15 @@ class Reporter:
             if advised:
                 same &= self._places(pairs) == self._places(pairs)[at]
             return group, same
-        if verified:
-            return group, self.adviser.orders(fix, kind, pairs.keys)
-        within = orders(self.model, self.order, self.graph, pairs.first, pairs.second, fix)
+        within = self._ordered(fix, verified, pairs)
         within[at] = True
         return group, within
+
+    def _ordered(self, fix: Fix, verified: bool, pairs: _Pairs) -> Bools:
+        """Which pairs a fix orders."""
+        if verified:
+            return self.adviser.orders(fix, pairs.kind, pairs.keys)
+        return orders(self.model, self.order, self.graph, pairs.first, pairs.second, fix)
 
     def _candidates(self, pairs: _Pairs, left: Bools, at: int) -> Iterator[Fix]:
         self.candidates.aim(pairs.first[left], pairs.second[left], pairs.timed[left])
