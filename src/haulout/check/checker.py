@@ -65,8 +65,8 @@ def check_program(program: Program, *, source: Program | None = None, advise: bo
     program with `seq` carries that order itself. An empty list is the proof. Findings come worst first, at most 50 of
     them; a function that the checker does not understand (loops that are left in the middle, arms that share a tail)
     yields one `bad-input` finding and nothing else. With `advise` findings on order say what would order the
-    accesses; such a fix has been tried. Raises `HauloutError` with what `haulout.ir.verify` finds when the program, or
-    the source, is not sound.
+    accesses; such a fix has been tried. Raises `HauloutError` with what `haulout.ir.verify` finds when the program,
+    or the source, is not sound.
     """
     check_sound(program)
     if source is not None:
