@@ -11,8 +11,9 @@ import pytest
 from tests.check.snippets import bir, codes, findings, program, told
 
 import haulout
-from haulout.check import check_program, checker
-from haulout.check.advice import Budget
+from haulout.check import check_program, checker, sweep
+from haulout.check.advice import Adviser, Budget
+from haulout.check.dedup import Faults
 from haulout.check.fixes import AddBarrier, AddDependence, AddExchange, AddRelay, Fix, Place
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
@@ -53,8 +54,8 @@ def test_a_barrier_would_deadlock_a_dependence_joins_the_meeting() -> None:
     )
     (race,) = findings(*cores)
     assert race.help == ("add deps=[meet] to %put on core 0",)
-    # Nothing says which comes first; it is told as the fix has it.
-    assert race.message.startswith("%put on core 0 writes %x while %meet on core 1 may still read it")
+    # Nothing says which comes first; the fix does.
+    assert race.message.startswith("%put on core 0 writes %x and %meet on core 1 reads it, in either order")
     assert fixed(program(*cores), race) == []
 
 
@@ -182,7 +183,7 @@ def test_one_missing_barrier_is_one_finding() -> None:
     cores = all_reduce(4)
     (race,) = findings(*cores)
     assert race.help == ("put a core_barrier @all on every core: before %put1; it orders 16 pairs",)
-    assert "write after read; stands for 16 pairs of accesses" in race.notes
+    assert "a read and a write; stands for 16 pairs of accesses" in race.notes
     assert race.subject is not None and race.subject.pairs == 16
     assert sorted(each.name for each in race.subject.locations) == ["p0", "p1", "p2", "p3"]
     assert fixed(program(*cores), race) == []
@@ -274,13 +275,59 @@ def test_a_read_is_shown_rather_than_two_writes() -> None:
         """,
         """
         mloc %x dram.shared size=64 remote=[x,0]
-        %q = iota @act () -> (%x)
+        %q = memset @act () -> (%x) value=1
         %r = copy @act (%x) -> ()
         """,
     )
     (race,) = findings(*cores)
     assert "stands for 2 pairs" in told(race)
     assert race.subject is not None and race.subject.kind != "write after write"
+
+
+def test_notes_do_not_refuse_a_fix() -> None:
+    cores = (
+        """
+        mloc %x dram.shared size=64 kind=inout
+        mloc %y dram.shared size=64 kind=inout
+        %p = memset @act () -> (%x) value=1
+        %w = memset @pool () -> (%y) value=2
+        """,
+        """
+        mloc %x dram.shared size=64 remote=[x,0]
+        mloc %y dram.shared size=64 remote=[y,0]
+        %q = memset @act () -> (%x) value=1
+        %r = copy @act (%x) -> ()
+        %v = copy @vector (%y) -> ()
+        """,
+    )
+    race, note = findings(*cores)
+    assert (race.code, note.code) == ("cross-core-race", "benign-duplicate-write")
+    assert race.help[0].endswith("it orders 2 pairs")
+    assert (note.help, note.advice) == ((), None)
+    assert [each.code for each in fixed(program(*cores), race)] == ["benign-duplicate-write"]
+
+
+@pytest.mark.parametrize(
+    ("left", "holds"),
+    [
+        ({}, True),
+        ({sweep.RACE: [8]}, True),
+        ({sweep.RACE: [9]}, False),
+        ({sweep.DUPLICATE: [6], sweep.FETCHED: [8]}, True),
+        ({sweep.DUPLICATE: [7]}, False),
+        ({sweep.RACE: [6]}, False),
+        ({sweep.UNFAITHFUL: [6]}, False),
+        ({sweep.UNFAITHFUL: [8]}, False),
+    ],
+)
+def test_what_a_fix_may_leave(left: dict[int, list[int]], holds: bool) -> None:
+    """7 and 8 race, 6 is benign; the fix is for 7."""
+    keys = {sweep.RACE: np.array([7, 8]), sweep.DUPLICATE: np.array([6])}
+    made = Faults({kind: np.array(each) for kind, each in left.items()})
+    adviser = Adviser(program("%n = nop @act () -> ()"), lambda _, work: made, Budget())
+    adviser.know(Faults(keys), lambda keys: keys < 9)
+    fix = Fix((AddDependence(0, 0),))
+    assert adviser.choose(sweep.RACE, 7, [fix]) == ((fix, True) if holds else (None, False))
 
 
 # -- the budget ------------------------------------------------------------------------------------------------------

@@ -59,13 +59,19 @@ class Group:
     verified: bool
     advised: bool
     """There are fixes for pairs of this kind."""
-    pairs: int = 0
+    keys: list[Ints] = field(default_factory=list)
+    """Its pairs, by run."""
     locations: dict[Entity, None] = field(default_factory=dict)
     complete: bool = True
     """The fix orders all of its pairs, as far as was tried."""
     shown: Diagnostic | None = None
     hazard: str = ""
     """The note that says what the two accesses are to each other."""
+
+    @property
+    def pairs(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.keys))
 
 
 class Adviser:
@@ -92,15 +98,22 @@ class Adviser:
             if fix not in self._tried and not self.budget.spend(self.faults.work + OVERHEAD):
                 return fix, False
             left = self._outcome(fix)
-            if left is not None and not left.has(kind, key):
+            if left is not None and not any(left.has(each, key) for each in (kind, *sweep.HARMLESS)):
                 return fix, True
         return None, False
 
     def orders(self, fix: Fix, kind: int, keys: Ints) -> Bools:
-        """Which pairs a verified fix orders."""
+        """Which pairs a verified fix puts right: it orders them, or what remains unordered does no harm then."""
         left = self._outcome(fix)
         assert left is not None
         return ~np.isin(keys, left.of(kind))
+
+    def _harmless(self, group: Group) -> int:
+        """How many pairs of a group remain unordered with its fix, and do no harm then."""
+        left = self._outcome(group.fix) if group.fix is not None else None
+        if left is None:
+            return 0
+        return int(np.isin(np.concatenate(group.keys), _harmless(left)).sum())
 
     def _outcome(self, fix: Fix) -> Faults | None:
         """What is still wrong with the fix; None when something is that was not."""
@@ -113,7 +126,7 @@ class Adviser:
     def _nothing_new(self, faults: Faults) -> bool:
         if not faults.others <= self.faults.others:
             return False
-        harmless = np.concatenate([self.faults.of(kind) for kind in sweep.HARMLESS])
+        harmless = _harmless(self.faults)
         for kind, keys in faults.pairs.items():
             if kind in sweep.HARMLESS:
                 continue
@@ -167,7 +180,9 @@ class Adviser:
             verified = group.verified and group.complete
             text = group.fix.text(self.program)
             if verified and group.pairs > 1:
-                text += f"; it orders {group.pairs} pairs"
+                harmless = self._harmless(group)
+                text += f"; it orders {group.pairs - harmless} pairs"
+                text += f", and {harmless} more leave the same bytes in every order then" if harmless else ""
             elif not group.verified:
                 text += f" {_UNVERIFIED}"
             elif not group.complete:
@@ -178,3 +193,7 @@ class Adviser:
             helps.insert(0, _NONE)
         subject = replace(finding.subject, locations=tuple(group.locations), pairs=group.pairs)
         return replace(finding, notes=tuple(notes), help=tuple(helps), subject=subject, advice=advice)
+
+
+def _harmless(faults: Faults) -> Ints:
+    return np.concatenate([faults.of(kind) for kind in sweep.HARMLESS])

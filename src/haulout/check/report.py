@@ -220,7 +220,7 @@ class Reporter:
         """Move pairs that are left into a group."""
         chosen = chosen & left
         left &= ~chosen
-        group.pairs += int(chosen.sum())
+        group.keys.append(pairs.keys[chosen])
         owners = np.stack([side[chosen] for side in pairs.owners], axis=1).ravel()
         for location in dict.fromkeys(owners.tolist()):
             group.locations[self.model.location_entity(location)] = None
