@@ -19,10 +19,10 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
 from haulout.support.diagnostics import Advice, Diagnostic, Entity
 
-BUDGET = 1_000_000
+BUDGET = 800_000
 """Instructions and operands that are judged to verify the fixes of one program."""
 OVERHEAD = 2000
-"""What a check costs besides, in instructions."""
+"""What a run costs besides, in instructions."""
 _MOST_EDITS = 16
 """Edits of one finding that are tried together."""
 
@@ -86,7 +86,9 @@ class Adviser:
         if self.budget is None:
             return None, False
         for fix in candidates:
-            if fix not in self._tried and not self.budget.spend(self.faults.work + OVERHEAD):
+            if fix not in self._tried and not self.budget.spend(
+                self.faults.work + OVERHEAD * max(self.faults.runs, 1)
+            ):
                 return fix, False
             left = self._outcome(fix)
             if left is not None and not left.has(kind, key):
