@@ -20,10 +20,10 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
 from haulout.support.diagnostics import Advice, Diagnostic, Entity
 
-BUDGET = 1_000_000
+BUDGET = 800_000
 """Instructions and operands that are judged to verify the fixes of one program."""
 OVERHEAD = 2000
-"""What a check costs besides, in instructions."""
+"""What a run costs besides, in instructions."""
 _MOST_EDITS = 16
 """Edits of one finding that are tried together."""
 
@@ -95,10 +95,12 @@ class Adviser:
         if self.budget is None:
             return None, False
         for fix in candidates:
-            if fix not in self._tried and not self.budget.spend(self.faults.work + OVERHEAD):
+            if fix not in self._tried and not self.budget.spend(
+                self.faults.work + OVERHEAD * max(self.faults.runs, 1)
+            ):
                 return fix, False
             left = self._outcome(fix)
-            if left is not None and not any(left.has(each, key) for each in (kind, *sweep.HARMLESS)):
+            if left is not None and not left.has(kind, key) and not self._becomes_harmless(left, key):
                 return fix, True
         return None, False
 
@@ -107,6 +109,10 @@ class Adviser:
         left = self._outcome(fix)
         assert left is not None
         return ~np.isin(keys, left.of(kind))
+
+    def _becomes_harmless(self, left: Faults, key: int) -> bool:
+        """Whether a pair is still unordered with a fix, as one that does no harm, which it was not."""
+        return any(left.has(kind, key) and not self.faults.has(kind, key) for kind in sweep.HARMLESS)
 
     def _harmless(self, group: Group) -> int:
         """How many pairs of a group remain unordered with its fix, and do no harm then."""

@@ -133,7 +133,7 @@ def _judge_runs(
     if faults and (deep := function.copies(deep=True)) != copies:
         # More iterations may order what is left unordered so far.
         shallow, copies = faults, deep
-        faults, missed = _judge_ways(function, copies, source, Seen(work + faults.work))
+        faults, missed = _judge_ways(function, copies, source, Seen(faults.work, faults.runs))
         if not shallow <= faults:
             unproved = unproved or missed
     return faults, unproved, copies
@@ -180,6 +180,7 @@ _ORDER = frozenset(
 
 def _check(model: Model, source: Program | None, seen: Seen, adviser: Adviser | None) -> list[Diagnostic]:
     seen.work += len(model.rows) + len(model.access)
+    seen.runs += 1
     # A fix is judged inside the check that it is for: together they may be worth compiling, where the latter was not.
     with plain_if_small(sweep.scan_conflicts, seen.work), compiled_if_large(seen.work):
         return check_model(model, source, seen, adviser)

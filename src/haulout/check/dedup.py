@@ -29,6 +29,8 @@ class Faults:
     """The keys of findings that are not about pairs."""
     work: int = 0
     """What was judged to know this: instructions and operands."""
+    runs: int = 0
+    """In how many models."""
 
     def __bool__(self) -> bool:
         return bool(self.pairs or self.others)
@@ -52,6 +54,7 @@ class Seen:
 
     work: int = 0
     """What has been judged, in this and in what was done before for the same report: instructions and operands."""
+    runs: int = 0
     _pairs: dict[int, Ints] = field(default_factory=dict)
     """Kind -> packed pairs of operands."""
     _findings: dict[object, bool] = field(default_factory=dict)
@@ -81,7 +84,7 @@ class Seen:
         """All that is wrong in the runs so far."""
         # A finding on a pair stands for others: which one, is a matter of the report.
         others = frozenset(key for key, pairs in self._findings.items() if not pairs)
-        return Faults({kind: keys for kind, keys in self._pairs.items() if len(keys)}, others, self.work)
+        return Faults({kind: keys for kind, keys in self._pairs.items() if len(keys)}, others, self.work, self.runs)
 
     # -- what a finding depends on ----------------------------------------------------------------------------------
 
