@@ -98,7 +98,8 @@ def check_function(function: Function, source: Program | None, adviser: Adviser)
 
 def _faults_of(program: Program, work: int, *, name: str, source: Program | None) -> Faults:
     """All that is wrong with one function of a program; `work` has been done for the report before."""
-    function = next(each for each in functions(program) if isinstance(each, list) or each.name == name)
+    names = program.functions.name[program.functions.module == 0].tolist()
+    function = functions(program)[names.index(program.strings.find(name))]
     try:
         if isinstance(function, list):
             return Faults(others=frozenset(map(finding_key, function)))
