@@ -438,3 +438,13 @@ def test_the_judge_of_advice_can_say_no() -> None:
     for edit, why in ((useless, "still there"), (alone, "barrier-mismatch"), (itself, "not sound")):
         advice = Advice(Fix((edit,)), True)
         assert why in contradiction(source, replace(race, advice=advice))
+
+
+def test_advice_for_a_function_beside_one_that_is_not_understood() -> None:
+    text = bir(*all_reduce(2))
+    refused = "func @other {\nblock ^e -> ^l:\nblock ^l -> ^b, ^z trip=3:\nblock ^b -> ^l:\nblock ^z:\n}\n"
+    text = text.replace("func @main", refused + "func @main")
+    found = {each.code: each for each in check_program(parse_bir(text, "case.bir"))}
+    assert set(found) == {"bad-input", "cross-core-race"}
+    advice = found["cross-core-race"].advice
+    assert advice is not None and advice.verified

@@ -107,9 +107,10 @@ def check_function(function: Function, source: Program | None, adviser: Adviser)
 
 def _faults_of(program: Program, work: int, *, name: str, source: Program | None) -> Faults:
     """All that is wrong with one function of a program; `work` has been done for the report before."""
+    names = program.functions.name[program.functions.module == 0].tolist()
     try:
         check_sound(program)
-        function = next(each for each in functions(program) if isinstance(each, list) or each.name == name)
+        function = functions(program)[names.index(program.strings.find(name))]
         if isinstance(function, list):
             return Faults(others=frozenset(map(finding_key, function)))
         if function.nest is not None:
