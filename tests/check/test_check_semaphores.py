@@ -195,7 +195,7 @@ def test_a_barrier_of_semaphores(relative: bool, short: bool) -> None:
         lines = []
         for turn in range(2):
             low = 16 * ((core + turn) % 3)
-            lines.append(f"%w{turn} = iota @act () -> (%s[{low}:{low + 16}]) ORDER")
+            lines.append(f"%w{turn} = memset @act () -> (%s[{low}:{low + 16}]) value={core} ORDER")
             wanted = 2 * (turn + 1) - (short and core == 1 and turn == 0)
             count = f"wait_back=[[bar,{2 * (turn + 1) - wanted}]]" if relative else f"wait=[[bar,{wanted}]]"
             lines += barrier(core, 3, turn, count)
