@@ -244,6 +244,8 @@ class _Judge:
         """Whether two unordered writes leave the same bytes in every order: byte by byte."""
         if not (a.write and b.write and a.owner == b.owner) or a.unknown or b.unknown:
             return False
+        if self.fill(a) == self.fill(b):
+            return True  # what else is not ordered with them is a pair of its own
         return all(self.harmless_at(a, byte) for byte in a.physical & b.physical)
 
     def harmless_at(self, a: Access, byte: tuple[int, ...]) -> bool:
@@ -254,8 +256,6 @@ class _Judge:
             cluster |= more
         if len({each.owner for each in cluster}) > 1:
             return False
-        if len({self.fill(each) for each in cluster}) == 1:
-            return True
         last = [each for each in cluster if not any(self.runs_before(each, other) for other in cluster)]
         reads = [each for each in touching if not each.write]
         return len({self.fill(each) for each in last}) == 1 and all(

@@ -155,7 +155,7 @@ def test_a_benign_fill_does_not_hide_what_came_before_it() -> None:
         %j = memset @act () -> (%s) value=0
     """
     right = "mloc %s dram.shared size=8 remote=[s,0]\n%i = memset @act () -> (%s) value=0"
-    assert codes(left, right) == ["cross-core-race"]
+    assert codes(left, right) == ["benign-duplicate-write", "cross-core-race"]
     unread = left.replace("%r = copy @act (%s) -> ()", "")
     assert codes(unread, right) == ["benign-duplicate-write"]
 

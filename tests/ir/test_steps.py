@@ -97,8 +97,8 @@ def test_a_loop_that_does_not_run() -> None:
     [
         ("[0,head,8,4,4]", "a step with phase 4, expected from 0 to 3"),
         ("[0,head,8,0,1]", "a step with phase 1, expected none without a modulus"),
-        ("[0,head,8,-2]", "a step by 8 bytes with modulus -2"),
-        ("[0,head,8,4,-1]", "a step with phase -1, expected from 0 to 3"),
+        ("[0,head,8,-2]", "steps.modulus[0] is -2, expected at least 0"),
+        ("[0,head,8,4,-1]", "steps.phase[0] is -1, expected at least 0"),
     ],
 )
 def test_numbers_that_make_no_sense(step: str, message: str) -> None:

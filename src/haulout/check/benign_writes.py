@@ -1,19 +1,18 @@
 """Unordered writes that do no harm: every schedule leaves the same bytes, and no read comes between.
 
 Look at one atom of storage and all accesses that touch it. Writes that nothing orders, directly or through others,
-form a *cluster*. A cluster is harmless when
+form a *cluster*. A cluster is harmless when its last writes, those before no other of it, leave equal bytes
+(`equal_values.py`), and every read of the atom happens before all of the cluster or after all of it.
 
-- all its writes leave equal bytes (`equal_values.py`), or
-- its last writes, those before no other of the cluster, leave equal bytes, and every read of the atom happens before
-  all of the cluster or after all of it.
-
-A read that a write of the cluster is not ordered with is a race, which nothing excuses. The sweep does not list it
-when a later access of its queue stands for it; where the writes are excused it is listed here.
+Of any other cluster the pairs of writes that leave equal bytes are harmless, and only these: a read that a write is
+not ordered with is a race, which nothing excuses. The sweep lists no pair for which a later access of a queue stands.
+So where a pair is excused all the others of its cluster are listed here.
 
 All that is decided on the values of one schedule. It holds for all: take any other, and in it the first read of other
 bytes than in the one that was numbered. All instructions before it compute the same. Reads are ordered against all
 writes, so the read has the same writes before it in both schedules, and in each sees one that is before no other of
-these. If the two differ they are not ordered, so in one cluster, and they leave equal bytes in either case.
+these. If the two differ they are not ordered, so in one cluster. It is harmless, or the two leave equal bytes, or one
+of its pairs is a race, which is reported.
 
 Only writes of one location, through whichever view, are looked at: of two locations in one place at one time neither
 is excused.
@@ -23,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -65,7 +64,7 @@ def excuse_writes(
         kept.append(_chosen(each, ~mask, each.kind, each.total - int(mask.sum())))
     joined = _joined(sweep.DUPLICATE, benign)
     for kind in (sweep.RACE, sweep.POSSIBLE_RACE, sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE):
-        if pairs := sorted(judge.reads.get(kind, ())):
+        if pairs := sorted(judge.listed.get(kind, ())):
             known = [each for each in kept if each.kind == kind]
             listed = {pair for each in known for pair in zip(each.first.tolist(), each.second.tolist(), strict=True)}
             new = np.array([pair for pair in pairs if pair not in listed], np.int32).reshape(-1, 2)
@@ -107,8 +106,8 @@ class _Judge:
     values: Values
     place: Ints
     """Of each access: where the schedule has it."""
-    reads: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
-    """Kind -> reads that are not ordered with a write of a harmless cluster, as pairs in the schedule's order."""
+    listed: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+    """Kind -> bad pairs of clusters that are not harmless, in the schedule's order."""
     queries: int = 0
     _known: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict)
     _clusters: dict[tuple[int, ...], dict[int, bool]] = field(default_factory=dict)
@@ -120,7 +119,10 @@ class _Judge:
         one, other = (int(self.regions.of_access[access]) for access in (first, second))
         if self.regions.apart[one] or self.regions.apart[other]:
             return False  # no atoms
-        return all(self._cluster(covering).get(first, False) for covering in self._groups(one, other))
+        equal = self._commute(first, second)
+        # All sets are judged, so that all bad pairs are listed.
+        found = [self._cluster(covering) for covering in self._groups(one, other)]
+        return all(first in each and (equal or each[first]) for each in found)
 
     def _groups(self, one: int, other: int) -> list[tuple[int, ...]]:
         """The different sets of regions that cover a common atom of two regions, and all that may."""
@@ -176,21 +178,42 @@ class _Judge:
             return {}
         found: dict[int, bool] = {}
         for cluster in self._unordered(writes):
-            harmless = len(cluster) > 1 and self._is_harmless(cluster, reads)
+            harmless = self._is_harmless(cluster, reads)
             found |= dict.fromkeys(cluster, harmless)
-            if harmless:
-                self._list_reads(cluster, reads)
+            if len(cluster) > 1 and not harmless:
+                self._list(combinations(cluster, 2))
+                self._list(product(reads, cluster))
         return found
 
-    def _list_reads(self, cluster: Sequence[int], reads: Sequence[int]) -> None:
+    def _list(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Note the pairs that nothing orders, unless they are writes of equal bytes."""
         model = self.model
         unsure = model.maybe | self.regions.unknown[self.regions.of_access]
-        for read, write in product(reads, cluster):
-            if not self._before(read, write) and not self._before(write, read):
-                inside = model.core[model.instruction[read]] == model.core[model.instruction[write]]
-                kinds = (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE) if inside else (sweep.RACE, sweep.POSSIBLE_RACE)
-                pair = (read, write) if self.place[read] < self.place[write] else (write, read)
-                self.reads.setdefault(kinds[int(unsure[read])], set()).add(pair)
+        for one, other in pairs:
+            if model.instruction[one] == model.instruction[other] or not self._meet(one, other):
+                continue
+            if self._before(one, other) or self._before(other, one) or self._commute(one, other):
+                continue
+            inside = model.core[model.instruction[one]] == model.core[model.instruction[other]]
+            kinds = (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE) if inside else (sweep.RACE, sweep.POSSIBLE_RACE)
+            pair = (one, other) if self.place[one] < self.place[other] else (other, one)
+            self.listed.setdefault(kinds[int(unsure[one] or unsure[other])], set()).add(pair)
+
+    def _meet(self, one: int, other: int) -> bool:
+        """Whether two accesses of one group touch a common byte; those without atoms may not."""
+        first, second = (int(self.regions.of_access[access]) for access in (one, other))
+        if self.regions.apart[second]:
+            first, second = second, first
+        return not self.regions.apart[first] or second in self.regions.met(first)
+
+    def _commute(self, one: int, other: int) -> bool:
+        """Whether two accesses are writes of equal bytes, or atomics that commute, to one location."""
+        model, owners = self.model, self.model.owners()
+        if owners[model.location[one]] != owners[model.location[other]]:
+            return False
+        if model.atomic[one] > 0 and model.atomic[one] == model.atomic[other]:
+            return True
+        return bool(model.write[one] and model.write[other] and self.values.equal(one, other))
 
     def _unordered(self, writes: Sequence[int]) -> Iterable[list[int]]:
         """The connected components of writes under `not ordered`."""
@@ -209,8 +232,6 @@ class _Judge:
         model = self.model
         if len(set(model.owners()[model.location[cluster]].tolist())) > 1:
             return False
-        if self._equal(cluster):
-            return True
         last = [each for each in cluster if not any(self._before(each, other) for other in cluster)]
         return self._equal(last) and all(
             all(self._before(read, each) for each in cluster) or all(self._before(each, read) for each in cluster)

@@ -8,7 +8,9 @@ hold. A number stands for a term:
     fill      one byte value everywhere: `memset`, and copies of nothing else
     result    opcode, attributes and the numbers of all reads, for an opcode that is a function of just these
     received  a `sendrecv` delivers what its partner has read
-    part      bytes written by several instructions, or other bytes than one of them wrote
+    part      other bytes than one instruction wrote
+    patches   bytes that several instructions wrote, by the pattern of each
+    mixed     the same, run by run, where some of it was overwritten
     own       everything else: equal to nothing but itself
 
 `result` needs opcodes that are deterministic and say all that they do in their attributes: those of the opcode table
@@ -106,8 +108,10 @@ _OPCODES = _COMMUTATIVE | frozenset(
     ]
 )
 """Opcodes of the table that are functions of their reads and attributes."""
-_NKI_HIDDEN_STATE = frozenset({"nki.rng", "nki.rand2", "nki.rand_get_state", "nki.dropout"})
+_NKI_OTHERWISE = frozenset({"nki.rng", "nki.rand2", "nki.rand_get_state", "nki.dropout"})
 """NKI's opcodes whose results depend on the state of a random number generator."""
+_NKI_BY_RANK = ("nki.reduce_scatter", "nki.all_to_all", "nki.collective_permute", "nki.all_gather_v")
+"""How those begin whose results differ between the members of a group."""
 _ABOUT_ORDER = frozenset({"remote_signal", "wait_back"})
 """Attributes that say when an instruction runs, not what it computes."""
 
@@ -138,12 +142,15 @@ class _Numbering:
     terms: dict[Hashable, int] = field(default_factory=dict)
     wrote: dict[int, tuple[int, Hashable]] = field(default_factory=dict)
     """What a content is made of: the sequence that was written, and through which pattern."""
+    writer: Ids = field(init=False)
+    """By atom: the access that wrote it last; NONE: what is there was given."""
     fills: dict[int, AttrValue] = field(default_factory=dict)
     """The byte value of each fill, which is a sequence and a content."""
 
     def run(self, events: Ids) -> Values:
         model, regions = self.model, self.regions
         content = self._at_start()
+        self.writer = np.full(len(content), NONE, np.int32)
         of_access = regions.of_access.tolist()
         writes: list[bool] = model.write.tolist()
         instruction: list[int] = model.instruction.tolist()
@@ -169,6 +176,7 @@ class _Numbering:
             for written in regions.met(region) if regions.apart[region] else (region,):
                 for k in range(int(regions.starts[written]), int(regions.starts[written + 1])):
                     content[regions.low[k] : regions.high[k]] = kept
+                    self.writer[regions.low[k] : regions.high[k]] = access
         return Values(left)
 
     def term(self, *parts: Hashable) -> int:
@@ -228,7 +236,9 @@ class _Numbering:
         return self._mixed(region, ranges, place, content)
 
     def _mixed(self, region: int, ranges: list[tuple[int, int]], place: Hashable, content: Ints) -> int:
-        """Bytes that several instructions wrote, run by run."""
+        """Bytes that several instructions wrote: by their patterns where all of each is still there, else by runs."""
+        if (patches := self._patches(ranges, content)) is not None:
+            return self.term("patches", patches, place)
         regions, location = self.regions, int(self.regions.location[region])
         base = int(regions.storage.base[location])
         parts: list[tuple[int, int, int]] = []
@@ -245,6 +255,24 @@ class _Numbering:
         if length != whole or len(parts) > MOST_PARTS:
             return _OWN  # an atom of several runs: its first one does not say where the others are
         return self.term("mixed", tuple(parts), place)
+
+    def _patches(self, ranges: list[tuple[int, int]], content: Ints) -> Hashable | None:
+        """What was written, and through which patterns; None where some of it in these atoms is overwritten."""
+        regions = self.regions
+        atoms = np.concatenate([np.arange(low, high) for low, high in ranges])
+        writers, first, count = np.unique(self.writer[atoms], return_index=True, return_counts=True)
+        if writers[0] == NONE or len(writers) > MOST_PARTS:
+            return None
+        found = set()
+        for writer, at, held in zip(writers.tolist(), first.tolist(), count.tolist(), strict=True):
+            region = int(regions.of_access[writer])
+            begin, end = int(regions.starts[region]), int(regions.starts[region + 1])
+            low, high = regions.low[begin:end], regions.high[begin:end]
+            inside = np.searchsorted(atoms, high) - np.searchsorted(atoms, low)
+            if regions.apart[region] or int(inside.sum()) != held:
+                return None
+            found.add((int(content[atoms[at]]), self._place(region)))
+        return tuple(sorted(found, key=repr))
 
     def _leave(self, result: int, instruction: int, access: int, region: int) -> int:
         """The number of what a write leaves."""
@@ -335,7 +363,7 @@ class _Numbering:
 def _is_function(opcode: str, attrs: dict[str, AttrValue]) -> bool:
     """Whether equal reads and equal attributes give equal results."""
     if opcode.startswith("nki."):
-        return "args" in attrs and opcode not in _NKI_HIDDEN_STATE
+        return "args" in attrs and opcode not in _NKI_OTHERWISE and not opcode.startswith(_NKI_BY_RANK)
     return opcode in _OPCODES
 
 

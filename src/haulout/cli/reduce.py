@@ -8,6 +8,8 @@ from haulout import api
 from haulout.check import check_program
 from haulout.cli.common import CLEAN, guarded
 from haulout.cli.explain import known_code
+from haulout.cli.kernels import kernel_arguments, kernel_options
+from haulout.frontends.nki import BarrierScope
 from haulout.ir.program import Program
 from haulout.ir.text import print_bir
 from haulout.support.diagnostics import bad_input
@@ -17,6 +19,7 @@ from haulout.testing.reduce import TIME_LIMIT, reduce_program
 
 @click.command()
 @click.argument("source", metavar="INPUT")
+@kernel_options
 @click.option("--code", required=True, help="The finding that must stay; `haulout explain` lists all codes.")
 @click.option(
     "-o", "--output", default="-", show_default=True, metavar="FILE", help="Where the program goes; - is stdout."
@@ -25,15 +28,26 @@ from haulout.testing.reduce import TIME_LIMIT, reduce_program
     "--time-limit", type=click.FloatRange(min=0), default=TIME_LIMIT, show_default=True, help="Seconds to search."
 )
 @guarded
-def reduce(source: str, code: str, output: str, time_limit: float) -> int:
+def reduce(
+    source: str,
+    arg: tuple[str, ...],
+    args_file: str | None,
+    barrier_scope: BarrierScope,
+    code: str,
+    output: str,
+    time_limit: float,
+) -> int:
     """Shrink a program as long as `haulout check` reports CODE.
 
-    INPUT is a .bir, .hlo or .npz file. Instructions, locations, barriers, dependences, semaphores, patterns,
-    branches, loops and cores are left out or made simpler one after another; every step is a valid program. Equal
-    inputs give equal programs unless the time runs out.
+    INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments. Instructions,
+    locations, barriers, dependences, semaphores, patterns, branches, loops and cores are left out or made simpler one
+    after another; every step is a valid program. Equal inputs give equal programs unless the time runs out.
     """
     known_code(code)
-    program = api.load(source)
+    arguments = kernel_arguments(arg, args_file)
+    program = api.check_source(source, arguments=arguments, barrier_scope=barrier_scope).program
+    if program is None:
+        bad_input(f"the kernel {source} does not come to its end; `haulout check` says why")
     found = sorted({each.code for each in check_program(program, advise=False)})
     if code not in found:
         bad_input(

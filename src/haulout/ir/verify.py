@@ -373,12 +373,12 @@ def _check_steps(program: Program, found: Diagnostics) -> None:
     def label(row: int) -> Label:
         return instruction_label(program, int(program.accesses.instruction[steps.access[row]]))
 
-    wrong = (steps.modulus < 0) | (steps.modulus > SIZE_MAX) | (np.abs(steps.stride) > SIZE_MAX)
+    wrong = (steps.modulus > SIZE_MAX) | (np.abs(steps.stride) > SIZE_MAX)
     for row in _some(wrong):
         _bad(found, f"a step by {steps.stride[row]} bytes with modulus {steps.modulus[row]}", label(row))
     if wrong.any():
         return
-    wrong = (steps.phase < 0) | (steps.phase >= np.maximum(steps.modulus, 1))
+    wrong = steps.phase >= np.maximum(steps.modulus, 1)
     for row in _some(wrong):
         allowed = f"from 0 to {steps.modulus[row] - 1}" if steps.modulus[row] else "none without a modulus"
         _bad(found, f"a step with phase {steps.phase[row]}, expected {allowed}", label(row))

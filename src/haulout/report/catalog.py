@@ -105,10 +105,10 @@ CATALOG: dict[str, Entry] = {
         "of one operation a `seq` each.",
     ),
     "benign-duplicate-write": Entry(
-        "The same bytes are written twice with the same values, and nothing orders the two writes.",
-        "It is harmless: whichever comes last, the bytes are the same. The checker knows fills with zeros as such, "
-        "the front end for kernels what it can prove equal on all cores; other unordered writes are races.",
-        "Nothing, or let one of them write.",
+        "Nothing orders two writes of the same bytes, and every order leaves the same bytes.",
+        "It is harmless: the last write of each byte has one value in every schedule, and no read comes between. The "
+        "checker numbers values itself: equal opcodes, attributes and reads give equal bytes. No read is excused.",
+        "Nothing, or let one core write to save the work.",
     ),
     "order-dependent-result": Entry(
         "A `fetch_and_op` hands on the value that it found, and nothing orders it and another atomic access to the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +22,12 @@ PROVED = ("no race", "no deadlock", "one address for every shared location")
 """What a clean check proves, in short (`check/checker.py` has the list)."""
 SPLIT = "that the split program equals the unsplit one"
 """What nothing here looks at: it was split before, by XLA or by hand."""
+ASSUMED = {
+    "assumed-trip": "anything about loops that run more often than assumed",
+    "assumed-loop-count": "anything about other loop counts than assumed",
+    "order-dependent-result": "which values atomic accesses fetch",
+}
+"""By the code of a note: what is not proved because of it."""
 
 
 class CoreReport(msgspec.Struct):
@@ -161,11 +168,17 @@ def make_report(
         },
         vnc_remote_addr_map=remote_address_map(program),
         proved=list(PROVED) if proved else [],
-        not_proved=[SPLIT] if proved else [*PROVED, SPLIT],
+        not_proved=[*([] if proved else PROVED), SPLIT, *_assumptions(diagnostics)],
         counters=context.counters,
         diagnostics=as_json(diagnostics),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],
     )
+
+
+def _assumptions(diagnostics: Sequence[Diagnostic]) -> list[str]:
+    """What the proof takes for granted, as notes of the checker say."""
+    codes = {each.code for each in diagnostics}
+    return [text for code, text in ASSUMED.items() if code in codes]
 
 
 def _busy(estimate: Estimate, core: int) -> dict[str, float]:

@@ -57,6 +57,8 @@ def _value(value: Any, record: Record) -> AttrValue:
     module = getattr(value, "__module__", None) or type(value).__module__
     if isinstance(name, str) and module.startswith(_OURS):
         return name
+    if type(value).__module__.startswith(_OURS) and hasattr(value, "__dict__"):
+        return [type(value).__name__, *([key, _value(each, record)] for key, each in vars(value).items())]
     raise _UnsaidError
 
 

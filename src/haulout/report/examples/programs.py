@@ -145,7 +145,8 @@ PROGRAMS: dict[str, Example] = {
         f"{VIEW}\n%r = copy @vector (%t) -> () seq=2\n{BARRIER('meet')} seq=3",
     ),
     "benign-duplicate-write": checked(
-        "note[benign-duplicate-write]: %w on core 0 and %w on core 1 both fill %t with zeros, in no order",
+        "note[benign-duplicate-write]: %w on core 0 and %w on core 1 write %t in no order; every order leaves the "
+        "same bytes",
         f"{OWNER}\n%w = memset @dma0 () -> (%t) value=0",
         f"{VIEW}\n%w = memset @dma0 () -> (%t) value=0",
     ),
