@@ -139,8 +139,8 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
 def test_a_finding_that_is_not_there(code: str, says: str) -> None:
     said = haulout("reduce", RACE, "--code", code)
     assert said.status == 2
-    assert says in said.stdout
-    assert "cross-core-race" in said.stdout  # what it reports, what was meant
+    assert says in said.stderr
+    assert "cross-core-race" in said.stderr  # what it reports, what was meant
 
 
 # -- branches and semaphores -----------------------------------------------------------------------------------------
