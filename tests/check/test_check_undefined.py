@@ -94,7 +94,10 @@ def test_what_is_overwritten_in_the_end_does_no_harm() -> None:
         "%use = gather @vector (%x, %u[{}]) -> (%z) deps=[all]",
         "%use = dynamic_slice @vector (%x, %u[{}]) -> (%z) deps=[all] sizes=[1]",
         "%use = dma_copy @vector (%u[{}]) -> (%x[?]) deps=[all]",
-        "%use = nki.dma_copy @vector (%x, %u[{}]) -> (%z) deps=[all] index=[1]",
+        "%use = nki.dma_copy @vector (%x, %u[{}]) -> (%z) deps=[all] "
+        "args=[[dst,[2],i32,[1,16],[16,1]],[src,[0],i32,[1,16],[16,1],[[[1],i32,[1,1],[1,1]],true,16,1]]]",
+        "%use = nki.local_gather @pool (%x, %u[{}]) -> (%z) deps=[all] "
+        "args=[[dst,[2],i32,[16],[1]],[src_buffer,[0],i32,[16],[1]],[index,[1],i32,[1],[1]]]",
         "%use = all_reduce @vector (%u[{}]) -> (%z[0:4]) deps=[all] op=add",
         "%use = nki.all_gather_v @vector (%u[{}]) -> (%z[0:4]) deps=[all]",
     ],

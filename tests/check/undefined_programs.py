@@ -7,12 +7,13 @@ checker. The undefined bytes of each location are followed apart, so it is known
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
+from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.patterns import Pattern
@@ -54,6 +55,18 @@ class View:
         """[element, byte of it]."""
         return self.elements.reshape(-1, 1) * self.place.item + np.arange(self.place.item)
 
+    @property
+    def rises(self) -> bool:
+        """Whether its elements count as their bytes do, which is all that a pattern says to `nki.*`."""
+        return bool((np.diff(self.elements.ravel()) > 0).all())
+
+    def layout(self, operand: int) -> list[AttrValue]:
+        """As `args` gives it."""
+        rows, columns = self.elements.shape
+        down = int(self.elements[1, 0] - self.elements[0, 0]) if rows > 1 else self.place.columns
+        right = int(self.elements[0, 1] - self.elements[0, 0]) if columns > 1 else 1
+        return [[operand], self.place.dtype, [rows, columns], [down, right]]
+
 
 @dataclass(slots=True)
 class Step:
@@ -65,7 +78,6 @@ class Step:
     value: Callable[..., Array] | None = None
     undefined: Callable[..., Array] | None = None
     """None: all of it where anything is."""
-    attrs: dict[str, list[int]] = field(default_factory=dict)
 
 
 def random_steps(random: Random, count: int) -> list[Step]:
@@ -138,7 +150,6 @@ def _step(random: Random, places: list[Place]) -> Step | None:
     z = _view(random, other, rows, columns)
     if x is None or y is None or z is None:
         return None
-    loose = {"unordered": [0]} if x.unordered else {}
     match kind:
         case "fill":
             return Step(
@@ -167,13 +178,11 @@ def _step(random: Random, places: list[Place]) -> Step | None:
         case "index":
             return Step("gather", (z, x), (y,), lambda a, b: np.full((rows, columns), a.sum() + b.sum()))
         case "tensor" if source.dtype == target.dtype == other.dtype:
-            if x.unordered:
-                return Step(
-                    "nki.tensor_tensor", (x, z), (y,), lambda a, b: a + b, _whole_rows(rows, columns, 2), loose
-                )
+            if not x.rises:
+                return Step("nki.tensor_tensor", (x, z), (y,), lambda a, b: a + b, _whole_rows(rows, columns, 2))
             return Step("nki.tensor_tensor", (x, z), (y,), lambda a, b: a + b, lambda a, b: a | b)
         case "scalar" if columns > 1 and (one := _view(random, other, rows, 1)) is not None:
-            if x.unordered:
+            if not x.rises:
                 return None
             return Step("nki.tensor_scalar", (x, one), (y,), lambda a, b: a + b, lambda a, b: a | b)
         case "reduce" if (one := _view(random, target, rows, 1)) is not None:
@@ -183,16 +192,15 @@ def _step(random: Random, places: list[Place]) -> Step | None:
                 (one,),
                 lambda a: a.sum(axis=1, keepdims=True),
                 lambda a: a.any(axis=1, keepdims=True),
-                loose,
             )
-        case "transpose" if not x.unordered and rows > 1 and 1 < columns <= 4:
+        case "transpose" if x.rises and rows > 1 and 1 < columns <= 4:
             turned = _view(random, target, columns, rows)
             if turned is None:
                 return None
             return Step("nki.nc_transpose", (x,), (turned,), lambda a: a.T, lambda a: _corners(a).T)
         case "nki copy":
-            if x.unordered:
-                return Step("nki.dma_copy", (x,), (y,), lambda a: a, None, loose)
+            if not x.rises:
+                return Step("nki.dma_copy", (x,), (y,), lambda a: a, None)
             return Step("nki.dma_copy", (x,), (y,), lambda a: a, lambda a: a)
     return None
 
@@ -308,6 +316,9 @@ def program_of(steps: list[Step]) -> Program:
     block = build.block(function, "entry")
     for number, step in enumerate(steps):
         reads, writes = ([(rows[view.place], view.pattern) for view in side] for side in (step.reads, step.writes))
-        attrs = {key: list(operands) for key, operands in step.attrs.items()}
+        attrs: dict[str, AttrValue] = {}
+        if step.opcode.startswith("nki."):
+            views = enumerate((*step.reads, *step.writes))
+            attrs["args"] = [[f"p{at}", *view.layout(at)] for at, view in views]
         build.instruction(block, f"i{number}", step.opcode, Engine.POOL, reads, writes, attrs=attrs)
     return build.freeze()

@@ -32,6 +32,7 @@ import numpy as np
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
 from haulout.check.regions import Regions
+from haulout.check.spread import ELEMENTS
 from haulout.ir.attributes import AttrValue, format_attrs, format_value
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Ids, Ints
@@ -47,65 +48,9 @@ _NKI_COMMUTATIVE = frozenset(
 """Operators of `nki.tensor_tensor` for which the same holds."""
 _COPIES = frozenset({"dma_copy", "copy", "nki.dma_copy", "nki.tensor_copy"})
 """Opcodes that write what they read, or convert it."""
-_OPCODES = _COMMUTATIVE | frozenset(
-    [
-        "dma_copy",
-        "copy",
-        "memset",
-        "subtract",
-        "divide",
-        "remainder",
-        "power",
-        "atan2",
-        "not",
-        "shift_left",
-        "shift_right_logical",
-        "shift_right_arithmetic",
-        "negate",
-        "abs",
-        "sign",
-        "popcnt",
-        "count_leading_zeros",
-        "floor",
-        "ceil",
-        "round_nearest_even",
-        "round_nearest_afz",
-        "is_finite",
-        "exponential",
-        "exponential_minus_one",
-        "log",
-        "log_plus_one",
-        "logistic",
-        "tanh",
-        "sqrt",
-        "rsqrt",
-        "cbrt",
-        "sine",
-        "cosine",
-        "tan",
-        "erf",
-        "compare",
-        "select",
-        "clamp",
-        "convert",
-        "reduce_precision",
-        "bitcast_convert",
-        "iota",
-        "broadcast",
-        "pad",
-        "dynamic_slice",
-        "dynamic_update_slice",
-        "dot",
-        "convolution",
-        "reduce",
-        "reduce_window",
-        "select_and_scatter",
-        "gather",
-        "scatter",
-        "sort",
-        "topk",
-        "combine",
-    ]
+_OPCODES = ELEMENTS | frozenset(
+    {"dma_copy", "memset", "bitcast_convert", "iota", "broadcast", "pad", "dynamic_slice", "dynamic_update_slice"}
+    | {"dot", "convolution", "reduce", "reduce_window", "select_and_scatter", "gather", "scatter", "sort", "topk"}
 )
 """Opcodes of the table that are functions of their reads and attributes."""
 _NKI_OTHERWISE = frozenset({"nki.rng", "nki.rand2", "nki.rand_get_state", "nki.dropout"})

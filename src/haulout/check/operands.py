@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.check import bytesets
+from haulout.check.layouts import NOTHING, Given, order, read_args
 from haulout.check.sets import Sets
 from haulout.check.spread import BYTES, Extent, Order, Role, Runs, is_index, spread, spread_product
 from haulout.ir import dtypes
@@ -17,17 +18,20 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
 
 _ROLES = {(one, other): Role(one, other) for one in (False, True) for other in (False, True)}
-_LISTS = ("maybe", "unordered", "crossed", "index", "stationary", "moving")
+_NO_OPERANDS: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """What an instruction's attributes say of its operands."""
 
-    lists: dict[str, frozenset[int]]
-    """By the name of the attribute: the operands that it lists, reads first."""
+    maybe: frozenset[int]
+    """Those of which only some bytes are touched."""
     typed: bool
     """They have the types of their locations."""
+    has_args: bool
+    given: Given
+    """What `args` says."""
 
 
 class Operands:
@@ -41,6 +45,7 @@ class Operands:
         self.starts = np.append(program.access_starts, len(rows))
         self._extents: dict[tuple[int, int, bool], Extent] = {}
         self._attrs: dict[int, _Facts] = {}
+        self._orders: dict[int, Order] = {}
 
     def of(self, instruction: int) -> range:
         """The accesses of an instruction, reads first."""
@@ -74,7 +79,7 @@ class Operands:
         if self.is_unknown(access):
             return True
         instruction = int(self.instruction[access])
-        return access - int(self.starts[instruction]) in self._facts(instruction).lists["maybe"]
+        return access - int(self.starts[instruction]) in self._facts(instruction).maybe
 
     def opcode(self, instruction: int) -> str:
         """What it does."""
@@ -84,8 +89,8 @@ class Operands:
     def is_index(self, access: int) -> bool:
         """Whether a read may be an index."""
         instruction = int(self.instruction[access])
-        mine, index = self.of(instruction), self._facts(instruction).lists["index"]
-        if index:
+        mine = self.of(instruction)
+        if index := self._role(instruction, "index"):
             return access - mine.start in index
         reads = sum(not self.write[each] for each in mine)
         guesses = not self.guess(access) and any(map(self.guess, mine))
@@ -100,48 +105,85 @@ class Operands:
         reads, writes = sum(not self.write[each] for each in sides[0]), sum(self.write[each] for each in sides[1])
         if opcode in BYTES and (reads, writes) != (1, 1):
             return extent.runs
-        order = max(self._order(source), self._order(target))
+        known = max(self._order(source), self._order(target))
         if opcode == "nki.nc_matmul":
-            facts, operand = self._facts(int(self.instruction[source])), source - sides[0].start
-            if not self._is_product(facts, operand, source, target):
+            role = self._side(source, target)
+            if role is None:
                 return extent.runs
-            role = _ROLES[operand in facts.lists["stationary"], operand in facts.lists["moving"]]
-            return self.sets.made(spread_product, role, self.extent(source), some, extent, order)
-        return self.sets.made(spread, opcode, self.extent(source), some, extent, order)
+            return self.sets.made(spread_product, role, self.extent(source), some, extent, known)
+        return self.sets.made(spread, opcode, self.extent(source), some, extent, known)
 
-    def _is_product(self, facts: _Facts, operand: int, source: int, target: int) -> bool:
-        """Whether the sides of a matrix multiplication are known, and what is neither is what it adds to."""
-        stationary, moving = facts.lists["stationary"], facts.lists["moving"]
+    def _side(self, source: int, target: int) -> Role | None:
+        """What an operand of a matrix multiplication is: a side, or what it adds to; None: that is not known."""
+        instruction = int(self.instruction[source])
+        operand = source - int(self.starts[instruction])
+        stationary, moving = (self._role(instruction, each) for each in ("stationary", "moving"))
+        if not stationary or not moving or not (operand in stationary | moving or self._same(source, target)):
+            return None
+        return _ROLES[operand in stationary, operand in moving]
+
+    def _same(self, one: int, other: int) -> bool:
+        """Whether two operands are the same bytes of one location."""
         pattern = self.program.accesses.pattern
-        same = self.location[source] == self.location[target] and pattern[source] == pattern[target]
-        return bool(stationary and moving and (same or operand in stationary | moving))
+        return bool(self.location[one] == self.location[other] and pattern[one] == pattern[other])
+
+    def _role(self, instruction: int, role: str) -> frozenset[int]:
+        """The operands that have a role in an instruction of NKI."""
+        if not self.opcode(instruction).startswith("nki."):
+            return _NO_OPERANDS
+        return self._facts(instruction).given.roles.get(role, _NO_OPERANDS)
 
     def _order(self, access: int) -> Order:
+        if access not in self._orders:
+            self._orders[access] = self._order_of(access)
+        return self._orders[access]
+
+    def _order_of(self, access: int) -> Order:
+        """How the elements of an operand count in its pattern."""
         instruction = int(self.instruction[access])
-        facts, operand = self._facts(instruction), access - int(self.starts[instruction])
-        if operand in facts.lists["crossed"]:
-            return Order.UNKNOWN
-        return Order.PARTITIONS if operand in facts.lists["unordered"] else Order.PATTERN
+        facts, opcode = self._facts(instruction), self.opcode(instruction)
+        if not opcode.startswith("nki."):
+            # A meeting that says more than its operands delivers in another order.
+            return Order.UNKNOWN if opcode == "sendrecv" and facts.has_args else Order.PATTERN
+        first = int(self.starts[instruction])
+        # A tensor that is read and written is given once, and so may have one number of its two.
+        alike = [each - first for each in self.of(instruction) if self._same(each, access)]
+        layouts = [layout for each in alike for layout in facts.given.layouts.get(each, ())]
+        location, pattern = int(self.location[access]), int(self.program.accesses.pattern[access])
+        touched = self._bytes(location, pattern)
+        row, element = self._row(location), self.element(location) if facts.typed else 0
+        return max((order(each, touched, row, element) for each in layouts), default=Order.UNKNOWN)
 
     def _facts(self, instruction: int) -> _Facts:
         text = int(self.program.instructions.attrs[instruction])
         if text not in self._attrs:
             attrs = {} if text == NONE else parse_attrs(self.program.strings[text])
-            lists = {key: frozenset(int_list(attrs.get(key, [])) or []) for key in _LISTS}
-            self._attrs[text] = _Facts(lists, "dtypes" not in attrs)
+            self._attrs[text] = _Facts(
+                maybe=frozenset(int_list(attrs.get("maybe", [])) or []),
+                typed="dtypes" not in attrs,
+                has_args="args" in attrs,
+                given=read_args(attrs["args"]) if "args" in attrs else NOTHING,
+            )
         return self._attrs[text]
 
     def _made(self, location: int, pattern: int, typed: bool) -> Extent:
-        rows = self.program.locations
-        size, parts = int(rows.size[location]), int(rows.parts[location])
-        found = self.program.pattern(pattern) or Pattern(0, size)
+        found = self._bytes(location, pattern)
         return Extent(
             starts=found.starts(),
             run=found.run,
             runs=bytesets.runs(bytesets.byte_set(found)),
-            row=-(-size // parts) if parts > 1 else 0,
+            row=self._row(location),
             item=self.element(location) if typed else 0,
         )
+
+    def _bytes(self, location: int, pattern: int) -> Pattern:
+        return self.program.pattern(pattern) or Pattern(0, int(self.program.locations.size[location]))
+
+    def _row(self, location: int) -> int:
+        """Bytes in each partition; 0: no partitions, or one."""
+        rows = self.program.locations
+        size, parts = int(rows.size[location]), int(rows.parts[location])
+        return -(-size // parts) if parts > 1 else 0
 
     def element(self, location: int) -> int:
         """Bytes an element of a location; 0: not known."""

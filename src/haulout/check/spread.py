@@ -9,7 +9,7 @@
 Bytes and elements count in the order of the operand's pattern. Partitions count upwards among those that the pattern
 touches, so an operand in partitions 32:64 meets a result in 0:32. Operands that do not fit each other in that way, as
 one that is broadcast along the partitions, fall back to nothing known; so do those whose order is not that of their
-pattern, which the instruction says (`unordered`, `crossed`).
+pattern, or is not known (`layouts.py`).
 """
 
 from __future__ import annotations

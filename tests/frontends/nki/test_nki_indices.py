@@ -11,6 +11,7 @@ from tests.frontends.nki.nki_kernels import checked, codes, line_of
 
 import haulout.nki as hnki
 from haulout.frontends.nki.values import Bits, Values, converted, decode, encode
+from haulout.support.diagnostics import Severity
 
 TABLE = {"table": hnki.tensor("f32", 16, 8)}
 
@@ -235,3 +236,23 @@ def test_an_element_is_known_when_all_of_its_bytes_are() -> None:
     assert values.read(np.array([0]), 4).bits.tolist() == [1 + (2 << 16)]
     values.write(np.array([0]), 1, None)
     assert values.read(np.array([0, 1]), 2).known.tolist() == [False, True]
+
+
+CLEARED = """
+def kernel(x, index):
+    out = nl.ndarray((2, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+    at = nl.ndarray((2, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=at, src=index)
+    t = nl.ndarray((2, 64), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.memset(t.ap(pattern=[[64, 2], [1, 32]], scalar_offset=at[0:1], indirect_dim=1), {value})
+    nisa.dma_copy(dst=out, src=t)
+    return out
+"""
+
+
+@pytest.mark.parametrize("value", ["0.0", "1.0"])
+def test_a_fill_at_an_unknown_place_fills_not_all(tmp_path: Path, value: str) -> None:
+    arguments = {"x": hnki.tensor("f32", 2, 64), "index": hnki.tensor("i32", 2, 1)}
+    found = checked(tmp_path, CLEARED.format(value=value), arguments, lnc=1)
+    assert [(each.code, each.severity) for each in found.diagnostics] == [("uninitialized-read", Severity.NOTE)]
+    assert found.diagnostics[0].message.startswith("it is assumed that indices reach all bytes of %t")

@@ -2,7 +2,8 @@
 
 One list a parameter: `[NAME, VALUE...]`. A tensor is its operands (numbers, reads first), element type, shape and
 strides in elements, and the index that places it, if any. Two instructions with equal opcodes, equal `args` and equal
-bytes in their reads compute the same; so an instruction of which something cannot be said has no `args` at all.
+bytes in their reads compute the same; so an instruction of which something cannot be said has no `args` at all. The
+order of elements stands nowhere else: the patterns of operands are sets of bytes (`byte_sets.py`).
 """
 
 from __future__ import annotations

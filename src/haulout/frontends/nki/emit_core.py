@@ -104,9 +104,10 @@ class CoreEmitter:
         reads = [self._operand(number, pattern) for number, pattern in record.reads]
         writes = [self._operand(number, pattern) for number, pattern in record.writes]
         opcode = record.opcode
-        attrs = _marks(record, 0, len(reads) + len(writes)) | instruction_args(record)
+        maybe = _maybe(record, 0, len(reads) + len(writes))
+        attrs = maybe | instruction_args(record)
         if _fills_with_zeros(record):
-            opcode, attrs = "memset", {"value": 0}
+            opcode, attrs = "memset", maybe | {"value": 0}
         if isinstance(record.detail, MeetingDetail):
             to, source, pipe, _ = record.detail
             row = build.sendrecv(
@@ -125,7 +126,7 @@ class CoreEmitter:
             # It reads and writes bytes that meet but differ: as reading, then writing; its engine keeps the order.
             # Neither of the two has `args`, since neither alone computes what the arguments say.
             count = len(reads)
-            before, after = _marks(record, 0, count), _marks(record, count, count + len(writes))
+            before, after = _maybe(record, 0, count), _maybe(record, count, count + len(writes))
             row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, attrs=before, loc=loc)
             self._wait_for_gates(row, record.engine, record.reads)
             row = build.instruction(self.block, name, opcode, record.engine, (), writes, attrs=after, loc=loc)
@@ -264,13 +265,10 @@ def _fills_with_zeros(record: Record) -> bool:
     return record.opcode == "nki.memset" and isinstance(value, int | float) and value == 0 and copysign(1, value) > 0
 
 
-def _marks(record: Record, begin: int, end: int) -> dict[str, AttrValue]:
-    """What the patterns of some operands do not say, in an instruction that has these operands only."""
-    found: dict[str, AttrValue] = {}
-    for mark, operands in (("maybe", record.maybe), *record.marks.items()):
-        if inside := [at - begin for at in operands if begin <= at < end]:
-            found[mark] = list(inside)
-    return found
+def _maybe(record: Record, begin: int, end: int) -> dict[str, AttrValue]:
+    """The attribute `maybe` of an instruction that has only some of the operands."""
+    inside: list[AttrValue] = [at - begin for at in record.maybe if begin <= at < end]
+    return {"maybe": inside} if inside else {}
 
 
 def _clash(reads: tuple[Operand, ...], writes: tuple[Operand, ...], storages: list[Storage]) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place, span_at
@@ -18,7 +17,6 @@ from haulout.frontends.nki.hardware_rules import check_hardware
 from haulout.frontends.nki.index_rules import check_indices
 from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
 from haulout.frontends.nki.layout import row_major
-from haulout.frontends.nki.operand_marks import Marks, operand_marks
 from haulout.frontends.nki.ranges import follow_range
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.shape_rules import UNCHANGED, check_rule, every_16th, shuffled
@@ -56,8 +54,6 @@ class Record(NamedTuple):
     """What a barrier or a sendrecv says besides."""
     given: Mapping[str, Any] | None = None
     """All arguments by parameter, where the table has the instruction."""
-    marks: Marks = MappingProxyType({})
-    """What the patterns do not say."""
 
 
 class BarrierDetail(NamedTuple):
@@ -251,11 +247,9 @@ class Recorder:
         for tensor in writes:
             tensor.storage.written = True
         flags = (*read_bytes.values(), *write_bytes.values())
-        operands = tuple(read_bytes), tuple(write_bytes)
-        marks = operand_marks(reads, writes, indices, given or {}, operands)
         maybe_at = tuple(at for at, flag in enumerate(flags) if flag) if True in flags else ()
         self.records.append(
-            Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given, marks)
+            Record(opcode, engine, tuple(read_bytes), tuple(write_bytes), maybe_at, place, detail, given)
         )
         name = opcode.removeprefix("nki.")
         follow(name, given or {}, writes)
@@ -288,6 +282,8 @@ class Recorder:
     ) -> None:
         """`sendrecv`."""
         alike = (src.dtype, src.shape, src.strides) == (dst.dtype, dst.shape, dst.strides)
+        # Rows in the order of an index; one index for all only moves the bytes.
+        alike = alike and not any(each.indirect is not None and each.indirect.vector for each in (src, dst))
         self.add("sendrecv", engine, [src], [dst], place, detail._replace(alike=alike))
 
     def newest(self) -> int:
