@@ -268,7 +268,7 @@ def test_other_pairs_that_a_fix_orders() -> None:
     # Nothing says whether %r comes first or the writes do; if it does, it reads what nothing has written. The writes
     # are equal copies, so behind the barrier nothing sees which of them was last.
     assert finding.help[0] == (
-        "put a core_barrier @all on every core: after %w on core 0, before %r on core 1; it orders 3 pairs, and 2 "
+        "put a core_barrier @all on every core: after %w on core 0, before %r on core 1; it orders 3 pairs, and 1 "
         "more leave the same bytes in every order then"
     )
     (alone,) = [each for each in findings(*(WRITER.format(""), READER.format(""))) if each.code == "cross-core-race"]
