@@ -151,7 +151,7 @@ def main() -> None:
     options = parser.parse_args()
     wanted = dict.fromkeys(JUDGES, options.programs) | {"spin": options.spin, "threads": options.threads}
     tried = list(islice(programs(options.seed), max(wanted.values())))
-    findings = [check_program(program) for _, program in tried]
+    findings = [check_program(program, advise=False) for _, program in tried]
     said = Counter(verdict_of(each).outcome.value for each in findings)
     print(f"{len(tried)} programs; the checker: {dict(sorted(said.items()))}")
     print(f"{'judge':<14}{'tried':>7}{'unjudged':>10}{'clean':>7}{'race':>7}{'hang':>7}", end="")
@@ -199,7 +199,7 @@ def show(judge: str, named: tuple[str, Program], why: str) -> None:
     name, program = named
 
     def still(candidate: Program) -> bool:
-        return differs(candidate, JUDGES[judge](candidate), check_program(candidate)) == why
+        return differs(candidate, JUDGES[judge](candidate), check_program(candidate, advise=False)) == why
 
     print(f"\n{judge}, {name}: {why}")
     print(print_bir(reduce_program(program, still)))

@@ -38,7 +38,7 @@ UNORDERED = {"cross-core-race", "possible-race", "missing-dependence", "benign-d
 
 def agree(program: Program) -> set[tuple[str, str]]:
     """Compare both verdicts on a program; returns the checker's codes with their severities."""
-    wanted, findings = judge(program), check_program(program)
+    wanted, findings = judge(program), check_program(program, advise=False)
     found = {(finding.code, finding.severity.name) for finding in findings}
     values = {each for each in found if each[0] == "uninitialized-read"}
     rest, codes = found - values, set(wanted.codes)
@@ -107,7 +107,7 @@ def test_nothing_bad_is_called_clean_by_one_sweep(name: str, monkeypatch: pytest
         program = random_program(Random(f"one sweep {name} {seed}"), SHAPES[name])
         wanted = judge(program)
         bad = bool(wanted.codes or wanted.values[0])
-        found = {finding.code for finding in check_program(program)}
+        found = {finding.code for finding in check_program(program, advise=False)}
         assert bool(found) == bad or (not bad and found <= {code for code, _ in wanted.values[1]})
 
 
@@ -115,7 +115,7 @@ ADD, MAXIMUM = ("%{} = " + each + " @act (%t) -> (%t) dtypes=[u8,u8] atomic=[0,1
 ZERO, ONES = (f"%{{}} = memset @act () -> (%t) value={value}\n" for value in (0, 1))
 
 
-@pytest.mark.parametrize(("before", "write"), [(ONES, ZERO), (ADD, ZERO), (ONES, ADD), (ZERO, ADD), (MAXIMUM, ADD)])
+@pytest.mark.parametrize(("before", "write"), [(ADD, ZERO), (ONES, ADD), (ZERO, ADD), (MAXIMUM, ADD)])
 @pytest.mark.parametrize("first", [0, 1])
 def test_what_needs_no_order_hides_nothing(
     before: str, write: str, first: int, monkeypatch: pytest.MonkeyPatch

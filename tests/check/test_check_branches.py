@@ -28,7 +28,7 @@ def test_what_stands_before_a_branch_in_it_and_behind_it() -> None:
         waits[missing] = ""
         (wrong,) = findings(text.format(*waits))
         assert wrong.code == "missing-dependence"
-        assert wrong.help[0].startswith(f"add w to the deps of %{'ter'[missing]}")
+        assert wrong.help == (f"add deps=[w] to %{'ter'[missing]} on core 0",)
         assert not any("this happens" in note for note in wrong.notes)
 
 
@@ -95,7 +95,8 @@ def test_a_branch_reads_its_condition_and_holds_back_what_follows() -> None:
         "%r = copy @pool (%a) -> ()",
     )
     assert codes(text) == []  # everything behind waits for %p, which stands behind %w on its engine
-    assert codes(text.replace("%w = iota @act", "%w = iota @dma0")) == ["missing-dependence"]
+    # Two are missing: in the arm and behind the branch.
+    assert codes(text.replace("%w = iota @act", "%w = iota @dma0")) == ["missing-dependence"] * 2
     (never,) = findings(text.replace("%p = iota @act () -> (%c)", "%p = nop @act () -> ()").replace("(%a)", "()"))
     assert never.code == "uninitialized-read"
     assert "the branch of ^fork on core 0 reads bytes 0:4 of %c" in never.message

@@ -178,7 +178,7 @@ def test_the_parts_of_an_operation_need_a_seq_each() -> None:
         ("dma_copy @dma0 (%y[0:16]) -> (%y[48:64])", "dma_copy @dma0 (%y[16:32]) -> (%y[16:32])", False),
         ("dma_copy @dma0 (%x[0:16]) -> (%y[0:16])", "dma_copy @dma0 (%x) -> (%y[16:64])", False),
         ("dma_copy @dma0 (%x[0:16]) -> (%y[0;32x2;16])", "dma_copy @dma0 (%x[0:16]) -> (%y[16;32x2;16])", False),
-        ("memset @dma0 () -> (%y) value=0", "memset @dma0 () -> (%y[0:32]) value=0", False),
+        ("memset @dma0 () -> (%y) value=0", "memset @dma0 () -> (%y[0:32]) value=0", True),
         ("memset @dma0 () -> (%y) value=0", "memset @dma0 () -> (%y[0:32]) value=1", True),
     ],
 )

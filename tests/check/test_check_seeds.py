@@ -17,8 +17,8 @@ def viewer(*lines: str, extra: str = "") -> str:
 
 
 def test_triton_11326_the_callee_writes_first() -> None:
-    write = "%w = iota @act () -> (%s)", "%v = iota @act () -> (%s)"
-    found = findings(owner(*write), viewer(*write))
+    write = "%w = iota @act () -> (%s)", "%v = memset @act () -> (%s) value=1"
+    found = findings(owner(write[0]), viewer(write[1]))
     assert {each.code for each in found} == {"cross-core-race"}
     assert "two writes" in told(found[0])
     fenced = owner(write[0], FENCE.format("b")), viewer(FENCE.format("b"), write[1])

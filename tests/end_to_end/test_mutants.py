@@ -14,6 +14,7 @@ import pytest
 
 import haulout
 from haulout.analysis.regions import find_regions
+from haulout.check import check_program
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules, simulate
 from haulout.support.diagnostics import Severity
@@ -33,7 +34,7 @@ ORDER_ONLY = ("drop-barrier", "move-barrier", "drop-dependence")
 
 
 def serious(program: Program) -> list[haulout.Diagnostic]:
-    return [each for each in haulout.check(program) if each.severity > Severity.NOTE]
+    return [each for each in check_program(program, advise=False) if each.severity > Severity.NOTE]
 
 
 def matters(mutant: Mutant, reference: dict[str, bytes] | None) -> bool:

@@ -1,41 +1,20 @@
-"""Why two accesses of different cores are not ordered, and what would order them.
+"""Why two accesses of different cores are not ordered, in words.
 
 Some barrier between the two, by list order, is what a reader of the program sees. Of the three causes, the first is
 that there is none. The second: there is one, but it does not wait for the producer's engine, so the producer may
-still be in flight when it opens; what is missing is the edge from the producer to the barrier. The third: it waits,
-but it does not hold back the consumer's engine; what is missing is the edge from the barrier to the consumer.
+still be in flight when it opens. The third: it waits, but it does not hold back the consumer's engine.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from haulout.check.barriers import Barriers
-from haulout.check.cuts import Cut, EdgeIn, EdgeOut, Fence
 from haulout.check.model import Model
 from haulout.check.order import NEVER, Order
 from haulout.ir.attributes import format_name
-from haulout.ir.enums import NONE, Engine
+from haulout.ir.enums import Engine
 from haulout.ir.schema import Ids
-
-
-@dataclass(frozen=True, slots=True)
-class Fix:
-    """What would order the two, in words, and what it orders; None: nothing that could be counted."""
-
-    text: str
-    cut: Cut | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One of the three, in words, with fixes. `key` is equal for pairs that have the same cause."""
-
-    key: str
-    text: str
-    fixes: tuple[Fix, ...]
 
 
 class Lines:
@@ -82,7 +61,7 @@ class Lines:
         return f"between {after} and {before}"
 
 
-def find_cause(lines: Lines, producer: int, consumer: int, directed: bool = True) -> Cause:
+def find_cause(lines: Lines, producer: int, consumer: int, directed: bool = True) -> str:
     """Why `producer` (an access) does not come before `consumer`, on another core, where it should.
 
     Where nothing says that it should (not `directed`), either order will do.
@@ -91,10 +70,6 @@ def find_cause(lines: Lines, producer: int, consumer: int, directed: bool = True
     i, j = int(order.instruction[producer]), int(order.instruction[consumer])
     first, second = int(model.core[i]), int(model.core[j])
     i_name, j_name = model.name(i), model.name(j)
-    place = f"a core_barrier @all on every core: after {i_name} on core {first}, before {j_name} on core {second}"
-    place += model.later(i, j)
-    place += _moment(model, i, j) if directed else ", or the other way round"
-    fence = Fix(f"put {place}", Fence(i, j))
     for line in lines.common(first, second):
         here = lines.barriers.instruction[lines.rows(line, first)]
         there = lines.barriers.instruction[lines.rows(line, second)]
@@ -106,44 +81,19 @@ def find_cause(lines: Lines, producer: int, consumer: int, directed: bool = True
         waits = int(order.down[order.node[producer], line])
         if waits <= end:
             title = lines.title(line, second, waits)
-            barrier = model.name(lines.instruction(line, second, waits))
-            return Cause(
-                "gate",
-                f"{title} waits for {i_name} but does not hold back @{_engine(model, j)}, where {j_name} runs",
-                (
-                    Fix(f"add deps=[{barrier[1:]}] to {j_name} on core {second}", EdgeOut(line, waits, j)),
-                    Fix(f"or {fence.text}", fence.cut),
-                ),
-            )
+            return f"{title} waits for {i_name} but does not hold back @{_engine(model, j)}, where {j_name} runs"
         at = max(begin, min(gated, end))
         title = lines.title(line, first, at)
-        barrier = model.name(lines.instruction(line, first, at))
-        edge = f"add deps=[{i_name[1:]}] to {barrier} on core {first}"
-        if gated < at:
-            other = model.name(lines.instruction(line, second, at))
-            edge += f", and deps=[{other[1:]}] to {j_name} on core {second}"
-        edge_cut = EdgeIn(i, line, at, j if gated < at else NONE)
         text = (
             f"{title} stands between them but does not wait for @{_engine(model, i)}: {i_name} may still be in flight"
         )
         if gated < at:
             text += f"; nor does it hold back @{_engine(model, j)}, where {j_name} runs"
-        return Cause("flight", text, (Fix(edge, edge_cut), Fix(f"or {fence.text}", fence.cut)))
-    text = f"no barrier of both cores stands after {i_name} and before {j_name}{model.later(i, j)}"
+        return text
     if not directed:
-        text = f"no barrier of both cores stands between {i_name} on core {first} and {j_name} on core {second}"
-    exchange = Fix(f"or a sendrecv from core {first} to core {second} in the same places")
-    return Cause("none", text, (fence, exchange))
+        return f"no barrier of both cores stands between {i_name} on core {first} and {j_name} on core {second}"
+    return f"no barrier of both cores stands after {i_name} and before {j_name}{model.later(i, j)}"
 
 
 def _engine(model: Model, instruction: int) -> str:
     return model.engine_name(instruction)
-
-
-def _moment(model: Model, first: int, second: int) -> str:
-    """Where on the common time axis a barrier would have to stand."""
-    seq = model.program.instructions.seq
-    begin, end = int(seq[model.rows[first]]), int(seq[model.rows[second]])
-    if begin < 0 or end < 0 or begin >= end or model.later(first, second):
-        return ""
-    return f" (on every core between seq {begin} and seq {end})"

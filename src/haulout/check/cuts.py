@@ -1,115 +1,77 @@
-"""How many of the unordered pairs a fix would order: the masks are over all pairs that were kept, as columns.
+"""Which of the unordered pairs a fix would order, by masks over all pairs that were kept: without a new check.
 
-A barrier on every core orders what stands before it on one core with what stands behind it on another. An edge orders
-what comes before its one end with what comes after its other; one to or from a barrier does so through the barrier.
+An edge orders what comes before its one end with what comes after its other. A barrier on every core orders what
+stands before it on one core with what stands behind it on another. Advice that is verified does not need this; it
+groups the pairs of programs that are too large to verify a fix.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numpy as np
 
-from haulout.check.conflicts import Conflicts
+from haulout.check.fixes import AddBarrier, AddDependence, Fix
+from haulout.check.graph import Graph
 from haulout.check.model import Model
 from haulout.check.order import Order
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """A barrier of all engines and cores behind one instruction and before another, of a different core."""
-
-    behind: int
-    before: int
+def orders(model: Model, order: Order, graph: Graph, first: Ids, second: Ids, fix: Fix) -> Bools:
+    """Which pairs of accesses a fix orders, in one direction or the other."""
+    return leads(model, order, graph, first, second, fix) | leads(model, order, graph, second, first, fix)
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """One instruction waits for another, of the same core."""
-
-    producer: int
-    consumer: int
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeIn:
-    """A barrier (line, index) waits for an instruction; `consumer`, unless it is NONE, waits for the barrier."""
-
-    producer: int
-    line: int
-    index: int
-    consumer: int = NONE
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeOut:
-    """An instruction waits for a barrier (line, index)."""
-
-    line: int
-    index: int
-    consumer: int
-
-
-Cut = Fence | Edge | EdgeIn | EdgeOut
-
-
-def count_cut(model: Model, order: Order, conflicts: Conflicts, cut: Cut) -> int:
-    """How many of the kept pairs a fix orders, in one direction or the other."""
-    first, second = conflicts.first, conflicts.second
-    ordered = _cuts(model, order, first, second, cut) | _cuts(model, order, second, first, cut)
-    return int(ordered.sum())
-
-
-def _cuts(model: Model, order: Order, first: Ids, second: Ids, cut: Cut) -> Bools:
-    i, j = order.instruction[first], order.instruction[second]
-    match cut:
-        case Fence(behind, before):
-            return _stands_before(model, i, behind, before) & _stands_behind(model, j, behind, before)
-        case Edge(producer, consumer):
-            return _comes_before(order, i, producer) & _comes_after(order, j, consumer)
-        case EdgeIn(producer, line, index, consumer):
-            after = order.up[order.node[second], line] >= index
-            if consumer != NONE:
-                after |= _comes_after(order, j, consumer)
-            reached: Bools = _comes_before(order, i, producer) & after
-            return reached
-        case EdgeOut(line, index, consumer):
-            left: Bools = (order.down[order.node[first], line] <= index) & _comes_after(order, j, consumer)
-            return left
-
-
-def _comes_before(order: Order, instructions: Ids, end: int) -> Bools:
-    """Complete when `end` is, as far as its own core is concerned."""
-    same = order.core[instructions] == order.core[end]
-    found: Bools = same & (order.clock[end, order.column[instructions]] >= instructions)
+def leads(model: Model, order: Order, graph: Graph, first: Ids, second: Ids, fix: Fix) -> Bools:
+    """Of which pairs a fix brings the first access before the second."""
+    found = np.zeros(len(first), bool)
+    ends = [_ends(model, edit) for edit in fix.edits if not isinstance(edit, AddBarrier)]
+    if ends and all(NONE not in each for each in ends):
+        # The edges of one fix lead from one to the next.
+        found |= _before(order, graph, first, ends[0][0]) & _after(order, graph, second, ends[-1][1])
+    for edit in fix.edits:
+        if isinstance(edit, AddBarrier):
+            found |= _stands_before(model, first, edit) & ~_stands_before(model, second, edit)
     return found
 
 
-def _comes_after(order: Order, instructions: Ids, end: int) -> Bools:
-    same = order.core[instructions] == order.core[end]
-    found: Bools = same & (order.clock[instructions, order.column[end]] >= end)
+def _ends(model: Model, edit: object) -> tuple[int, int]:
+    """The instructions of the model between which an edit makes an edge; NONE: not in it."""
+    producer, consumer = edit.producer, edit.consumer  # type: ignore[attr-defined]
+    if model.unrolled is None:
+        return int(model.local[producer]), int(model.local[consumer])
+    origin = model.unrolled.origin[model.rows]
+    copies = [np.flatnonzero(origin == row) for row in (producer, consumer)]
+    if not all(map(len, copies)):
+        return NONE, NONE
+    late = isinstance(edit, AddDependence) and edit.carried
+    return int(copies[0][0]), int(copies[1][-1 if late else 0])
+
+
+def _before(order: Order, graph: Graph, accesses: Ids, end: int) -> Bools:
+    """Complete when an instruction is."""
+    i = order.instruction[accesses]
+    same = (order.core[i] == order.core[end]) & (order.clock[end, order.column[i]] >= i)
+    found: Bools = same | np.any(order.down[order.node[accesses]] <= order.up[graph.leave[end]], axis=1)
     return found
 
 
-def _stands_before(model: Model, instructions: Ids, behind: int, before: int) -> Bools:
-    """By list order on the two cores, on others by time, where it is known."""
-    core, time = model.core[instructions], model.time
-    found: Bools = (core == model.core[behind]) & (instructions <= behind)
-    found |= (core == model.core[before]) & (instructions < before)
-    found |= _elsewhere(model, core, behind, before) & (time[instructions] <= time[behind])
+def _after(order: Order, graph: Graph, accesses: Ids, end: int) -> Bools:
+    """Not begun before an instruction is."""
+    i = order.instruction[accesses]
+    same = (order.core[i] == order.core[end]) & (order.clock[i, order.column[end]] >= end)
+    found: Bools = same | np.any(order.down[graph.enter[end]] <= order.up[order.node[accesses]], axis=1)
     return found
 
 
-def _stands_behind(model: Model, instructions: Ids, behind: int, before: int) -> Bools:
-    core, time = model.core[instructions], model.time
-    found: Bools = (core == model.core[behind]) & (instructions > behind)
-    found |= (core == model.core[before]) & (instructions >= before)
-    found |= _elsewhere(model, core, behind, before) & (time[instructions] >= time[before])
+def _stands_before(model: Model, accesses: Ids, barrier: AddBarrier) -> Bools:
+    """In the list of its core, which is where a block stands in the text when there are several."""
+    instruction = model.instruction[accesses]
+    rows = model.rows[instruction]
+    if model.unrolled is not None:
+        branch = model.unrolled.origin[rows] == NONE
+        last = np.searchsorted(model.unrolled.source.instructions.block, model.unrolled.block[rows], "right")
+        rows = np.where(branch, last, model.unrolled.origin[rows])
+    before = np.array([place.before for place in barrier.places], np.int64)
+    found: Bools = rows < before[model.core[instruction]]
     return found
-
-
-def _elsewhere(model: Model, core: Ids, behind: int, before: int) -> Bools:
-    """Other cores than the two, if there is a common time by which the barrier can be placed on them."""
-    timed = NONE < int(model.time[behind]) < int(model.time[before])
-    found: Bools = (core != model.core[behind]) & (core != model.core[before])
-    return found & timed

@@ -13,37 +13,66 @@ import numpy as np
 
 from haulout.check.conflicts import HAZARDS, Conflicts
 from haulout.check.model import Model
+from haulout.check.order import Order
 from haulout.ir.enums import NONE
-from haulout.ir.schema import Ids, Ints
+from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Entity, Proviso
+
+
+@dataclass(slots=True)
+class Faults:
+    """All that is wrong with a function, as keys."""
+
+    pairs: dict[int, Ints] = field(default_factory=dict)
+    """Kind -> packed pairs of operands, sorted."""
+    others: frozenset[object] = frozenset()
+    """The keys of findings that are not about pairs."""
+    work: int = 0
+    """What was judged to know this: instructions and operands."""
+    runs: int = 0
+    """In how many models."""
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs or self.others)
+
+    def of(self, kind: int) -> Ints:
+        """The pairs of one kind."""
+        return self.pairs.get(kind, np.zeros(0, np.int64))
+
+    def has(self, kind: int, key: int) -> bool:
+        """Whether a pair is among them."""
+        return bool(np.isin(key, self.of(kind)))
+
+    def __le__(self, other: Faults) -> bool:
+        same = all(np.isin(keys, other.of(kind)).all() for kind, keys in self.pairs.items())
+        return same and self.others <= other.others
 
 
 @dataclass(slots=True)
 class Seen:
     """Conflicts and findings of the runs so far."""
 
+    work: int = 0
+    """What has been judged, in this and in what was done before for the same report: instructions and operands."""
+    runs: int = 0
     _pairs: dict[int, Ints] = field(default_factory=dict)
     """Kind -> packed pairs of operands."""
-    _findings: set[object] = field(default_factory=set)
+    _findings: dict[object, bool] = field(default_factory=dict)
+    """Keys, and whether each is that of a finding on pairs."""
     _provisos: dict[int, tuple[Proviso, ...]] = field(default_factory=dict)
     """Packed pair of instructions -> the provisos of all runs in which it was found."""
 
     def unknown(self, model: Model, conflicts: list[Conflicts]) -> list[Conflicts]:
         """The conflicts that are new, one for each pair of operands; of a straight line all of them."""
         if model.unrolled is None:
+            self._pairs = {each.kind: np.unique(pair_keys(model, each.first, each.second)) for each in conflicts}
             return conflicts
         for each in conflicts:
             self._compare(model, each)
         return [kept for each in conflicts if (kept := self._unknown(model, each)).total]
 
     def _unknown(self, model: Model, conflicts: Conflicts) -> Conflicts:
-        assert model.unrolled is not None
-        sides = conflicts.first, conflicts.second
-        one, other = (_operands(model, side) for side in sides)
-        # The earlier execution first: from one iteration to the next is another fault than within one.
-        early, late = (model.unrolled.execution[model.rows[model.instruction[side]]] for side in sides)
-        turned = (early > late) | ((early == late) & (one > other))
-        key = np.where(turned, other, one) << 32 | np.where(turned, one, other)
+        key = pair_keys(model, conflicts.first, conflicts.second)
         keys, first = np.unique(key, return_index=True)
         known = self._pairs.get(conflicts.kind, np.zeros(0, np.int64))
         fresh = first[~np.isin(keys, known)]
@@ -51,7 +80,13 @@ class Seen:
         fresh.sort()
         return replace(conflicts, first=conflicts.first[fresh], second=conflicts.second[fresh], total=len(fresh))
 
-    # -- what a finding depends on -----------------------------------------------------------------------------------
+    def faults(self) -> Faults:
+        """All that is wrong in the runs so far."""
+        # A finding on a pair stands for others: which one, is a matter of the report.
+        others = frozenset(key for key, pairs in self._findings.items() if not pairs)
+        return Faults({kind: keys for kind, keys in self._pairs.items() if len(keys)}, others, self.work, self.runs)
+
+    # -- what a finding depends on ----------------------------------------------------------------------------------
 
     def remember(self, findings: list[Diagnostic]) -> None:
         """Note the provisos of findings on order, to take back what other runs contradict."""
@@ -89,15 +124,37 @@ class Seen:
         for each in findings:
             key = finding_key(each)
             if key not in self._findings:
-                self._findings.add(key)
+                self._findings[key] = each.subject is not None and each.subject.kind in HAZARDS
                 kept.append(each)
         return kept
+
+
+def pair_keys(model: Model, first: Ids, second: Ids) -> Ints:
+    """Pairs of operands as one number each."""
+    one, other = (_operands(model, side) for side in (first, second))
+    turned = one > other
+    if model.unrolled is not None:
+        # The earlier execution first: from one iteration to the next is another fault than within one.
+        early, late = (model.unrolled.execution[model.rows[model.instruction[side]]] for side in (first, second))
+        turned = (early > late) | ((early == late) & turned)
+    keys: Ints = np.where(turned, other, one) << 32 | np.where(turned, one, other)
+    return keys
+
+
+def unordered(model: Model, order: Order, keys: Ints) -> Bools:
+    """Of pairs of operands of a straight line, as keys: those that nothing orders."""
+    found = np.zeros(len(keys), bool)
+    rows = np.searchsorted(model.access, np.stack([keys >> 32, keys & 0xFFFFFFFF]))
+    for at, (one, other) in enumerate(rows.T.tolist()):
+        found[at] = not order.before(one, other) and not order.before(other, one)
+    return found
 
 
 def finding_key(finding: Diagnostic) -> object:
     """What makes two findings of different runs the same; of barriers it does not matter which cores miss them."""
     subject = finding.subject
-    assert subject is not None, finding
+    if subject is None:
+        return finding.code, finding.labels
     if finding.code == "barrier-mismatch":
         names = tuple(sorted({each.name for each in subject.instructions}))
         return finding.code, subject.kind, subject.function, subject.position, names
@@ -128,7 +185,8 @@ def _pairs(model: Model, first: Ids, second: Ids) -> Ints:
 def _operands(model: Model, accesses: Ids) -> Ints:
     """Operands as they are written; after all of them, the branch of each block."""
     unrolled = model.unrolled
-    assert unrolled is not None
+    if unrolled is None:
+        return model.access[accesses].astype(np.int64)
     origin = unrolled.access_origin[model.access[accesses]].astype(np.int64)
     block = unrolled.block[model.rows[model.instruction[accesses]]]
     return np.where(origin == NONE, len(unrolled.source.accesses) + block, origin)

@@ -1,7 +1,8 @@
 """Which reads of bytes that nothing has written do harm, and what is the first of each location.
 
-Flows do not influence each other: bytes that reach nothing together reach nothing alone. So many are tried at once,
-and only halves that reach something are looked at again.
+Bytes that reach nothing together reach nothing alone. So many are tried at once, and only halves that reach something
+are looked at again. The other way round, one read may need those before it: an access that touches some bytes, not
+known which, takes over undefined ones for certain when all of them are.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _guilty(locations: list[int], is_guilty: Callable[[list[int]], bool], most: 
 
 
 def _first(reads: Sequence[Read], reach: Callable[[Sequence[Read]], Reach | None]) -> tuple[Read, Reach]:
-    """The first of some reads that reaches something, and what; together they do."""
+    """The first of some reads that reaches something, alone or with those before it, and what; together they do."""
     low, high = 0, len(reads) - 1
     while low < high:
         middle = (low + high) // 2
@@ -86,6 +87,6 @@ def _first(reads: Sequence[Read], reach: Callable[[Sequence[Read]], Reach | None
             low = middle + 1
         else:
             high = middle
-    found = reach([reads[low]])
+    found = reach(reads[: low + 1])
     assert found is not None
     return reads[low], found

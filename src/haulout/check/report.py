@@ -1,8 +1,11 @@
-"""Bad pairs to findings: grouped by what they have in common, each told with both sides, its cause and its fixes.
+"""Bad pairs to findings: grouped by the fix that orders them, each told with two sides, its cause and the fix.
 
-Pairs of one kind on the same two tensors with the same cause are one finding; it shows the first of them and says how
-many there are. Which of the two should come first is the source's `seq`, inside a core the list, in a loop the
-iteration. Where none of them says it, the report says "in either order"; list positions decide which is named first.
+The first pair in time is taken, and the first fix that holds for it; all pairs of its kind that the fix orders go
+with it. Pairs of the same two source lines are one finding too, and then the fix must order all of them. What is
+shown is the first pair that says most: a read against a write rather than two writes.
+
+Which of the two should come first is the source's `seq`, inside a core the list, in a loop the iteration. Where none
+of them says it, the report says "in either order"; which is named first is for the fix, else for list positions.
 """
 
 from __future__ import annotations
@@ -13,26 +16,31 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from haulout.check import bytesets, sweep
-from haulout.check.causes import Cause, Fix, Lines, find_cause
+from haulout.check.advice import Adviser, Group
+from haulout.check.candidates import Candidates
+from haulout.check.causes import Lines, find_cause
 from haulout.check.conflicts import HAZARDS, Conflicts
-from haulout.check.cuts import Edge, count_cut
+from haulout.check.cuts import leads, orders
+from haulout.check.dedup import pair_keys
 from haulout.check.evidence import Evidence
+from haulout.check.fixes import Fix
 from haulout.check.graph import Graph
 from haulout.check.model import Model
 from haulout.check.order import Order
 from haulout.check.regions import Regions
 from haulout.ir.enums import NONE, Space
+from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
 _MOST = 20
 """Findings of one kind that are listed."""
-_TRIED = 24
-"""Pairs of one group whose cause is looked up."""
 _MANY_RUNS = 1 << 20
 """Sets of more runs are not listed to count their common bytes."""
 
 _INSIDE = (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE)
 _UNORDERED = (sweep.RACE, sweep.POSSIBLE_RACE, *_INSIDE)
+_TAKEN_BY = {sweep.DEPENDENCE: sweep.RACE, sweep.POSSIBLE_DEPENDENCE: sweep.POSSIBLE_RACE}
+"""Pairs of a core that the fix of a race orders too belong to the race."""
 _CODES = {
     sweep.RACE: ("cross-core-race", Severity.ERROR),
     sweep.POSSIBLE_RACE: ("possible-race", Severity.WARNING),
@@ -45,85 +53,127 @@ _CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """Pairs told as one finding; `first` should run before `second`."""
+class _Pairs:
+    """The bad pairs of one kind as columns; `first` should run before `second`."""
 
-    first: int
-    second: int
-    pairs: int
-    cause: Cause | None
+    kind: int
+    first: Ids
+    second: Ids
+    timed: Bools
+    """The source says so."""
+    keys: Ints
+    lines: tuple[Ids, Ids]
+    owners: tuple[Ids, Ids]
+
+
+def bare(model: Model, conflicts: Conflicts) -> Diagnostic:
+    """That there are bad pairs of one kind, without a word about them."""
+    code, severity = _CODES[conflicts.kind]
+    first, second = int(conflicts.first[0]), int(conflicts.second[0])
+    entities = model.access_entity(first), model.access_entity(second)
+    distance = model.distance(int(model.instruction[first]), int(model.instruction[second]))
+    return Diagnostic(code, severity, "", subject=Subject(HAZARDS[0], model.function, entities, distance=distance))
 
 
 class Reporter:
     """Tells about the conflicts of one function."""
 
-    def __init__(self, model: Model, graph: Graph, order: Order, regions: Regions, lines: Lines) -> None:
+    def __init__(
+        self, model: Model, graph: Graph, order: Order, regions: Regions, lines: Lines, adviser: Adviser
+    ) -> None:
         self.model, self.order, self.regions, self.lines = model, order, regions, lines
-        self.graph = graph
+        self.graph, self.adviser = graph, adviser
         self.evidence = Evidence(model, graph, order, regions)
+        self.candidates = Candidates(model, graph, order)
 
     def tell(self, conflicts: Conflicts) -> list[Diagnostic]:
-        """The findings for the bad pairs of one kind."""
-        groups = list(self._groups(conflicts))
-        found = [self._finding(conflicts, group) for group in groups[:_MOST]]
-        missed = conflicts.total - sum(group.pairs for group in groups[:_MOST])
+        """The findings for the bad pairs of one kind; the adviser completes them in the end."""
+        pairs = self._pairs(conflicts)
+        left = np.ones(len(pairs.keys), bool)
+        for group in self.adviser.groups:
+            if group.fix is not None and group.kind in (pairs.kind, _TAKEN_BY.get(pairs.kind)):
+                self._take(group, pairs, left, self._ordered(group.fix, group.verified, pairs))
+        found: list[Diagnostic] = []
+        while left.any():
+            at = int(np.argmax(left))
+            lines = (int(pairs.lines[0][at]), int(pairs.lines[1][at]))
+            if known := self.adviser.known(pairs.kind, lines):
+                self._extend(known, pairs, left, at)
+                continue
+            if len(found) == _MOST:
+                break
+            group, orders = self._group(pairs, left, at)
+            shown = self._shown(pairs, left & orders)
+            first, second = self._turned(pairs, shown, group.fix)
+            group.lines = int(self._line(first)), int(self._line(second))
+            if twin := self.adviser.known(pairs.kind, group.lines):
+                self._extend(twin, pairs, left, at)
+                continue
+            self._take(group, pairs, left, orders)
+            group.hazard = self._hazard_note(first, second)
+            group.shown = self._finding(pairs.kind, first, second)
+            self.adviser.add(group)
+            found.append(group.shown)
+        missed = int(left.sum()) + conflicts.total - len(left)
         if missed > 0 and found:
             last = found[-1]
             notes = (*last.notes, f"{missed} more pairs of this kind are not listed")
-            found[-1] = replace(last, notes=notes)
+            found[-1] = self.adviser.groups[-1].shown = replace(last, notes=notes)
         return found
 
-    # -- groups -------------------------------------------------------------------------------------------------
+    # -- groups -----------------------------------------------------------------------------------------------------
 
-    def _groups(self, conflicts: Conflicts) -> Iterator[_Group]:
-        """Group by the two locations, then by cause; in the order of the first pair of each."""
+    def _pairs(self, conflicts: Conflicts) -> _Pairs:
+        model, (first, second) = self.model, (conflicts.first, conflicts.second)
+        timed = np.ones(len(first), bool)
+        if conflicts.kind != sweep.UNFAITHFUL:
+            first, second, timed = self._directed(first, second)
+        owners = model.owners()
+        return _Pairs(
+            conflicts.kind,
+            first,
+            second,
+            timed,
+            pair_keys(model, first, second),
+            (self._line(first), self._line(second)),
+            (owners[model.location[first]], owners[model.location[second]]),
+        )
+
+    def _directed(self, first: Ids, second: Ids) -> tuple[Ids, Ids, Bools]:
+        """Pairs in the order in which they should run, and whether the source says so."""
         model = self.model
-        one, other = model.location[conflicts.first], model.location[conflicts.second]
-        key = np.minimum(one, other).astype(np.int64) * len(model.program.locations) + np.maximum(one, other)
-        _, begin, which, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-        rows = np.argsort(which, kind="stable")
-        cuts = np.cumsum(count) - count
-        for group in np.argsort(begin, kind="stable")[: 4 * _MOST].tolist():
-            pairs = rows[cuts[group] : cuts[group] + count[group]]
-            yield from self._by_cause(conflicts, pairs.tolist())
+        i, j = model.instruction[first], model.instruction[second]
+        inside = model.core[i] == model.core[j]
+        one, other = model.time[i], model.time[j]
+        timed = ~inside & (one != NONE) & (other != NONE) & (one != other)
+        place, twin = (each - model.core_starts[model.core[each]] for each in (i, j))
+        guess = np.where(place != twin, place > twin, model.write[first] < model.write[second])
+        turned = np.where(inside, i > j, np.where(timed, one > other, guess))
+        return np.where(turned, second, first), np.where(turned, first, second), timed | inside
 
-    def _by_cause(self, conflicts: Conflicts, pairs: list[int]) -> list[_Group]:
-        groups: dict[str, _Group] = {}
-        for at in pairs[:_TRIED]:
-            first, second = int(conflicts.first[at]), int(conflicts.second[at])
-            if conflicts.kind != sweep.UNFAITHFUL:
-                first, second = self._directed(first, second)
-            cause = None
-            if conflicts.kind in (sweep.RACE, sweep.POSSIBLE_RACE):
-                cause = find_cause(self.lines, first, second, self._is_directed(first, second))
-            # In loops the same operands may meet in one iteration and from one to the next: two faults, two mends.
-            i, j = (int(self.order.instruction[access]) for access in (first, second))
-            key = " later" if self.model.later(i, j) else ""
-            if cause:
-                key += cause.key
-            elif conflicts.kind in _INSIDE:
-                key += self.model.wait(i, j)
-            known = groups.get(key, _Group(first, second, 0, cause))
-            groups[key] = _Group(known.first, known.second, known.pairs + 1, known.cause)
-        rest = len(pairs) - len(pairs[:_TRIED])
-        if rest:  # their cause was not looked up: they count with the first
-            key, known = next(iter(groups.items()))
-            groups[key] = _Group(known.first, known.second, known.pairs + rest, known.cause)
-        return list(groups.values())
+    def _line(self, accesses: Ids | int) -> Ids:
+        """The source line of each access as a number; negative: it has none, and each its own."""
+        model = self.model
+        table, rows = model.program.instructions, model.rows[model.instruction[accesses]]
+        line = np.where(table.loc[rows] != NONE, 2 * table.loc[rows], 2 * table.text_line[rows] + 1)
+        found: Ids = np.where(line < 0, NONE, line)
+        return found
 
-    def _directed(self, first: int, second: int) -> tuple[int, int]:
-        """The pair in the order in which it should run."""
-        model, order = self.model, self.order
-        i, j = int(order.instruction[first]), int(order.instruction[second])
-        if model.core[i] == model.core[j]:
-            return (first, second) if i < j else (second, first)
-        times = [int(model.time[row]) for row in (i, j)]
-        if NONE not in times and times[0] != times[1]:
-            return (first, second) if times[0] < times[1] else (second, first)
-        places = [int(row - model.core_starts[model.core[row]]) for row in (i, j)]
-        if places[0] != places[1]:
-            return (first, second) if places[0] < places[1] else (second, first)
-        return (first, second) if model.write[first] >= model.write[second] else (second, first)
+    def _group(self, pairs: _Pairs, left: Bools, at: int) -> tuple[Group, Bools]:
+        """The group of a pair, and which pairs are in it."""
+        kind, advised = pairs.kind, pairs.kind in _UNORDERED
+        fix, verified = None, False
+        if advised:
+            fix, verified = self.adviser.choose(kind, int(pairs.keys[at]), self._candidates(pairs, left, at))
+        group = Group(kind, (NONE, NONE), fix, verified, advised)
+        if fix is None:
+            same = (pairs.owners[0] == pairs.owners[0][at]) & (pairs.owners[1] == pairs.owners[1][at])
+            if advised:
+                same &= self._places(pairs) == self._places(pairs)[at]
+            return group, same
+        within = self._ordered(fix, verified, pairs)
+        within[at] = True
+        return group, within
 
     def _is_directed(self, first: int, second: int) -> bool:
         """Whether anything says which of two accesses should come first."""
@@ -136,26 +186,74 @@ class Reporter:
             or bool(model.later(i, j))
         )
 
-    # -- findings -----------------------------------------------------------------------------------------------
+    def _ordered(self, fix: Fix, verified: bool, pairs: _Pairs) -> Bools:
+        """Which pairs a fix orders."""
+        if verified:
+            return self.adviser.orders(fix, pairs.kind, pairs.keys)
+        return orders(self.model, self.order, self.graph, pairs.first, pairs.second, fix)
 
-    def _finding(self, conflicts: Conflicts, group: _Group) -> Diagnostic:
-        kind, first, second = conflicts.kind, group.first, group.second
+    def _candidates(self, pairs: _Pairs, left: Bools, at: int) -> Iterator[Fix]:
+        self.candidates.aim(pairs.first[left], pairs.second[left], pairs.timed[left])
+        return self.candidates.find(int(pairs.first[at]), int(pairs.second[at]), 1 if pairs.timed[at] else 2)
+
+    def _places(self, pairs: _Pairs) -> Ints:
+        """The blocks of both accesses of each pair, whatever their core, as one number."""
+        model = self.model
+        source, blocks = model.program, model.program.instructions.block
+        if model.unrolled is not None:
+            source, blocks = model.unrolled.source, model.unrolled.block
+        number = np.arange(len(source.blocks)) - np.searchsorted(source.blocks.function, source.blocks.function)
+        one, other = (number[blocks[model.rows[model.instruction[side]]]] for side in (pairs.first, pairs.second))
+        found: Ints = one << 32 | other
+        return found
+
+    def _extend(self, group: Group, pairs: _Pairs, left: Bools, at: int) -> None:
+        """Put pairs of the same lines into a group that is there already."""
+        self.adviser.extend(group, pairs.kind, int(pairs.keys[at]), self._candidates(pairs, left, at))
+        same = (pairs.lines[0] == group.lines[0]) & (pairs.lines[1] == group.lines[1])
+        if group.fix is not None and group.verified and group.complete:
+            same = self.adviser.orders(group.fix, pairs.kind, pairs.keys)
+        same[at] = True
+        self._take(group, pairs, left, same)
+
+    def _take(self, group: Group, pairs: _Pairs, left: Bools, chosen: Bools) -> None:
+        """Move pairs that are left into a group."""
+        chosen = chosen & left
+        left &= ~chosen
+        group.keys.append(pairs.keys[chosen])
+        owners = np.stack([side[chosen] for side in pairs.owners], axis=1).ravel()
+        for location in dict.fromkeys(owners.tolist()):
+            group.locations[self.model.location_entity(location)] = None
+
+    def _shown(self, pairs: _Pairs, chosen: Bools) -> int:
+        """Of some pairs, the first of those that say most."""
+        rows = np.flatnonzero(chosen)
+        both = self.model.write[pairs.first[rows]] & self.model.write[pairs.second[rows]]
+        # Two writes say less than a read of the wrong bytes.
+        return int(rows[np.argmin(both)])
+
+    def _turned(self, pairs: _Pairs, at: int, fix: Fix | None) -> tuple[int, int]:
+        """A pair in the order that a fix gives it, where the source has none."""
+        first, second = pairs.first[at : at + 1], pairs.second[at : at + 1]
+        if fix is not None and not pairs.timed[at]:
+            one, other = (
+                leads(self.model, self.order, self.graph, *sides, fix).any()
+                for sides in ((first, second), (second, first))
+            )
+            if other and not one:
+                first, second = second, first
+        return int(first[0]), int(second[0])
+
+    # -- findings ---------------------------------------------------------------------------------------------------
+
+    def _finding(self, kind: int, first: int, second: int) -> Diagnostic:
         code, severity = _CODES[kind]
         labels = (self._side(second), self._side(first))
-        stands_for = "" if group.pairs == 1 else f"; stands for {group.pairs} pairs of accesses"
-        notes = [self._bytes(first, second), self._hazard_note(first, second) + stands_for]
+        notes = [self._bytes(first, second), self._hazard_note(first, second)]
         notes += self._bands(first, second)
-        helps: tuple[str, ...] = ()
-        if group.cause:
-            notes.append(f"cause: {group.cause.text}")
-            helps = tuple(self._fix(conflicts, fix) for fix in group.cause.fixes)
-        if kind in _INSIDE:
-            producer, consumer = self._name(first), self._name(second)
-            helps = (
-                self._fix(conflicts, self._wait(first, second)),
-                f"or put both on one engine: {consumer} runs on @{self._engine(second)}, "
-                f"{producer} on @{self._engine(first)}",
-            )
+        if kind in (sweep.RACE, sweep.POSSIBLE_RACE):
+            cause = find_cause(self.lines, first, second, self._is_directed(first, second))
+            notes.append(f"cause: {cause}")
         if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE):
             notes.append(
                 "one of the two touches some bytes of its pattern, not known which (`?` or `maybe`): it is taken to "
@@ -182,10 +280,9 @@ class Reporter:
             locations=tuple(self.model.location_entity(row) for row in self._owners(first, second)),
             cores=tuple(sorted({int(self.model.core[each]) for each in (i, j)})),
             distance=self.model.distance(i, j),
-            pairs=group.pairs,
             provisos=self.model.provisos(i, j),
         )
-        return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), helps, subject)
+        return Diagnostic(code, severity, self._sentence(kind, first, second), labels, tuple(notes), subject=subject)
 
     def _owners(self, first: int, second: int) -> list[int]:
         """The owners of the locations of two accesses, without repetition."""
@@ -264,7 +361,7 @@ class Reporter:
             return [f"cores {cores[0]} and {cores[1]} have no barrier in common"]
         return [f"{self._name(access)} runs {self.lines.band(access, common[0])}" for access in (first, second)]
 
-    # -- words --------------------------------------------------------------------------------------------------
+    # -- words ------------------------------------------------------------------------------------------------------
 
     def _time(self, access: int) -> int:
         instruction = int(self.order.instruction[access])
@@ -280,29 +377,6 @@ class Reporter:
         """When the second access happens, as seen from the first; empty without loops."""
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         return self.model.later(i, j)
-
-    def _fix(self, conflicts: Conflicts, fix: Fix) -> str:
-        """A fix, and how many other pairs it orders."""
-        if fix.cut is None or self.model.unrolled is not None:
-            return fix.text
-        others = count_cut(self.model, self.order, conflicts, fix.cut) - 1
-        return fix.text if others < 1 else f"{fix.text}; it orders {others} more of the pairs found"
-
-    def _wait(self, first: int, second: int) -> Fix:
-        """What makes the second access wait for the first, on the same core."""
-        producer, consumer = self._name(first), self._name(second)
-        i, j = (int(self.order.instruction[access]) for access in (first, second))
-        where = self.model.wait(i, j)
-        if where in ("deps", "carried"):
-            text = f"add {producer[1:]} to the {where} of {consumer} (or of anything before it on its engine)"
-            return Fix(text, Edge(i, j))
-        if where.startswith("join "):
-            return Fix(
-                f"put a nop @sync with deps=[{producer[1:]}] at the end of its arm, a nop @sync at the start of "
-                f"{where.removeprefix('join ')}, and the name of the latter into the deps of {consumer}"
-            )
-        text = f"put a nop with carried=[{producer[1:]}] at the start of {where}, and its name into the deps of "
-        return Fix(text + consumer)
 
     def _who(self, access: int) -> str:
         return f"{self._name(access)} on core {self.model.core[self.order.instruction[access]]}"

@@ -33,6 +33,8 @@ RACE, POSSIBLE_RACE, DEPENDENCE, POSSIBLE_DEPENDENCE, DUPLICATE, UNFAITHFUL, FET
 """What a pair of conflicting accesses may be. DUPLICATE: writes that leave equal bytes, found later
 (`benign_writes.py`). COMMUTING: atomics in no order, which is as it should be."""
 KINDS = 8
+HARMLESS = (DUPLICATE, FETCHED)
+"""Kinds that are worth a note and need no fix."""
 
 
 class Touched(NamedTuple):

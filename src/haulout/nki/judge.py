@@ -108,7 +108,9 @@ def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
             checked = check_program(program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
         for each in checked:
-            diagnostics.append(_on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each))
+            diagnostics.append(
+                _on_assumption(each) if assumed and each.code in _COVERAGE else _with_nki_fix(each, program.lnc)
+            )
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
     return CheckedKernel(found, program, _worst_first(diagnostics))
@@ -132,14 +134,16 @@ def _on_assumption(finding: Diagnostic) -> Diagnostic:
     return replace(finding, severity=min(finding.severity, Severity.WARNING), notes=notes)
 
 
-def _with_nki_fix(finding: Diagnostic) -> Diagnostic:
-    """A race's fix in the kernel's own words: which barrier, between which lines."""
-    places = [label.span for label in finding.labels[:2]]
-    if finding.code not in _RACES or None in places:
+def _with_nki_fix(finding: Diagnostic, cores: int) -> Diagnostic:
+    """A race's fix in the kernel's own words, where that is a barrier: of which tensors, between which lines."""
+    places, subject, advice = [label.span for label in finding.labels[:2]], finding.subject, finding.advice
+    if finding.code not in _RACES or None in places or subject is None or advice is None:
         return finding
-    assert finding.subject is not None
-    name = finding.subject.locations[0].name
-    text = f"in NKI: nisa.core_barrier({name}, (0, 1)) on every core, after {places[1]}, before {places[0]}"
+    if not advice.verified or not advice.fix.is_barrier:
+        return finding
+    everyone = ", ".join(map(str, range(cores)))
+    calls = [f"nisa.core_barrier({name}, ({everyone}))" for name in {each.name: None for each in subject.locations}]
+    text = f"in NKI: {' and '.join(calls)} on every core, after {places[1]}, before {places[0]}"
     return replace(finding, help=(text, *finding.help))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Protocol
 
 
 class Severity(enum.IntEnum):
@@ -116,6 +116,29 @@ class Subject:
         }
 
 
+class Remedy(Protocol):
+    """A change of what a finding is about."""
+
+    def apply(self, program: Any) -> Any:
+        """The program with the change in it."""
+
+    def text(self, program: Any) -> str:
+        """The change in words."""
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether it adds barriers of all cores and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What makes a finding go."""
+
+    fix: Remedy
+    verified: bool
+    """The program with the fix was checked: it does not have the finding, nor one that it did not have before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One finding. `code` is kebab-case and stable; `labels[0]` is the primary place."""
@@ -127,6 +150,7 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     help: tuple[str, ...] = ()
     subject: Subject | None = None
+    advice: Advice | None = None
 
     @property
     def span(self) -> Span | None:

@@ -109,7 +109,7 @@ class _Reduction:
             parts = min(max(2 * parts, 2), len(kept)) if kept else 1
         return best
 
-    # -- rounds ------------------------------------------------------------------------------------------------------
+    # -- rounds -----------------------------------------------------------------------------------------------------
 
     def functions(self, program: Program) -> Program:
         names = np.unique(program.functions.name).tolist()

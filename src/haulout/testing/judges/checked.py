@@ -19,7 +19,7 @@ UNORDERED = BETWEEN_CORES | {"missing-dependence", "benign-duplicate-write"}
 
 def checker_verdict(program: Program) -> Verdict:
     """What the checker says about order; findings on values and storage are none of the judges' business."""
-    return verdict_of(check_program(program))
+    return verdict_of(check_program(program, advise=False))
 
 
 def verdict_of(findings: Iterable[Diagnostic]) -> Verdict:
