@@ -20,7 +20,7 @@ import numpy as np
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.verify import pattern_hulls
+from haulout.ir.verify_operands import pattern_hulls
 from haulout.support.jit import njit
 
 BUDGET = 4096

@@ -24,9 +24,9 @@ from typing import NoReturn
 import numpy as np
 
 from haulout.ir.enums import NONE
+from haulout.ir.labels import place
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
-from haulout.ir.verify import place
 from haulout.support.diagnostics import Label, bad_input
 
 MOST_DEPTH = 200

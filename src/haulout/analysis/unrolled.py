@@ -21,9 +21,9 @@ from haulout.analysis.order_scan import ARM, ELSE, FORK, LOOP, MEET, TURN, Paths
 from haulout.analysis.region_engines import RegionEngines
 from haulout.analysis.regions import Region, Regions
 from haulout.ir.enums import NONE
+from haulout.ir.labels import place
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
-from haulout.ir.verify import place
 from haulout.support.diagnostics import Label, bad_input
 
 MOST_POSITIONS = 10_000_000

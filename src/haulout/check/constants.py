@@ -20,9 +20,9 @@ from haulout.check.loops import Nest, block_rows
 from haulout.check.steps import MOST_COPIES, MOST_GUESSED, Copies
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import LINES, NONE
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.semaphores import semaphore_use
-from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
 
 _MOST_ROWS = 1 << 18

@@ -23,8 +23,8 @@ from haulout.check.model import Model
 from haulout.check.regions import Regions
 from haulout.check.storage import storage_subject
 from haulout.ir.enums import NONE, Kind
+from haulout.ir.labels import location_label
 from haulout.ir.schema import Bools, Column, Ids, Ints
-from haulout.ir.verify import location_label
 from haulout.support.diagnostics import Diagnostic, Severity
 from haulout.support.jit import njit
 

@@ -30,8 +30,8 @@ import numpy as np
 
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label, place
 from haulout.ir.program import Program
-from haulout.ir.verify import instruction_label, place
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 MOST_DEPTH = 200

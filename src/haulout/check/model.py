@@ -27,9 +27,9 @@ from haulout.check.ways import Plan, find_plan
 from haulout.ir.atomics import find_atomics
 from haulout.ir.attributes import format_name, int_list, parse_attrs
 from haulout.ir.enums import NONE, Engine
+from haulout.ir.labels import instruction_label, place
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Bytes, Ids, Ints
-from haulout.ir.verify import instruction_label, place
 from haulout.support.diagnostics import Diagnostic, Entity, Label, Proviso, Severity
 
 

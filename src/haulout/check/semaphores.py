@@ -17,9 +17,9 @@ from haulout.check.iterations import Given, Outrun, left_out
 from haulout.check.model import Model
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label
 from haulout.ir.schema import Ids, Ints
 from haulout.ir.semaphores import semaphore_use
-from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import Diagnostic, Severity, Subject, bad_input
 
 _MOST = 10

@@ -27,9 +27,10 @@ import numpy as np
 
 from haulout.check.loops import Nest, block_rows
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.verify import instruction_label, left_locations, location_label
+from haulout.ir.verify_operands import left_locations
 from haulout.support.diagnostics import Diagnostic, Severity
 
 MOST_COPIES = 1024

@@ -20,8 +20,8 @@ from haulout.check.model import Model
 from haulout.check.order import Order
 from haulout.check.regions import Regions
 from haulout.ir.enums import NONE, Kind, Space
+from haulout.ir.labels import location_label
 from haulout.ir.schema import Bools, Ids
-from haulout.ir.verify import location_label
 from haulout.support.diagnostics import Diagnostic, Severity, Subject
 
 _MOST = 20

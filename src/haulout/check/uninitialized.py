@@ -26,8 +26,8 @@ from haulout.check.regions import Regions, find_regions
 from haulout.check.storage_map import logical_map
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Kind
+from haulout.ir.labels import location_label
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.verify import location_label
 from haulout.support.diagnostics import Diagnostic, Proviso, Severity, Subject
 from haulout.support.jit import compiled_if_large, njit
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from haulout.check.loops import block_rows
 from haulout.check.model import Function
 from haulout.ir.enums import NONE
-from haulout.ir.verify import place
+from haulout.ir.labels import place
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
 _MOST = 8

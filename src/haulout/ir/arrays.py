@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from haulout.ir import dtypes
 from haulout.ir.attributes import AttrValue
+from haulout.ir.labels import instruction_label
 from haulout.ir.patterns import Pattern, row_major_strides, strided
 from haulout.ir.program import Program
-from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import bad_input
 
 

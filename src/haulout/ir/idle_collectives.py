@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from haulout.ir.attributes import AttrValue, format_name, format_value
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
-from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import Diagnostic, Severity
 
 _GROUPED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")

@@ -26,9 +26,9 @@ from haulout.analysis.regions import Regions, find_regions
 from haulout.analysis.straightline import fence_mask, fence_rows
 from haulout.ir.edit import compact
 from haulout.ir.enums import LINES, NONE
+from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
-from haulout.ir.verify import instruction_label, location_label
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.fences.between import fences_between, outside_atoms
 from haulout.passes.fences.bracket import bracket_slots

@@ -20,10 +20,10 @@ from haulout.ir import dtypes
 from haulout.ir.arrays import Array, operand_arrays, require_bytes
 from haulout.ir.edit import compact, drop_locations
 from haulout.ir.enums import NONE, Engine, Kind, Space
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes, Operand
 from haulout.ir.schema import Bools, Ints
-from haulout.ir.verify import instruction_label
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.make_room import make_room
 from haulout.sim.numerics import TensorType, evaluate

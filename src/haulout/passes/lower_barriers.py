@@ -27,10 +27,10 @@ from typing import ClassVar
 import numpy as np
 
 from haulout.analysis.regions import find_regions
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
 from haulout.ir.semaphores import semaphore_use
-from haulout.ir.verify import instruction_label
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.options import Count
 from haulout.passes.sync.arms import check_arms_meet_equally

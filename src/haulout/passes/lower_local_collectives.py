@@ -17,9 +17,9 @@ from haulout.analysis.regions import find_regions
 from haulout.ir.arrays import operand_arrays, require_bytes
 from haulout.ir.enums import NONE
 from haulout.ir.idle_collectives import idle_collectives
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
-from haulout.ir.verify import instruction_label
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.passes.collectives.all_gather import lower_all_gather

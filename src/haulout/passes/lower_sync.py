@@ -24,9 +24,9 @@ import numpy as np
 from haulout.analysis.regions import find_regions
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
+from haulout.ir.labels import instruction_label, place
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Dependences, Ids, Semaphores
-from haulout.ir.verify import instruction_label, place
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.options import Count
 from haulout.passes.sync.lists import lists_agree

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import INT64_MAX, Bools, Ints
-from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import bad_input
 
 

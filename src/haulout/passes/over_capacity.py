@@ -20,9 +20,9 @@ from haulout.analysis.lifetimes import Lifetimes
 from haulout.analysis.straightline import epochs
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Kind, Space
+from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
-from haulout.ir.verify import instruction_label, location_label
 from haulout.passes.allocator import LIMIT, Problem, Status, solve
 from haulout.passes.allocator.conflict_set import conflict_set
 from haulout.support.diagnostics import Label

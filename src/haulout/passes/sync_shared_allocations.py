@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from haulout.ir.enums import NONE
+from haulout.ir.labels import location_label
 from haulout.ir.program import Program
-from haulout.ir.verify import location_label
 from haulout.passes.base import Pass, PassContext
 from haulout.support.diagnostics import fail
 

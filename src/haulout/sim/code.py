@@ -15,9 +15,9 @@ import numpy as np
 from haulout.ir.attributes import format_name
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import ENGINE_BY_TEXT, LINES, NONE, Engine
+from haulout.ir.labels import instruction_label, place
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.verify import instruction_label, place
 from haulout.sim.control import Fork, Loop, Nest
 from haulout.support.diagnostics import Label
 

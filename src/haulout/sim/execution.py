@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from haulout.ir.enums import NONE, Kind
+from haulout.ir.labels import location_label
 from haulout.ir.schema import Bytes, Ids
-from haulout.ir.verify import location_label
 from haulout.sim.events import Effect
 from haulout.sim.inputs import Values, element_type, input_bytes, locations_of_kind, qualified_name
 from haulout.sim.machine import Machine

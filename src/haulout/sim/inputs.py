@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from haulout.ir.dtypes import NUMPY, name_of
 from haulout.ir.enums import NONE, Kind
+from haulout.ir.labels import location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes, Ids
-from haulout.ir.verify import location_label
 from haulout.support.diagnostics import Diagnostics, Severity
 
 DType: TypeAlias = np.dtype[Any]

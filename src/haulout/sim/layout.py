@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.ir.enums import NONE, Space
+from haulout.ir.labels import location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.verify import location_label
 from haulout.support.diagnostics import bad_input
 
 _LINE = 64

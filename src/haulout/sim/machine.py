@@ -18,9 +18,9 @@ from haulout.ir.arrays import operand_arrays
 from haulout.ir.attributes import AttrValue
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
-from haulout.ir.verify import instruction_label, location_label
 from haulout.sim.code import Code
 from haulout.sim.layout import Layout
 from haulout.sim.memory import Memory

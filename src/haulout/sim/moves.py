@@ -15,9 +15,10 @@ from math import prod
 import numpy as np
 
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import SIZE_MAX, Bools, Ids, Ints
-from haulout.ir.verify import instruction_label, location_label, pattern_hulls
+from haulout.ir.verify_operands import pattern_hulls
 from haulout.sim.control import Nest
 from haulout.sim.visits import Iteration
 from haulout.support.diagnostics import bad_input, fail

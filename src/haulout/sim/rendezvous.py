@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.ir.enums import NONE, Engine
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
-from haulout.ir.verify import instruction_label
 from haulout.sim.trace import Trace
 from haulout.support.diagnostics import fail
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.ir.attributes import format_name
+from haulout.ir.labels import instruction_label
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.semaphores import semaphore_use
-from haulout.ir.verify import instruction_label
 from haulout.sim.code import Code
 from haulout.sim.trace import Trace
 from haulout.support.diagnostics import bad_input

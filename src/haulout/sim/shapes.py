@@ -20,8 +20,8 @@ from typing import NamedTuple, NoReturn
 
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
+from haulout.ir.labels import place
 from haulout.ir.program import Program
-from haulout.ir.verify import place
 from haulout.support.diagnostics import Label, bad_input
 
 _DEEPEST = 1000

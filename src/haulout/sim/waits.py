@@ -17,8 +17,8 @@ import numpy as np
 
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.ir.verify import instruction_label
 from haulout.sim.code import Code
 from haulout.sim.control import Nest
 from haulout.sim.trace import Trace

@@ -19,9 +19,9 @@ from typing import NoReturn
 from haulout.ir.arrays import Array
 from haulout.ir.attributes import AttrValue, int_list
 from haulout.ir.enums import NONE, Engine, Space
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes, Operand
-from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import bad_input
 
 PHASES = 4

@@ -30,9 +30,9 @@ from haulout.analysis.lifetimes import Lifetimes, lifetimes
 from haulout.analysis.phases import shared_accesses
 from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Space
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
-from haulout.ir.verify import instruction_label
 from haulout.passes.fences.nests import END, NestPlan, Place, nest_slots
 from haulout.passes.fences.slots import insert_fences
 from haulout.support.diagnostics import Diagnostic, Label, Severity

@@ -9,8 +9,8 @@ arms agree.
 from __future__ import annotations
 
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label, place
 from haulout.ir.program import Program
-from haulout.ir.verify import instruction_label, place
 from haulout.passes.sync.nest import Nest
 from haulout.support.diagnostics import Label, bad_input
 

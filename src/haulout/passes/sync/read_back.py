@@ -24,9 +24,9 @@ import numpy as np
 
 from haulout.analysis.regions import find_regions
 from haulout.ir.enums import Engine
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Dependences
-from haulout.ir.verify import instruction_label
 from haulout.passes.sync.semaphores import waits_of
 from haulout.support.diagnostics import bad_input, fail
 

@@ -22,9 +22,9 @@ import numpy as np
 
 from haulout.analysis.dependences import engine_lines, local_fences
 from haulout.ir.enums import NONE
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Column, Dependences, Ids, Ints
-from haulout.ir.verify import instruction_label
 from haulout.passes.sync.nest import Nest
 from haulout.support.diagnostics import bad_input
 from haulout.support.jit import njit, plain_if_small

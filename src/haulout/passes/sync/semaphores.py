@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.ir.attributes import AttrValue, format_attrs, parse_attrs
+from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Semaphores
 from haulout.ir.semaphores import WAIT_BACK, Malformed, semaphore_use
-from haulout.ir.verify import instruction_label
 from haulout.support.diagnostics import bad_input
 
 
