@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test lint setup wheel clean
+.PHONY: demo test test-all lint setup wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/haulout compile examples/jax/decoder_train.n4.hlo -o out/
@@ -14,6 +14,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+# As `test`, and every file test once more as a process of its own, through lit.
+test-all: export HAULOUT_LIT = all
+test-all: test
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -65,6 +65,7 @@ class ColoringAllocatorDramShared(Pass):
     capacity: Bytes | None = None
     """Bytes of DRAM for all cores together; None: as much as needed."""
     partitions: Partitions = "proportional"
+    """Each core its own part of DRAM, as large as it needs or all alike, or one space for all."""
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core by itself, then lay the partitions out."""

@@ -62,6 +62,7 @@ class ExtendSharedLifetimes(Pass):
     cross_core: ClassVar[bool] = True
 
     fences: Literal["bracket", "minimal"] = "minimal"
+    """The policy: the reference's brackets, or the fewest fences that order every conflict."""
     capacity: Bytes | None = None
     """Bytes of DRAM for all cores: `minimal` adds fences where storage must be freed earlier to fit."""
     target: str = DEFAULT

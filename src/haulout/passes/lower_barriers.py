@@ -53,6 +53,7 @@ class LowerBarriers(Pass):
 
     name: ClassVar[str] = "lower_barriers"
     semaphores: Count = 32
+    """How many a core may use, those of `lower_sync` included."""
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Refuse, write, count."""

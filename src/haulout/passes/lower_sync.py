@@ -50,7 +50,9 @@ class LowerSync(Pass):
 
     name: ClassVar[str] = "lower_sync"
     semaphores: Count = 32
+    """How many a core may use."""
     relative_waits: bool = True
+    """Whether `wait_back` may be used; without it edges from inside loops and arms stay dependences."""
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Reduce, share, count."""
