@@ -21,7 +21,7 @@ from haulout.report.catalog import CATALOG
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-LINKED = [*PAGES, ROOT / "README.md"]
+LINKED = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 
 
 def _name(path: Path) -> str:
