@@ -14,8 +14,9 @@ writes, so the read has the same writes before it in both schedules, and in each
 these. If the two differ they are not ordered, so in one cluster. It is harmless, or the two leave equal bytes, or one
 of its pairs is a race, which is reported.
 
-Only writes of one location, through whichever view, are looked at: of two locations in one place at one time neither
-is excused.
+In a function with loops only pairs of equal fills are excused: some run shows each pair, and no run need show a whole
+cluster. Only writes of one location, through whichever view, are looked at: of two locations in one place at one time
+neither is excused.
 """
 
 from __future__ import annotations
@@ -230,6 +231,8 @@ class _Judge:
 
     def _is_harmless(self, cluster: Sequence[int], reads: Sequence[int]) -> bool:
         model = self.model
+        if model.unrolled is not None and model.unrolled.nest.loops:
+            return False  # a run leaves iterations out, and with them accesses
         if len(set(model.owners()[model.location[cluster]].tolist())) > 1:
             return False
         last = [each for each in cluster if not any(self._before(each, other) for other in cluster)]
