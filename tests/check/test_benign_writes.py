@@ -229,10 +229,11 @@ LOOP = """
             "cross-core-race",
         ),
         ("%w = dma_copy @act (%t) -> (%s)", "%n = nop @act () -> ()", "cross-core-race"),
+        ("%n = nop @act () -> ()", "%w = dma_copy @act (%t) -> (%s)", "benign-duplicate-write"),
         ("%w = memset @act () -> (%s) value=0", "%n = nop @act () -> ()", "benign-duplicate-write"),
     ],
 )
-def test_in_functions_with_loops_only_fills_are_known(body: str, after: str, expected: str) -> None:
+def test_what_loops_write_is_not_known(body: str, after: str, expected: str) -> None:
     text = LOOP.format(body=body, after=after, kind="")
     found = codes(f"{SHARED}\n{text}", f"{VIEW}\n{text}")
     assert expected in found

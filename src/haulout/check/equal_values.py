@@ -14,9 +14,9 @@ hold. A number stands for a term:
     own       everything else: equal to nothing but itself
 
 `result` needs opcodes that are deterministic and say all that they do in their attributes: those of the opcode table
-(`docs/opcodes.md`), and NKI's where `args` gives all arguments. In a function with loops everything but `memset` is
-`own`: a run leaves iterations out, and with them what they write. So is what runs in the arm of a branch, and what is
-atomic, since its result depends on the order.
+(`docs/opcodes.md`), and NKI's where `args` gives all arguments. What runs in a loop or in an arm is `own`, `memset`
+excepted, and so is what reads a location that a loop or an arm writes: a run leaves iterations and arms out, and with
+them what they write. An atomic result is `own` because it depends on the order.
 
 The numbering follows one schedule. `benign_writes.py` shows when that is enough for all of them.
 
@@ -91,11 +91,14 @@ class _Numbering:
     """What a content is made of: the sequence that was written, and through which pattern."""
     writer: Ids = field(init=False)
     """By atom: the access that wrote it last; NONE: what is there was given."""
+    inside: frozenset[int] = field(init=False)
+    """Groups of locations that some block of a loop or an arm writes."""
     fills: dict[int, AttrValue] = field(default_factory=dict)
     """The byte value of each fill, which is a sequence and a content."""
 
     def run(self, events: Ids) -> Values:
         model, regions = self.model, self.regions
+        self.inside = frozenset(group for writes in _in_regions(model) for group in writes)
         content = self._at_start()
         self.writer = np.full(len(content), NONE, np.int32)
         of_access = regions.of_access.tolist()
@@ -306,7 +309,12 @@ class _Numbering:
         if unrolled is None:
             return False
         block, _ = unrolled.run.executions[int(unrolled.execution[model.rows[instruction]])]
-        return bool(unrolled.nest.loops or unrolled.nest.around[block])
+        group = unrolled.footprints.group
+        return bool(unrolled.nest.around[block]) or any(
+            int(group[model.location[access]]) in self.inside
+            for access in self._operands(instruction)
+            if not model.write[access]
+        )
 
     def _partners(self) -> dict[int, int]:
         """Receiver -> sender, for each pair of `sendrecv`s that meet."""
@@ -315,6 +323,15 @@ class _Numbering:
         senders = meetings.instruction[meetings.arrives[:half]].tolist()
         receivers = meetings.instruction[meetings.completes[:half]].tolist()
         return dict(zip(receivers, senders, strict=True))
+
+
+def _in_regions(model: Model) -> list[dict[int, int]]:
+    """What each block of a loop or an arm writes, by group (`footprints.py`)."""
+    unrolled = model.unrolled
+    if unrolled is None:
+        return []
+    around = unrolled.nest.around
+    return [writes for block, writes in enumerate(unrolled.footprints.writes) if around[block]]
 
 
 def _is_function(opcode: str, attrs: dict[str, AttrValue]) -> bool:
