@@ -203,3 +203,52 @@ def test_which_writes_are_excused(left: str, right: str, expected: str) -> None:
         assert "cross-core-race" in found
     else:
         assert found == ["benign-duplicate-write"]
+
+
+LOOP = """
+    mloc %t dram.local size=8{kind}
+    mloc %c dram.local size=4 kind=input
+    block ^entry -> ^head:
+      %zero = memset @act () -> (%t) value=0
+    block ^head -> ^body, ^after cond=c:
+    block ^body -> ^head:
+      {body}
+    block ^after:
+      {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "expected"),
+    [
+        ("%n = nop @act () -> ()", "%w = memset @act () -> (%s) value=0", "benign-duplicate-write"),
+        # The fourth byte is not zero after four iterations, of which fewer are looked at.
+        (
+            "%v = unknown @act () -> (%t[0:1]) step=[[0,head,1,8]]",
+            "%w = dma_copy @act (%t) -> (%s)",
+            "cross-core-race",
+        ),
+        ("%w = dma_copy @act (%t) -> (%s)", "%n = nop @act () -> ()", "cross-core-race"),
+        ("%n = nop @act () -> ()", "%w = dma_copy @act (%t) -> (%s)", "benign-duplicate-write"),
+        ("%w = memset @act () -> (%s) value=0", "%n = nop @act () -> ()", "benign-duplicate-write"),
+    ],
+)
+def test_what_loops_write_is_not_known(body: str, after: str, expected: str) -> None:
+    text = LOOP.format(body=body, after=after, kind="")
+    found = codes(f"{SHARED}\n{text}", f"{VIEW}\n{text}")
+    assert expected in found
+    assert ("cross-core-race" in found) == (expected == "cross-core-race")
+
+
+def test_a_pattern_that_touches_a_byte_twice_is_no_copy() -> None:
+    # %a is written through a pattern that overlaps itself, and read through it: not what was written.
+    core = """
+        mloc %a dram.local size=8
+        mloc %b dram.local size=8
+        %z = negate @act (%x) -> ({target})
+        %w = dma_copy @act ({target}) -> (%s) deps=[z]
+    """
+    left = core.format(target="%a[0;1x4;2]")
+    right = core.format(target="%b")
+    found = codes(f"{SHARED}\n{X[0]}\n{left}", f"{VIEW}\n{X[1]}\n{right}")
+    assert "cross-core-race" in found

@@ -14,8 +14,9 @@ writes, so the read has the same writes before it in both schedules, and in each
 these. If the two differ they are not ordered, so in one cluster. It is harmless, or the two leave equal bytes, or one
 of its pairs is a race, which is reported.
 
-Only writes of one location, through whichever view, are looked at: of two locations in one place at one time neither
-is excused.
+Of a location that a loop or an arm touches only pairs that leave equal bytes are excused: some run shows each pair,
+and no run need show a whole cluster. Only writes of one location, through whichever view, are looked at: of two
+locations in one place at one time neither is excused.
 """
 
 from __future__ import annotations
@@ -230,6 +231,8 @@ class _Judge:
 
     def _is_harmless(self, cluster: Sequence[int], reads: Sequence[int]) -> bool:
         model = self.model
+        if self._is_touched_in_regions(cluster[0]):
+            return False  # a run leaves iterations and arms out, and with them accesses
         if len(set(model.owners()[model.location[cluster]].tolist())) > 1:
             return False
         last = [each for each in cluster if not any(self._before(each, other) for other in cluster)]
@@ -237,6 +240,15 @@ class _Judge:
             all(self._before(read, each) for each in cluster) or all(self._before(each, read) for each in cluster)
             for read in reads
         )
+
+    def _is_touched_in_regions(self, access: int) -> bool:
+        """Whether some block of a loop or an arm touches the location of an access."""
+        unrolled = self.model.unrolled
+        if unrolled is None:
+            return False
+        blocks = [block for block, around in enumerate(unrolled.nest.around) if around]
+        group = int(unrolled.footprints.group[self.model.location[access]])
+        return unrolled.footprints.touch(blocks, group) != 0
 
     def _equal(self, writes: Sequence[int]) -> bool:
         return all(self.values.equal(writes[0], other) for other in writes)

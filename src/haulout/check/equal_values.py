@@ -14,8 +14,9 @@ hold. A number stands for a term:
     own       everything else: equal to nothing but itself
 
 `result` needs opcodes that are deterministic and say all that they do in their attributes: those of the opcode table
-(`docs/opcodes.md`), and NKI's where `args` gives all arguments. What runs in a loop or in the arm of a branch is
-`own`, fills excepted, because a run looks at some iterations only.
+(`docs/opcodes.md`), and NKI's where `args` gives all arguments. What runs in a loop or in an arm is `own`, `memset`
+excepted, and so is what reads a location that a loop or an arm writes: a run leaves iterations and arms out, and with
+them what they write. An atomic result is `own` because it depends on the order.
 
 The numbering follows one schedule. `benign_writes.py` shows when that is enough for all of them.
 
@@ -29,6 +30,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from haulout.check import bytesets
 from haulout.check.meetings import Meetings
 from haulout.check.model import Model
 from haulout.check.regions import Regions
@@ -89,11 +91,14 @@ class _Numbering:
     """What a content is made of: the sequence that was written, and through which pattern."""
     writer: Ids = field(init=False)
     """By atom: the access that wrote it last; NONE: what is there was given."""
+    inside: frozenset[int] = field(init=False)
+    """Groups of locations that some block of a loop or an arm writes."""
     fills: dict[int, AttrValue] = field(default_factory=dict)
     """The byte value of each fill, which is a sequence and a content."""
 
     def run(self, events: Ids) -> Values:
         model, regions = self.model, self.regions
+        self.inside = frozenset(group for writes in _in_regions(model) for group in writes)
         content = self._at_start()
         self.writer = np.full(len(content), NONE, np.int32)
         of_access = regions.of_access.tolist()
@@ -177,8 +182,16 @@ class _Numbering:
             if first in self.fills:
                 return first
             sequence, where = self.wrote.get(first, (_OWN, None))
-            return sequence if where == place else self.term("part", first, place)
+            return sequence if where == place and self._is_plain(region) else self.term("part", first, place)
         return self._mixed(region, ranges, place, content)
+
+    def _is_plain(self, region: int) -> bool:
+        """Whether a pattern touches no byte twice: then it reads what was written through it."""
+        pattern = self.model.program.pattern(int(self.regions.pattern[region]))
+        if pattern is None or not pattern.dims:
+            return True
+        low, high = bytesets.runs(bytesets.byte_set(pattern))
+        return pattern.nbytes == int((high - low).sum())
 
     def _mixed(self, region: int, ranges: list[tuple[int, int]], place: Hashable, content: Ints) -> int:
         """Bytes that several instructions wrote: by their patterns where all of each is still there, else by runs."""
@@ -245,13 +258,13 @@ class _Numbering:
             number = self.term("fill", format_value(attrs.get("value", 0)))
             self.fills[number] = attrs.get("value", 0)
             return number
+        if self._varies(i) or _OWN in numbers or not _is_function(opcode, attrs):
+            return _OWN
         if opcode in _COPIES and len(reads) == 1 and (fill := self.fills.get(numbers[0])) is not None:
             # NKI's copies convert, and zeros stay zeros; the others move as many bytes as they read.
             sizes = {self._bytes(access) for access in self._operands(i)}
             if fill == 0 if opcode.startswith("nki.") else len(sizes) == 1:
                 return numbers[0]
-        if self._inside(i) or _OWN in numbers or not _is_function(opcode, attrs):
-            return _OWN
         arrays: list[Hashable] = [
             (number, self._array(access)) for number, access in zip(numbers, reads, strict=True)
         ]
@@ -268,7 +281,7 @@ class _Numbering:
         sent = [access for access in self._operands(sender) if not model.write[access]]
         taken = [access for access in self._operands(i) if model.write[access]]
         attrs = [model.program.instruction_attrs(int(model.rows[each])) for each in (i, sender)]
-        if len(sent) != 1 or len(taken) != 1 or any("args" in each for each in attrs) or self._inside(i):
+        if len(sent) != 1 or len(taken) != 1 or any("args" in each for each in attrs) or self._varies(i):
             return _OWN
         sizes = [self._bytes(access) for access in (sent[0], taken[0])]
         return moved[sent[0]] if sizes[0] == sizes[1] else _OWN
@@ -288,13 +301,20 @@ class _Numbering:
         dtype = int(program.locations.dtype[location])
         return self._bytes(access), dtype, program.shape(location) if whole else None
 
-    def _inside(self, instruction: int) -> bool:
-        """Whether it runs in a loop, or in the arm of a branch."""
-        unrolled = self.model.unrolled
+    def _varies(self, instruction: int) -> bool:
+        """Whether it may compute something else in a run, or a schedule, that is not looked at."""
+        model, unrolled = self.model, self.model.unrolled
+        if (model.atomic[self._operands(instruction)] > 0).any():
+            return True
         if unrolled is None:
             return False
-        block, _ = unrolled.run.executions[int(unrolled.execution[self.model.rows[instruction]])]
-        return bool(unrolled.nest.around[block])
+        block, _ = unrolled.run.executions[int(unrolled.execution[model.rows[instruction]])]
+        group = unrolled.footprints.group
+        return bool(unrolled.nest.around[block]) or any(
+            int(group[model.location[access]]) in self.inside
+            for access in self._operands(instruction)
+            if not model.write[access]
+        )
 
     def _partners(self) -> dict[int, int]:
         """Receiver -> sender, for each pair of `sendrecv`s that meet."""
@@ -303,6 +323,15 @@ class _Numbering:
         senders = meetings.instruction[meetings.arrives[:half]].tolist()
         receivers = meetings.instruction[meetings.completes[:half]].tolist()
         return dict(zip(receivers, senders, strict=True))
+
+
+def _in_regions(model: Model) -> list[dict[int, int]]:
+    """What each block of a loop or an arm writes, by group (`footprints.py`)."""
+    unrolled = model.unrolled
+    if unrolled is None:
+        return []
+    around = unrolled.nest.around
+    return [writes for block, writes in enumerate(unrolled.footprints.writes) if around[block]]
 
 
 def _is_function(opcode: str, attrs: dict[str, AttrValue]) -> bool:
