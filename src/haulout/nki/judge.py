@@ -1,10 +1,9 @@
-"""Checking a traced kernel: the order that NKI guarantees inside a core, then the checker, then what is certain.
+"""Checking a traced kernel: the order that NKI guarantees inside a core, then the checker.
 
     trace       run the Python; findings on the way (shapes, bounds, unknown names)
     lint        what needs no order: allocations and results that differ, capacity, barriers that do nothing (`emit`)
     prepare     NKI's compiler orders accesses of one core that conflict: the passes that do so run first
     check       the independent checker, on all cores
-    certain?    findings that rest on accesses whose bytes only the device knows are possible (`certainty.py`)
 
 A loop whose count only the device knows is a loop of the program, which may run any number of times, none included.
 """
