@@ -207,8 +207,14 @@ def test_pipeline_text() -> None:
             r"capacity must be an integer from 0 to 4611686018427387904 \(2\*\*62\) or none, found -1",
         ),
         (f"coloring_allocator_dram_shared{{capacity={2**62 + 1}}}", f"found {2**62 + 1}"),
-        (f"coloring_allocator_dram_shared{{capacity={'9' * 5000}}}", "capacity must be an integer from 0 to 4611686018427387904"),
-        (f"coloring_allocator_dram_shared{{capacity=0x{'f' * 5000}}}", "capacity must be an integer from 0 to 4611686018427387904"),
+        (
+            f"coloring_allocator_dram_shared{{capacity={'9' * 5000}}}",
+            "capacity must be an integer from 0 to 4611686018427387904",
+        ),
+        (
+            f"coloring_allocator_dram_shared{{capacity=0x{'f' * 5000}}}",
+            "capacity must be an integer from 0 to 4611686018427387904",
+        ),
         ("coloring_allocator_dram_shared{capacity=$64}", "malformed attribute text"),
         ("coloring_allocator_dram_shared{capacity=64 capacity=65}", "capacity is given twice"),
         ("anti_dependency_analyzer_post_shared_dram{fences-are-final=true fences_are_final=true}", "is given twice"),

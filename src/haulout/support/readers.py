@@ -42,8 +42,12 @@ def parse_toml(text: str, file: str | Path) -> dict[str, Any]:
         tree = tomllib.loads(text)
         _refuse_long_integers(tree)
         return tree
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits; brackets in brackets
+    except RecursionError:
+        bad_input("no TOML: tables or lists are nested too deeply", Label("here", Span(str(file))))
+    except ValueError as error:
         message = error_text(error)
+        if not isinstance(error, tomllib.TOMLDecodeError):
+            message = "an integer of more than 64 bits"  # Python says how to read more digits
         where = _AT_LINE.search(message)
         line, column = (int(where[1]), int(where[2])) if where else (0, 0)
         if message.endswith("(at end of document)"):
