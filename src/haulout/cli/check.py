@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, emit, exit_status, format_option, guarded
+from haulout.cli.common import CORES, format_option
+from haulout.cli.status import emit, exit_status, guarded
 from haulout.cli.kernels import kernel_arguments, kernel_options
-from haulout.frontends.nki import BarrierScope
 from haulout.support.diagnostics import Severity
+
+if TYPE_CHECKING:
+    from haulout.frontends.nki import BarrierScope
 
 
 @click.command()

@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from haulout import api
-from haulout.cli.common import guarded, takes_stdout
+from haulout.cli.status import guarded, takes_stdout
 from haulout.passes.allocator.csvio import read_csv
 from haulout.report.memory_map import Panel, memory_map, program_panels
 from haulout.support.diagnostics import bad_input
