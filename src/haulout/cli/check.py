@@ -8,8 +8,8 @@ import click
 
 from haulout import api
 from haulout.cli.common import CORES, format_option
-from haulout.cli.status import emit, exit_status, guarded
 from haulout.cli.kernels import kernel_arguments, kernel_options
+from haulout.cli.status import emit, exit_status, guarded
 from haulout.support.diagnostics import Severity
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import click
 
 from haulout import api
 from haulout.cli.common import BYTES, CORES, format_option, log_option, pass_progress, plain_console, quiet_option
-from haulout.cli.status import emit, exit_status, guarded
 from haulout.cli.kernels import kernel_arguments, kernel_options
+from haulout.cli.status import emit, exit_status, guarded
 from haulout.ir.text import print_bir
 from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, summary_lines, verdict_lines

@@ -18,7 +18,7 @@ SHORT_HELP = {
     "simulate": "Run a program and write every core's outputs.",
     "warmup": "Compile all kernels for this machine ahead.",
 }
-"""Command -> what the list of commands says; `haulout.cli.NAME` holds it, as `NAME`, and is imported when it is called."""
+"""Command -> its line in the list of commands. `haulout.cli.NAME` has the command `NAME`."""
 
 
 @click.group(cls=Commands, short_help_of=SHORT_HELP, context_settings={"help_option_names": ["-h", "--help"]})

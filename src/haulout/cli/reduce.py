@@ -8,9 +8,9 @@ import click
 
 from haulout import api
 from haulout.check import check_program
-from haulout.cli.status import CLEAN, guarded
 from haulout.cli.explain import known_code
 from haulout.cli.kernels import kernel_arguments, kernel_options
+from haulout.cli.status import CLEAN, guarded
 from haulout.ir.program import Program
 from haulout.ir.text import print_bir
 from haulout.support.diagnostics import bad_input

@@ -116,7 +116,7 @@ def compile_seconds() -> float:
 
 
 def work_clock() -> float:
-    """`time.perf_counter()` that stands still while kernels are compiled: differences are times of the work itself."""
+    """`time.perf_counter()` without the seconds of compiling kernels: differences are times of the work itself."""
     return time.perf_counter() - _compilation.seconds
 
 
@@ -147,9 +147,10 @@ class Kernel(Generic[P, R]):
         return f"{self.py_func.__module__}.{self.py_func.__qualname__}"
 
     @property
-    def is_compiled(self) -> bool:
-        """Whether there is compiled code of it, new or from the cache, for at least one signature."""
-        return self.is_ready and bool(self.dispatcher.signatures)  # type: ignore[attr-defined]
+    def callees(self) -> list[Kernel[..., Any]]:
+        """The kernels that it calls by name."""
+        found = [self.py_func.__globals__.get(name) for name in self.py_func.__code__.co_names]
+        return [each for each in found if isinstance(each, Kernel)]
 
     @property
     def cache_folder(self) -> str | None:
@@ -184,6 +185,21 @@ def njit(function: Callable[P, R]) -> Kernel[P, R]:
 
 KERNELS: list[Kernel[..., Any]] = []
 """All kernels of the modules that are imported."""
+
+
+def compiled_kernels() -> list[Kernel[..., Any]]:
+    """Those that have run compiled in this process, for some signature, and those that these call.
+
+    What the cache has of a kernel holds the code of its callees, which then have no dispatcher of their own.
+    """
+    found: dict[int, Kernel[..., Any]] = {}
+    todo = [each for each in KERNELS if each.is_ready and each.dispatcher.signatures]  # type: ignore[attr-defined]
+    while todo:
+        kernel = todo.pop()
+        if id(kernel) not in found:
+            found[id(kernel)] = kernel
+            todo += kernel.callees
+    return [each for each in KERNELS if id(each) in found]
 
 
 @contextmanager
