@@ -11,10 +11,10 @@ SHORT_HELP = {
     "check": "Check a program, compiled or written by hand.",
     "compile": "Compile a program for several cores.",
     "explain": "Explain a diagnostic code; without CODE, list all of them.",
-    "map": "Draw a memory map, time against offset.",
+    "map": "Draw a memory map.",
     "opt": "Run passes on a program and print it as .bir text.",
-    "plan": "Give buffers offsets in as few bytes as can be found.",
-    "reduce": "Shrink a program as long as a finding stays.",
+    "plan": "Place buffers with live ranges in as few bytes as can be found.",
+    "reduce": "Shrink a program as long as `haulout check` reports CODE.",
     "simulate": "Run a program and write every core's outputs.",
     "warmup": "Compile all kernels for this machine ahead.",
 }

@@ -38,7 +38,7 @@ def plan(
     style: str,
     quiet: bool,
 ) -> int:
-    """Give buffers with live ranges offsets in as few bytes as can be found.
+    """Place buffers with live ranges in as few bytes as can be found.
 
     PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and perhaps
     alignment, gaps, offset (pinned) and hint (where to start); or the *buffer-assignment.txt that XLA writes with
