@@ -53,6 +53,13 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(f"haulout.cli.{cmd_name}"), cmd_name)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Import the command and run it. Ctrl-C here is an abort: click prints an empty line for anything else."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands in the help."""
         with formatter.section("Commands"):
