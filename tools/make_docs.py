@@ -154,8 +154,10 @@ def cli_page() -> str:
     parts = ["# Commands", "`python -m pip install .` installs the command `haulout`."]
     parts += ["## haulout", fenced(_help(haulout_command, "haulout", None))]
     parent = click.Context(haulout_command, info_name="haulout", **haulout_command.context_settings)
-    for name in sorted(haulout_command.commands):
-        parts += [f"## haulout {name}", fenced(_help(haulout_command.commands[name], name, parent))]
+    for name in haulout_command.list_commands(parent):
+        command = haulout_command.get_command(parent, name)
+        assert command is not None
+        parts += [f"## haulout {name}", fenced(_help(command, name, parent))]
     return page(parts)
 
 

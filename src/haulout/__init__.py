@@ -1,12 +1,18 @@
-"""haulout: compile, check and run programs that are split over cores sharing one DRAM."""
+"""haulout: compile, check and run programs that are split over cores sharing one DRAM.
 
-# The package `haulout.check` must be loaded before the function of that name is bound: a first import later on
-# would put the package in the function's place.
-import haulout.check  # noqa: F401
-from haulout.api import CompileResult, check, compile, load, simulate
-from haulout.ir.program import Program
-from haulout.passes.allocator import plan
-from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
+What the package offers is imported when it is first asked for: `import haulout` alone loads neither NumPy nor Numba.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from haulout.api import CompileResult, check, compile, load, simulate
+    from haulout.ir.program import Program
+    from haulout.passes.allocator import plan
+    from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 
 __version__ = "0.1.0"
 
@@ -22,3 +28,40 @@ __all__ = [
     "plan",
     "simulate",
 ]
+
+_HOME = {
+    "CompileResult": "haulout.api",
+    "Diagnostic": "haulout.support.diagnostics",
+    "HauloutError": "haulout.support.diagnostics",
+    "Program": "haulout.ir.program",
+    "Severity": "haulout.support.diagnostics",
+    "check": "haulout.api",
+    "compile": "haulout.api",
+    "load": "haulout.api",
+    "plan": "haulout.passes.allocator",
+    "simulate": "haulout.api",
+}
+"""Where each name is defined."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps `haulout.check` the function: importing the package of that name must not put itself in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

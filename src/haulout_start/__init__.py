@@ -1,4 +1,4 @@
-"""The `haulout` command from its first moment: importing the package takes a while, and Ctrl-C may come meanwhile.
+"""The `haulout` command from its first moment: imports take a while, and Ctrl-C may come meanwhile.
 
 This stands outside of `haulout` because importing anything of a package imports the package first.
 """

@@ -118,7 +118,20 @@ def test_help_and_version() -> None:
     text = haulout("--help").stdout
     commands = [line.split()[0] for line in text[text.index("Commands:") :].splitlines()[1:] if line.strip()]
     assert {"compile", "check", "simulate", "opt"} <= set(commands)
-    promised = ["compile", "check", "simulate", "run", "plan", "opt", "map", "trace", "diff", "reduce", "explain"]
+    promised = [
+        "compile",
+        "check",
+        "simulate",
+        "run",
+        "plan",
+        "opt",
+        "map",
+        "trace",
+        "diff",
+        "reduce",
+        "explain",
+        "warmup",
+    ]
     assert set(commands) <= set(promised)
     for name in commands:
         described = haulout(name, "--help")

@@ -115,9 +115,9 @@ def test_ctrl_c(text: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"interrupted\n")
 
 
-@pytest.mark.parametrize("module", ["numba.core.compiler", "haulout.api", "haulout.cli.reduce", "click.formatting"])
+@pytest.mark.parametrize("module", ["numba.core.compiler", "haulout.api", "haulout.cli.compile", "click.formatting"])
 def test_ctrl_c_while_something_is_imported(module: str, tmp_path: Path) -> None:
-    """Before the command begins, and in the middle of compiling a kernel."""
+    """Before the command begins, while its module is imported, and in the middle of compiling a kernel."""
     path = tmp_path / "interrupt.py"
     path.write_text(
         f"""

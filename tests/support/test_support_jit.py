@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from haulout.support.jit import interpreted, njit
+from haulout.support.jit import (
+    KERNELS,
+    always_compiled,
+    compile_seconds,
+    compiled_kernels,
+    interpreted,
+    njit,
+    plain_if_small,
+    watch_compilation,
+    work_clock,
+)
 
 
 @njit
@@ -53,6 +64,40 @@ def test_interpreted_ends_with_its_block() -> None:
         kernel(1)
     assert calls == [1]
     assert not kernel.is_ready
+
+
+def test_compilation_is_watched_and_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A callee is compiled while its caller is: both are told, the time counts once."""
+    from numba.core import config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    told: list[str] = []
+    before, clock, began = compile_seconds(), work_clock(), time.perf_counter()
+    monkeypatch.setitem(globals(), "_double", njit(_double.py_func))
+    with watch_compilation(told.append):
+        assert njit(_total.py_func)(np.arange(3)) == 6
+        assert [name.rpartition(".")[2] for name in told] == ["_total", "_double"]
+        assert njit(_total.py_func)(np.arange(3)) == 6  # from the cache
+    seconds, elapsed = compile_seconds() - before, time.perf_counter() - began
+    assert len(told) == 2
+    assert 0 < seconds <= elapsed
+    assert work_clock() - clock <= elapsed - seconds + 0.001 * elapsed + 1e-3
+    njit(_double.py_func)(1.5)
+    assert len(told) == 2
+
+
+def test_always_compiled() -> None:
+    """What the cache has of a caller counts for its callees."""
+    kernel = njit(_total.py_func)
+    with always_compiled(), plain_if_small(kernel, 1), interpreted():
+        assert kernel(np.arange(3)) == 6
+    assert kernel.is_ready
+    assert kernel in KERNELS
+    assert {kernel, kernel.py_func.__globals__["_double"]} <= {*compiled_kernels()}
+    other = njit(_total.py_func)
+    with plain_if_small(other, 1):
+        assert other(np.arange(3)) == 6
+    assert other not in compiled_kernels()
 
 
 def test_numba_is_imported_late() -> None:

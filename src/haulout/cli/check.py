@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, emit, exit_status, format_option, guarded
+from haulout.cli.common import CORES, format_option, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
-from haulout.frontends.nki import BarrierScope
+from haulout.cli.status import emit, exit_status, guarded
 from haulout.support.diagnostics import Severity
+
+if TYPE_CHECKING:
+    from haulout.frontends.nki import BarrierScope
 
 
 @click.command()
@@ -16,9 +21,16 @@ from haulout.support.diagnostics import Severity
 @click.option("--lnc", type=CORES, help="Number of cores; a kernel runs on 2 unless told otherwise.")
 @kernel_options
 @format_option
+@quiet_option
 @guarded
 def check(
-    source: str, lnc: int | None, arg: tuple[str, ...], args_file: str | None, barrier_scope: BarrierScope, style: str
+    source: str,
+    lnc: int | None,
+    arg: tuple[str, ...],
+    args_file: str | None,
+    barrier_scope: BarrierScope,
+    style: str,
+    quiet: bool,
 ) -> int:
     """Check a program, compiled or written by hand.
 

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from haulout import api
-from haulout.cli.common import (
-    BYTES,
-    CORES,
-    emit,
-    exit_status,
-    format_option,
-    guarded,
-    log_option,
-    pass_progress,
-    plain_console,
-    quiet_option,
-)
+from haulout.cli.common import BYTES, CORES, format_option, log_option, pass_progress, plain_console, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
-from haulout.frontends.nki import BarrierScope
+from haulout.cli.status import emit, exit_status, guarded
 from haulout.ir.text import print_bir
-from haulout.passes.coloring_allocator_dram_shared import Partitions
-from haulout.passes.pipeline import Fences, Sync
 from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, summary_lines, verdict_lines
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import STDOUT, write_files
+
+if TYPE_CHECKING:
+    from haulout.frontends.nki import BarrierScope
+    from haulout.passes.coloring_allocator_dram_shared import Partitions
+    from haulout.passes.pipeline import Fences, Sync
 
 
 @click.command()

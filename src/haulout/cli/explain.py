@@ -7,7 +7,7 @@ from textwrap import fill, indent
 
 import click
 
-from haulout.cli.common import CLEAN, guarded
+from haulout.cli.status import CLEAN, guarded
 from haulout.report.catalog import CATALOG, Entry
 from haulout.report.examples import EXAMPLES, Example
 from haulout.support.diagnostics import bad_input

@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-from haulout.frontends.nki import load_arguments, parse_arguments
-
 
 def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--arg`, `--args` and `--barrier-scope`."""
@@ -37,4 +35,8 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def kernel_arguments(arg: Sequence[str], args_file: str | None) -> dict[str, Any]:
     """The arguments of both options; those given one by one come last."""
+    if not arg and not args_file:
+        return {}
+    from haulout.frontends.nki import load_arguments, parse_arguments
+
     return (load_arguments(args_file) if args_file else {}) | parse_arguments(arg)

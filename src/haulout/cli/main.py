@@ -5,18 +5,23 @@ from __future__ import annotations
 import click
 
 from haulout import __version__
-from haulout.cli.check import check
-from haulout.cli.compile import compile
-from haulout.cli.explain import explain
-from haulout.cli.map import map
-from haulout.cli.opt import opt
-from haulout.cli.plan import plan
 from haulout.cli.process import Commands
-from haulout.cli.reduce import reduce
-from haulout.cli.simulate import simulate
+
+SHORT_HELP = {
+    "check": "Check a program, compiled or written by hand.",
+    "compile": "Compile a program for several cores.",
+    "explain": "Explain a diagnostic code; without CODE, list all of them.",
+    "map": "Draw a memory map.",
+    "opt": "Run passes on a program and print it as .bir text.",
+    "plan": "Place buffers with live ranges in as few bytes as can be found.",
+    "reduce": "Shrink a program as long as `haulout check` reports CODE.",
+    "simulate": "Run a program and write every core's outputs.",
+    "warmup": "Compile all kernels for this machine ahead.",
+}
+"""Command -> its line in the list of commands. `haulout.cli.NAME` has the command `NAME`."""
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, short_help_of=SHORT_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="haulout")
 def main() -> None:
     """Compile, check and run programs that are split over several cores sharing one DRAM.
@@ -24,13 +29,3 @@ def main() -> None:
     Exit status: 0 clean, 1 errors or warnings found, 2 usage or bad input, 3 internal error,
     130 interrupted.
     """
-
-
-main.add_command(compile)
-main.add_command(check)
-main.add_command(simulate)
-main.add_command(plan)
-main.add_command(map)
-main.add_command(opt)
-main.add_command(explain)
-main.add_command(reduce)

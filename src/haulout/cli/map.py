@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from haulout import api
-from haulout.cli.common import guarded, takes_stdout
+from haulout.cli.status import guarded, takes_stdout
 from haulout.passes.allocator.csvio import read_csv
 from haulout.report.memory_map import Panel, memory_map, program_panels
 from haulout.support.diagnostics import bad_input
@@ -22,7 +22,10 @@ from haulout.support.files import write_text
 )
 @guarded
 def map(source: str, output: str) -> int:
-    """Draw time against offset: a compiled .bir program, or a CSV file with offsets as `haulout plan` writes it."""
+    """Draw a memory map.
+
+    Time against offset, of a compiled .bir program or of a CSV file with offsets as `haulout plan` writes it.
+    """
     if Path(source).suffix == ".csv":
         page = memory_map(Path(source).stem, [_csv_panel(source)], time_unit="moment")
     else:

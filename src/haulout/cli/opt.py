@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, emit, exit_status, guarded, pass_progress, quiet_option, takes_stdout
+from haulout.cli.common import CORES, pass_progress, quiet_option
+from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.text import print_bir
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassManager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from haulout.cli.common import BYTES, FOUND, emit, format_option, guarded, quiet_option, takes_stdout
+from haulout.cli.common import BYTES, format_option, quiet_option
+from haulout.cli.status import FOUND, emit, guarded, takes_stdout
 from haulout.ir.schema import SIZE_MAX
 from haulout.passes.allocator import Problem, Progress, Solution, over_capacity, solve
 from haulout.passes.allocator.csvio import to_csv
@@ -37,7 +38,7 @@ def plan(
     style: str,
     quiet: bool,
 ) -> int:
-    """Give buffers with live ranges offsets in as few bytes as can be found.
+    """Place buffers with live ranges in as few bytes as can be found.
 
     PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and perhaps
     alignment, gaps, offset (pinned) and hint (where to start); or the *buffer-assignment.txt that XLA writes with

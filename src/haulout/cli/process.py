@@ -16,13 +16,14 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from haulout.cli.common import BAD_INPUT, CLEAN, INTERNAL, INTERRUPTED, defect, emit, interrupted
+from haulout.cli.status import BAD_INPUT, CLEAN, INTERNAL, INTERRUPTED, defect, emit, interrupted
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -32,7 +33,37 @@ _AGAIN = 0.02
 
 
 class Commands(click.Group):
-    """The group of commands. Called, it is the process; `main` runs it inside of another, as tests do."""
+    """The group of commands. Called, it is the process; `main` runs it inside of another, as tests do.
+
+    A command is imported when it is called, or its own help asked for: the list of commands comes from a table.
+    """
+
+    def __init__(self, *args: Any, short_help_of: Mapping[str, str], **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self._short_help_of = short_help_of
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted(self._short_help_of)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, from the module of that name."""
+        if cmd_name not in self._short_help_of:
+            return None
+        command: click.Command = getattr(import_module(f"haulout.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Import the command and run it. Ctrl-C here is an abort: click prints an empty line for anything else."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands in the help."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._short_help_of[name]) for name in self.list_commands(ctx)])
 
     def __call__(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and end the process."""

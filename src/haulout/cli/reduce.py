@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from haulout import api
 from haulout.check import check_program
-from haulout.cli.common import CLEAN, guarded
 from haulout.cli.explain import known_code
 from haulout.cli.kernels import kernel_arguments, kernel_options
-from haulout.frontends.nki import BarrierScope
+from haulout.cli.status import CLEAN, guarded
 from haulout.ir.program import Program
 from haulout.ir.text import print_bir
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import write_text
 from haulout.testing.reduce import TIME_LIMIT, reduce_program
+
+if TYPE_CHECKING:
+    from haulout.frontends.nki import BarrierScope
 
 
 @click.command()

@@ -10,16 +10,8 @@ import numpy as np
 from rich.table import Table
 
 from haulout import api
-from haulout.cli.common import (
-    emit,
-    exit_status,
-    format_option,
-    guarded,
-    plain_console,
-    progress_bar,
-    quiet_option,
-    takes_stdout,
-)
+from haulout.cli.common import format_option, plain_console, progress_bar, quiet_option
+from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.values import load_values, save_values
 from haulout.sim import SimulationResult, compare_schedules
 from haulout.sim import simulate as run

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -29,6 +30,7 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 
 _interpret: ContextVar[bool] = ContextVar("haulout_interpret_kernels", default=False)
+_always_compile: ContextVar[bool] = ContextVar("haulout_always_compile_kernels", default=False)
 
 
 class _Forgiving:
@@ -58,6 +60,66 @@ class _Forgiving:
             _log.info("the kernel cache cannot be written: %s: %s", type(error).__name__, error)
 
 
+class _Announcing:
+    """Numba's compiler of one kernel; whoever watches is told, and the time is counted."""
+
+    def __init__(self, compiler: Any, name: str) -> None:
+        self._compiler, self._name = compiler, name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compiler, name)
+
+    def compile(self, args: Any, return_type: Any) -> Any:
+        """Compile for one signature: what the cache did not have."""
+        with _compilation.running(self._name):
+            return self._compiler.compile(args, return_type)
+
+
+class _Compilation:
+    """What this process has compiled so far. A kernel is compiled within another that calls it: time counts once."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.watchers: list[Callable[[str], None]] = []
+        self._depth = 0
+
+    @contextmanager
+    def running(self, name: str) -> Iterator[None]:
+        for tell in self.watchers:
+            tell(name)
+        began = time.perf_counter()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self.seconds += time.perf_counter() - began
+
+
+_compilation = _Compilation()
+
+
+@contextmanager
+def watch_compilation(tell: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, call `tell(kernel)` before a kernel is compiled; not for one that the cache has."""
+    _compilation.watchers.append(tell)
+    try:
+        yield
+    finally:
+        _compilation.watchers.remove(tell)
+
+
+def compile_seconds() -> float:
+    """Seconds that this process has spent on compiling kernels."""
+    return _compilation.seconds
+
+
+def work_clock() -> float:
+    """`time.perf_counter()` without the seconds of compiling kernels: differences are times of the work itself."""
+    return time.perf_counter() - _compilation.seconds
+
+
 class Kernel(Generic[P, R]):
     """A function that Numba compiles on its first call outside `interpreted()`."""
 
@@ -73,10 +135,27 @@ class Kernel(Generic[P, R]):
         compile_it: Any = numba.njit
         try:
             compiled = compile_it(cache=True)(self.py_func)
+            compiled._cache = _Forgiving(compiled._cache)
         except (RuntimeError, OSError):  # no directory to cache in, as for code in a zip file or a read-only home
-            return cast("Callable[P, R]", compile_it(self.py_func))
-        compiled._cache = _Forgiving(compiled._cache)
+            compiled = compile_it(self.py_func)
+        compiled._compiler = _Announcing(compiled._compiler, self.name)
         return cast("Callable[P, R]", compiled)
+
+    @property
+    def name(self) -> str:
+        """Module and function."""
+        return f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+
+    @property
+    def callees(self) -> list[Kernel[..., Any]]:
+        """The kernels that it calls by name."""
+        found = [self.py_func.__globals__.get(name) for name in self.py_func.__code__.co_names]
+        return [each for each in found if isinstance(each, Kernel)]
+
+    @property
+    def cache_folder(self) -> str | None:
+        """Where its compiled code is stored; None when there is no such place."""
+        return getattr(self.dispatcher._cache, "cache_path", None)  # type: ignore[attr-defined]
 
     @property
     def is_ready(self) -> bool:
@@ -94,18 +173,49 @@ class Kernel(Generic[P, R]):
         return self.dispatcher(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<kernel {self.py_func.__module__}.{self.py_func.__qualname__}>"
+        return f"<kernel {self.name}>"
 
 
 def njit(function: Callable[P, R]) -> Kernel[P, R]:
     """Mark `function` for compilation in nopython mode, cached on disk, on its first call."""
-    return Kernel(function)
+    kernel = Kernel(function)
+    KERNELS.append(kernel)
+    return kernel
+
+
+KERNELS: list[Kernel[..., Any]] = []
+"""All kernels of the modules that are imported."""
+
+
+def compiled_kernels() -> list[Kernel[..., Any]]:
+    """Those that have run compiled in this process, for some signature, and those that these call.
+
+    What the cache has of a kernel holds the code of its callees, which then have no dispatcher of their own.
+    """
+    found: dict[int, Kernel[..., Any]] = {}
+    todo = [each for each in KERNELS if each.is_ready and each.dispatcher.signatures]  # type: ignore[attr-defined]
+    while todo:
+        kernel = todo.pop()
+        if id(kernel) not in found:
+            found[id(kernel)] = kernel
+            todo += kernel.callees
+    return [each for each in KERNELS if id(each) in found]
+
+
+@contextmanager
+def always_compiled() -> Iterator[None]:
+    """Make `interpreted()` and `plain_if_small` without effect: small inputs then compile the kernels ahead."""
+    token = _always_compile.set(True)
+    try:
+        yield
+    finally:
+        _always_compile.reset(token)
 
 
 @contextmanager
 def interpreted() -> Iterator[None]:
     """Run kernels as plain Python within the block (in this thread and context only)."""
-    token = _interpret.set(True)
+    token = _interpret.set(not _always_compile.get())
     try:
         yield
     finally:

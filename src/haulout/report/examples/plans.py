@@ -46,7 +46,7 @@ PLANS: dict[str, Example] = {
     "out-of-memory": Example(
         {
             "example.py": """\
-from haulout.cli.common import guarded
+from haulout.cli.status import guarded
 
 
 @guarded

@@ -1,0 +1,119 @@
+"""`haulout warmup`: all kernels compiled ahead, so that the first run is as fast as the next ones.
+
+Small programs and plans go through the library as those of users do, with interpretation switched off. What calls a
+kernel decides for which types it is compiled, so no list of types has to be kept here.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import click
+import numpy as np
+
+from haulout import api
+from haulout.cli.common import quiet_option
+from haulout.cli.status import CLEAN, guarded
+from haulout.passes.allocator import Pool, plan
+from haulout.report.examples import EXAMPLES
+from haulout.sim import compare_schedules
+from haulout.support.diagnostics import HauloutError
+from haulout.support.jit import KERNELS, always_compiled, compile_seconds, compiled_kernels, watch_compilation
+
+_PACKAGES = ("analysis", "check", "passes", "sim")
+"""Those that have kernels."""
+_COUNTING = """bir 1
+program "two queues signal" lnc=1
+module @nc0 core=0 {
+  func @main {
+    mloc %x dram.local size=64 kind=input dtype=f32 shape=[16]
+    mloc %a dram.local size=64 dtype=f32 shape=[16]
+    mloc %b dram.local size=64 dtype=f32 shape=[16]
+    mloc %out dram.local size=64 kind=output dtype=f32 shape=[16]
+    block ^entry:
+      %one = dma_copy @dma0 (%x) -> (%a) seq=0 signal=[["s",1]]
+      %two = dma_copy @dma1 (%x) -> (%b) seq=1 signal=[["s",1]]
+      %sum = add @vector (%a, %b) -> (%out) seq=2 wait=[["s",2]]
+  }
+}
+"""
+
+
+@click.command()
+@quiet_option
+@guarded
+def warmup(quiet: bool) -> int:
+    """Compile all kernels for this machine ahead.
+
+    The first run that needs a kernel compiles it, once for each machine and version, and stores the code. This
+    command does so for all of them, and says where the code is stored; NUMBA_CACHE_DIR names another folder.
+    """
+    _import_all()
+    compiled: set[str] = set()
+
+    def tell(kernel: str) -> None:
+        if kernel not in compiled and not quiet:
+            click.echo(f"compiling {kernel}", err=True)
+        compiled.add(kernel)
+
+    began = time.perf_counter()
+    with always_compiled(), watch_compilation(tell), tempfile.TemporaryDirectory(prefix="haulout-") as folder:
+        for program in _programs(Path(folder)):
+            _run(program)
+        _plan()
+    ready = compiled_kernels()
+    click.echo(
+        f"{len(ready)} of {len(KERNELS)} kernels are ready, {len(compiled)} of them compiled now: "
+        f"{compile_seconds():.1f} s of {time.perf_counter() - began:.1f} s"
+    )
+    for each in sorted({kernel.cache_folder or "" for kernel in ready}):
+        click.echo(f"stored in {each}" if each else "not stored: no folder can be written; set NUMBA_CACHE_DIR")
+    return CLEAN
+
+
+def _import_all() -> None:
+    """Import every module that may have kernels."""
+    for name in _PACKAGES:
+        package = import_module(f"haulout.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+
+
+def _programs(folder: Path) -> Iterator[Path]:
+    """The programs of `haulout explain`, which have every kind of finding, and one more."""
+    texts = [text for each in EXAMPLES.values() for name, text in each.files.items() if name.endswith(".bir")]
+    for number, text in enumerate([*texts, _COUNTING]):
+        path = folder / f"{number}.bir"
+        path.write_text(text, encoding="utf-8")
+        yield path
+
+
+def _run(path: Path) -> None:
+    """Check, compile and simulate a program; that it has faults is no matter here."""
+    with suppress(HauloutError):
+        program = api.load(path)
+        with suppress(HauloutError):
+            api.check(program)
+        with suppress(HauloutError):
+            api.compile(program, sync="all")
+        with suppress(HauloutError):
+            compare_schedules(program)
+
+
+def _plan() -> None:
+    """Plans that search, that have pinned buffers, few and many that meet, and two pools."""
+    rng = np.random.default_rng(0)
+    lower = rng.integers(0, 10, 14)
+    upper, size = lower + rng.integers(1, 6, 14), 64 * rng.integers(1, 9, 14)
+    pinned = np.full(14, -1)
+    pinned[0] = 64
+    plan(lower, upper, size, pinned=pinned)
+    plan(lower, upper, size, pools=(Pool("a", 3000), Pool("b")), allowed=[(0, 1)] * 14)
+    line = np.arange(1000)
+    plan(line, line + 1, np.full(1000, 64), pinned=np.where(line, -1, 64))
