@@ -61,7 +61,7 @@ class _Forgiving:
 
 
 class _Announcing:
-    """Numba's compiler of one kernel; whoever watches is told, and the time is counted."""
+    """Numba's compiler of one kernel: watchers are told before it runs, and its time is counted."""
 
     def __init__(self, compiler: Any, name: str) -> None:
         self._compiler, self._name = compiler, name
