@@ -238,28 +238,12 @@ class ProgramBuilder:
         attrs: Mapping[str, AttrValue] | None = None,
         loc: str | None = None,
         text_line: int = NONE,
+        rendezvous: bool = False,
     ) -> int:
-        """An instruction, its operands, and what it waits for; `atomic` numbers operands, reads first."""
-        return self._instruction(
-            False, block, name, opcode, engine, reads, writes, seq, deps, atomic, attrs, loc, text_line
-        )
+        """An instruction, its operands, and what it waits for; `atomic` numbers operands, reads first.
 
-    def _instruction(
-        self,
-        rendezvous: bool,
-        block: int,
-        name: str | None,
-        opcode: str,
-        engine: Engine,
-        reads: Iterable[Operand] = (),
-        writes: Iterable[Operand] = (),
-        seq: int | None = None,
-        deps: Iterable[int] = (),
-        atomic: Iterable[int] = (),
-        attrs: Mapping[str, AttrValue] | None = None,
-        loc: str | None = None,
-        text_line: int = NONE,
-    ) -> int:
+        `rendezvous` is for `barrier` and `sendrecv`, which add the row that their opcodes need.
+        """
         if self._checks is not None:
             self._checks.instruction(block, name, opcode, engine, seq, attrs, rendezvous)
         index = self.row(
@@ -324,7 +308,7 @@ class ProgramBuilder:
         cores = None if cores is None else list(cores)
         if self._checks is not None:
             self._checks.barrier(name, rendezvous, cores, index, made_by)
-        row = self._instruction(True, block, name, "core_barrier", engine, **instruction)
+        row = self.instruction(block, name, "core_barrier", engine, rendezvous=True, **instruction)
         self.row(
             "barriers",
             instruction=row,
@@ -349,7 +333,7 @@ class ProgramBuilder:
         """A `sendrecv` instruction."""
         if self._checks is not None:
             self._checks.sendrecv(name, to, source, tag)
-        row = self._instruction(True, block, name, "sendrecv", engine, **instruction)
+        row = self.instruction(block, name, "sendrecv", engine, rendezvous=True, **instruction)
         self.row(
             "meetings",
             instruction=row,
