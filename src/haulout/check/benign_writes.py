@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 
@@ -37,9 +37,11 @@ from haulout.check.order import Order
 from haulout.check.regions import Regions
 from haulout.ir.schema import Bools, Ids, Ints
 
-MAX_ACCESSES = 1 << 18
+MAX_ACCESSES = 1 << 20
 """Accesses of a function whose values are numbered; in a larger one nothing is excused."""
-MAX_QUERIES = 1 << 20
+MAX_COVERS = 1 << 23
+"""Pairs of an atom and a region that covers it, for all atoms in question."""
+MAX_QUERIES = 1 << 22
 """Pairs of accesses whose order is looked up."""
 
 
@@ -51,10 +53,14 @@ def excuse_writes(
     masks = {each.kind: _candidates(model, each) for each in conflicts if each.kind in kinds}
     if len(events) > MAX_ACCESSES or not any(mask.any() for mask in masks.values()):
         return conflicts
+    covers = _find_covers(model, regions, [each for each in conflicts if each.kind in masks], masks)
+    if covers is None:
+        return conflicts
     values = number_values(model, regions, meetings, events)
     place = np.empty(len(events), np.int64)
     place[events] = np.arange(len(events))
-    judge = _Judge(model, order, regions, values, place)
+    unsure = model.maybe | regions.unknown[regions.of_access]
+    judge = _Judge(model, order, regions, values, place, covers, model.owners()[model.location], unsure)
     kept: list[Conflicts] = []
     benign: list[Conflicts] = []
     for each in conflicts:
@@ -97,6 +103,53 @@ def _chosen(conflicts: Conflicts, mask: Bools, kind: int, total: int | None = No
     return replace(conflicts, kind=kind, first=first, second=second, total=len(first) if total is None else total)
 
 
+def _atoms(regions: Regions, region: int) -> Ints:
+    begin, end = int(regions.starts[region]), int(regions.starts[region + 1])
+    low, high = regions.low[begin:end], regions.high[begin:end]
+    return stretched(low.astype(np.int64), (high - low).astype(np.int64))
+
+
+@dataclass(slots=True)
+class _Covers:
+    """Which regions cover some atoms: each different set of them once."""
+
+    atoms: Ints
+    which: Ids
+    """Of each atom: the number of its set."""
+    sets: list[tuple[int, ...]]
+
+    def of(self, atoms: Ints) -> list[tuple[int, ...]]:
+        """The different sets of some of the atoms."""
+        return [self.sets[each] for each in np.unique(self.which[np.searchsorted(self.atoms, atoms)]).tolist()]
+
+
+def _find_covers(
+    model: Model, regions: Regions, conflicts: Sequence[Conflicts], masks: dict[int, Bools]
+) -> _Covers | None:
+    """The covers of all atoms that candidates touch; None when they are too many."""
+    touched = [side[masks[each.kind]] for each in conflicts for side in (each.first, each.second)]
+    wanted = np.zeros(len(regions.location), bool)
+    wanted[regions.of_access[np.concatenate(touched)]] = True
+    region = np.repeat(np.arange(len(regions.starts) - 1), np.diff(regions.starts))
+    edge = np.zeros(len(regions.first_key) + 1, np.int64)
+    np.add.at(edge, regions.low[wanted[region]], 1)
+    np.add.at(edge, regions.high[wanted[region]], -1)
+    atoms = np.flatnonzero(np.cumsum(edge)[:-1] > 0)
+    used = np.zeros(len(regions.location), bool)
+    used[regions.of_access] = True
+    rows = np.flatnonzero(used[region])
+    first, last = (np.searchsorted(atoms, ends[rows]) for ends in (regions.low, regions.high))
+    if int((last - first).sum()) > MAX_COVERS:
+        return None
+    at, covering = stretched(first, last - first), np.repeat(region[rows], last - first)
+    by = np.lexsort((covering, at))
+    starts = np.searchsorted(at[by], np.arange(len(atoms) + 1)).tolist()
+    listed = covering[by].tolist()
+    numbers: dict[tuple[int, ...], int] = {}
+    which = [numbers.setdefault(tuple(listed[begin:end]), len(numbers)) for begin, end in pairwise(starts)]
+    return _Covers(atoms, np.array(which, np.int32), list(numbers))
+
+
 @dataclass(slots=True)
 class _Judge:
     """Judges pairs of unordered writes, atom by atom; atoms with the same accesses have one answer."""
@@ -107,6 +160,11 @@ class _Judge:
     values: Values
     place: Ints
     """Of each access: where the schedule has it."""
+    covers: _Covers
+    owner: Ids
+    """Of each access: the owner of its location."""
+    unsure: Bools
+    """Of each access: which bytes it touches is not known."""
     listed: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     """Kind -> bad pairs of clusters that are not harmless, in the schedule's order."""
     queries: int = 0
@@ -129,32 +187,11 @@ class _Judge:
         """The different sets of regions that cover a common atom of two regions, and all that may."""
         key = min(one, other), max(one, other)
         if key not in self._known:
-            mine, theirs = self._atoms(one), self._atoms(other)
-            common = np.intersect1d(mine, theirs, assume_unique=True)
+            common = np.intersect1d(_atoms(self.regions, one), _atoms(self.regions, other), assume_unique=True)
             apart = {each for region in key for each in self.regions.met_apart(region)}
-            self._known[key] = [tuple(sorted({*each, *apart})) for each in self._covering(common)]
+            covers = self.covers.of(common)
+            self._known[key] = [tuple(sorted({*each, *apart})) for each in covers] if apart else covers
         return self._known[key]
-
-    def _atoms(self, region: int) -> Ints:
-        begin, end = int(self.regions.starts[region]), int(self.regions.starts[region + 1])
-        low, high = self.regions.low[begin:end], self.regions.high[begin:end]
-        return stretched(low.astype(np.int64), (high - low).astype(np.int64))
-
-    def _covering(self, atoms: Ints) -> list[tuple[int, ...]]:
-        """Sets of regions in use, one for each way in which the atoms are covered."""
-        regions = self.regions
-        first, last = (np.searchsorted(atoms, ends) for ends in (regions.low, regions.high))
-        rows = np.flatnonzero(last > first)
-        region = np.repeat(np.arange(len(regions.starts) - 1), np.diff(regions.starts))[rows]
-        used = np.zeros(len(regions.location), bool)
-        used[regions.of_access] = True
-        rows, region = rows[used[region]], region[used[region]]
-        count = (last - first)[rows]
-        at, which = stretched(first[rows], count), np.repeat(region, count)
-        by = np.lexsort((which, at))
-        cuts = np.flatnonzero(np.append(True, np.diff(at[by]) != 0)[: len(by)])
-        sets = {tuple(each.tolist()) for each in np.split(which[by], cuts[1:])}
-        return sorted(sets)
 
     def _cluster(self, covering: tuple[int, ...]) -> dict[int, bool]:
         """Write -> whether its cluster is harmless, for the atoms that these regions cover."""
@@ -188,8 +225,7 @@ class _Judge:
 
     def _list(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Note the pairs that nothing orders, unless they are writes of equal bytes."""
-        model = self.model
-        unsure = model.maybe | self.regions.unknown[self.regions.of_access]
+        model, unsure = self.model, self.unsure
         for one, other in pairs:
             if model.instruction[one] == model.instruction[other] or not self._meet(one, other):
                 continue
@@ -209,8 +245,8 @@ class _Judge:
 
     def _commute(self, one: int, other: int) -> bool:
         """Whether two accesses are writes of equal bytes, or atomics that commute, to one location."""
-        model, owners = self.model, self.model.owners()
-        if owners[model.location[one]] != owners[model.location[other]]:
+        model = self.model
+        if self.owner[one] != self.owner[other]:
             return False
         if model.atomic[one] > 0 and model.atomic[one] == model.atomic[other]:
             return True
@@ -230,10 +266,9 @@ class _Judge:
             yield cluster
 
     def _is_harmless(self, cluster: Sequence[int], reads: Sequence[int]) -> bool:
-        model = self.model
         if self._is_touched_in_regions(cluster[0]):
             return False  # a run leaves iterations and arms out, and with them accesses
-        if len(set(model.owners()[model.location[cluster]].tolist())) > 1:
+        if len(set(self.owner[cluster].tolist())) > 1:
             return False
         last = [each for each in cluster if not any(self._before(each, other) for other in cluster)]
         return self._equal(last) and all(
