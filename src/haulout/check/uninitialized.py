@@ -71,7 +71,7 @@ def check_written(model: Model, events: Ids, meetings: Meetings, excused: Bools)
         # So far these count as writes of all that they may reach. Say where something depends on that.
         less = _missing(model, events, owner, judged, scattered)
         depends = (less.read & ~missing.read & ~excused[model.locations]) | (
-            (less.left != missing.left) & (kind == Kind.OUTPUT)
+            (less.left != NONE) & (missing.left == NONE) & (kind == Kind.OUTPUT)
         )
         found += [_assumed(model, place, scattered) for place in np.flatnonzero(judged & depends)[:_MOST].tolist()]
     return found
