@@ -30,7 +30,7 @@ _RACES = frozenset({"cross-core-race", "possible-race"})
 
 @dataclass(slots=True)
 class CheckedKernel:
-    """A kernel's trace, its program as it was judged (`emit`, `for_check`), and all findings."""
+    """A kernel's trace, its program as it was judged (`prepare`), and all findings."""
 
     trace: Trace
     program: Program | None
