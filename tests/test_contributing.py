@@ -20,7 +20,8 @@ from tests.test_docs import ROOT, _emitted
 from tools import make_docs
 
 from haulout import api
-from haulout.check import equal_values, spread
+from haulout.checker.proofs import equal_values
+from haulout.checker.values import byte_flow as spread
 from haulout.cli.main import SHORT_HELP
 from haulout.passes.lower_local_collectives import LOWERINGS
 from haulout.passes.pipeline import REGISTRY, standard_pipeline, sync_pipeline

@@ -20,13 +20,13 @@ import numpy as np
 from haulout import api
 from haulout.cli.common import quiet_option
 from haulout.cli.status import CLEAN, guarded
-from haulout.passes.allocator import Pool, plan
+from haulout.packing import Pool, plan
 from haulout.report.examples import EXAMPLES
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import HauloutError
 from haulout.support.jit import KERNELS, always_compiled, compile_seconds, compiled_kernels, watch_compilation
 
-_PACKAGES = ("analysis", "check", "passes", "sim")
+_PACKAGES = ("analysis", "checker", "packing", "passes", "sim")
 """Those that have kernels."""
 _COUNTING = """bir 1
 program "two queues signal" lnc=1

@@ -1,0 +1,1 @@
+"""What order a program guarantees: the fused graph, semaphores, barriers, `sendrecv`."""

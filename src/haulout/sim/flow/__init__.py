@@ -1,0 +1,1 @@
+"""Which instructions run: control flow, and what each core executes."""
