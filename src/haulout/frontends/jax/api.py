@@ -4,7 +4,7 @@
 
 `lower` traces the function for an abstract mesh, which takes no devices, and writes the result as StableHLO: so
 closures and lambdas work, and nothing of the user's has to be imported a second time. The child
-(`frontends/hlo/partition_child.py`) has as many CPU devices as the mesh, compiles the module with XLA's dump
+(`partition_child.py`) has as many CPU devices as the mesh, compiles the module with XLA's dump
 switched on, and exits; the module after the pass `spmd-partitioning` is what `partition` returns and `lower`
 parses. A program for one device is never partitioned: there the module before any pass is taken.
 """
@@ -25,7 +25,7 @@ from typing import Any
 
 from haulout.frontends.hlo import lower as lower_hlo
 from haulout.frontends.hlo import parse_hlo
-from haulout.frontends.hlo import partition_child as child
+from haulout.frontends.jax import partition_child as child
 from haulout.ir.program import Program
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
