@@ -175,5 +175,7 @@ def test_judges_share_nothing_with_the_checker() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
-            assert not any(name.startswith(("haulout.checker", "haulout.passes", "haulout.analysis")) for name in names)
+            assert not any(
+                name.startswith(("haulout.checker", "haulout.passes", "haulout.analysis")) for name in names
+            )
             assert not any(name.endswith(("judges.checked", "judges.advised")) for name in names)

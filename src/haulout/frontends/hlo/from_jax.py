@@ -25,7 +25,7 @@ from typing import Any
 
 from haulout.frontends.hlo import lower as lower_hlo
 from haulout.frontends.hlo import parse_hlo
-from haulout.frontends.jax import partition_child as child
+from haulout.frontends.hlo import partition_child as child
 from haulout.ir.program import Program
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
