@@ -12,7 +12,18 @@ import pytest
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
-from haulout.ir.structure import MAX_DEPTH, Arm, Fork, Loop, Structure, chain, function_structure, program_structure
+from haulout.ir.structure import (
+    MAX_DEPTH,
+    Arm,
+    Fork,
+    Loop,
+    Structure,
+    Walk,
+    chain,
+    function_structure,
+    program_structure,
+    run,
+)
 from haulout.support.diagnostics import Diagnostic, HauloutError
 
 NEST = "a>b b>c,g:cond,trip=3 c>d,e:cond d>f e>f f>b g>h,i:cond,divergent h>i i"
@@ -105,6 +116,7 @@ def test_a_nest() -> None:
     assert found.forks == (Fork(2, 4, 5, False, 0, (1, 2)), Fork(6, 8, 8, True, NONE, (3,)))
     assert found.region_of == (NONE, 0, 0, 1, 2, 0, NONE, 3, NONE)
     assert list(found.items(0, 9)) == [0, found.regions[0], 6, found.forks[1], 8]
+    assert [found.divergent_fork(block) for block in range(9)] == [NONE] * 7 + [1, NONE]
     assert found.around(4) == (0, 2) and found.loops_around(4) == (0,) and found.around(8) == ()
 
 
@@ -224,8 +236,37 @@ def test_fold_meets_every_block_once_and_in_order() -> None:
             lambda fork, arms: [block for arm in arms for block in arm],
         )
         assert folded.functions == [list(range(len(leads)))]
-        assert folded.regions == [list(range(region.begin, region.end)) for region in found.regions]
-        assert folded.forks == [list(range(fork.block + 1, fork.join)) for fork in found.forks]
+        assert folded.regions == {
+            number: list(range(region.begin, region.end)) for number, region in enumerate(found.regions)
+        }
+        assert folded.forks == {
+            number: list(range(fork.block + 1, fork.join)) for number, fork in enumerate(found.forks)
+        }
+
+
+def test_a_fold_of_one_function() -> None:
+    found = blocks(NEST, NEST).structure
+    folded = found.fold(
+        lambda block: {block},
+        lambda parts: set().union(*parts),
+        lambda loop, header, body: header | body,
+        lambda fork, arms: set().union(*arms),
+        found.functions[1:],
+    )
+    assert folded.functions == [set(range(9, 18))]
+    assert set(folded.regions) == {4, 5, 6, 7} and set(folded.forks) == {2, 3}
+
+
+def test_a_walk_goes_deep() -> None:
+    seen = []
+
+    def walk(left: int) -> Walk:
+        if left:
+            yield walk(left - 1)
+        seen.append(left)
+
+    run(walk(5000))
+    assert seen == list(range(5001))
 
 
 def test_descend_hands_down() -> None:

@@ -21,6 +21,7 @@ blocks as rows of `blocks` (`Program.structure`).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,10 +123,10 @@ class Fold(Generic[T]):
     """What `Structure.fold` found for every part."""
 
     functions: list[T]
-    regions: list[T]
-    """Of a loop as a whole, and of an arm."""
-    forks: list[T]
-    """Of all arms together, without the block that chooses."""
+    regions: dict[int, T]
+    """By the number of the region: of a loop as a whole, and of an arm."""
+    forks: dict[int, T]
+    """By the number of the fork: of all arms together, without the block that chooses."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,19 @@ class Structure:
     def loops_around(self, block: int) -> tuple[int, ...]:
         """The loops around a block, the outermost first."""
         return self._loops_around[self.region_of[block]]
+
+    def divergent_fork(self, block: int) -> int:
+        """The outermost divergent fork that has a block in an arm, NONE when there is none."""
+        return self._divergent_forks[self.region_of[block]]
+
+    @cached_property
+    def _divergent_forks(self) -> list[int]:
+        def into(outer: int, number: int, region: Region) -> int:
+            if outer == NONE and isinstance(region, Arm) and self.forks[region.fork].divergent:
+                return region.fork
+            return outer
+
+        return self.descend(NONE, into)
 
     @cached_property
     def _around(self) -> list[tuple[int, ...]]:
@@ -282,12 +296,14 @@ class Structure:
         sequence: Callable[[list[T]], T],
         loop: Callable[[Loop, T, T], T],
         fork: Callable[[Fork, list[T]], T],
+        functions: Sequence[range] | None = None,
     ) -> Fold[T]:
-        """Combine values bottom up.
+        """Combine values bottom up, of all functions or of some.
 
         `block(number)`; `sequence(values)` of what runs one after the other; `loop(loop, header, body)`;
         `fork(fork, arms)`, with one or two arms.
         """
+        functions = self.functions if functions is None else functions
         regions: dict[int, T] = {}
         forks: dict[int, T] = {}
 
@@ -303,19 +319,17 @@ class Structure:
         def whole(blocks: range) -> T:
             return sequence([value(item) for item in self.items(blocks.start, blocks.stop)])
 
-        for number in range(len(self.regions) - 1, -1, -1):
-            region = self.regions[number]
-            inside = whole(region.body)
-            regions[number] = loop(region, block(region.header), inside) if isinstance(region, Loop) else inside
-            if isinstance(region, Arm) and region.side == 0:
-                # The other arm comes later in layout, so it is done.
-                each = self.forks[region.fork]
-                forks[region.fork] = fork(each, [regions[arm] for arm in each.arms])
-        return Fold(
-            [whole(blocks) for blocks in self.functions],
-            [regions[number] for number in range(len(self.regions))],
-            [forks[number] for number in range(len(self.forks))],
-        )
+        for blocks in functions:
+            first, last = (bisect_left(self.regions, at, key=_begin) for at in (blocks.start, blocks.stop))
+            for number in range(last - 1, first - 1, -1):
+                region = self.regions[number]
+                inside = whole(region.body)
+                regions[number] = loop(region, block(region.header), inside) if isinstance(region, Loop) else inside
+                if isinstance(region, Arm) and region.side == 0:
+                    # The other arm comes later in layout, so it is done.
+                    each = self.forks[region.fork]
+                    forks[region.fork] = fork(each, [regions[arm] for arm in each.arms])
+        return Fold([whole(blocks) for blocks in functions], regions, forks)
 
     def descend(self, top: T, into: Callable[[T, int, Region], T]) -> list[T]:
         """Values top down: `into(value of the parent, number, region)` for each region, then `top`, so that `NONE` as
@@ -325,6 +339,25 @@ class Structure:
         for number, region in enumerate(self.regions):
             found[number] = into(found[region.parent], number, region)
         return found
+
+
+def _begin(region: Region) -> int:
+    return region.begin
+
+
+Walk = Iterator["Walk"]
+"""A generator that yields, instead of calling itself, a generator for what is inside."""
+
+
+def run(walk: Walk) -> None:
+    """Run a walk to its end, however deep it goes."""
+    stack = [walk]
+    while stack:
+        inside = next(stack[-1], None)
+        if inside is None:
+            stack.pop()
+        else:
+            stack.append(inside)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
