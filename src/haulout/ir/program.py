@@ -39,6 +39,7 @@ from haulout.ir.schema import (
 from haulout.ir.strings import StringTable
 
 if TYPE_CHECKING:
+    from haulout.ir.structure import Structure
     from haulout.ir.views import ModuleView
 
 
@@ -132,6 +133,13 @@ class Program:
     def access_starts(self) -> Ints:
         """Operands of instruction i: rows `access_starts[i]:access_starts[i + 1]` of `accesses`."""
         return self.starts("accesses", "instructions")
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The loops and forks of all functions; raises `bad-input` where the control flow is not supported."""
+        from haulout.ir.structure import program_structure
+
+        return program_structure(self)
 
     # -- single rows, for printers and messages ---------------------------------------------------------------
 

@@ -1,0 +1,576 @@
+"""Control flow as a structure: the loops and forks of a function, nested in each other, read once from its blocks.
+
+    ^before -> ^header              a loop: the header has `cond` and two successors, the first block of the body and
+    ^header -> ^body, ^after        the block after the loop; the last block of the body leads back to the header.
+    ^body ... -> ^header            The header belongs to its loop and runs once more than the body.
+    ^after
+
+    ^fork -> ^then, ^else           a fork: it has `cond` and two successors, the first blocks of its arms; the last
+    ^then ... -> ^join              block of each arm leads to the join, which follows the second arm in layout.
+    ^else ... -> ^join              Without a second arm the second successor is the join. Fork and join belong to
+    ^join                           the region around. `divergent`: each core takes an arm of its own.
+
+Blocks in layout order are a sequence of straight blocks, loops and forks. Every other form is refused, with the block
+and its place. A *region* is a loop or an arm: blocks `begin:end`, so two regions are nested or disjoint. Regions and
+forks are numbered in layout order, outer before inner, so a walk from the last to the first is bottom up. Nothing
+recurses, so nesting may be deep.
+
+A structure covers one function, with blocks counted from its first (`function_structure`), or a whole program, with
+blocks as rows of `blocks` (`Program.structure`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+
+import numpy as np
+
+from haulout.ir.enums import NONE
+from haulout.ir.labels import block_label, block_name
+from haulout.support.diagnostics import bad_input
+
+if TYPE_CHECKING:
+    from haulout.ir.program import Program
+
+T = TypeVar("T")
+
+MAX_DEPTH = 1000
+"""Nesting depth of loops and arms. The regions around a region are a tuple, so memory is quadratic in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Blocks `begin:end`; the first one is the header."""
+
+    begin: int
+    end: int
+    parent: int
+    """The region around it, NONE at the top."""
+    trip: int
+    """How often the body runs; NONE: unknown, it may be 0."""
+
+    @property
+    def header(self) -> int:
+        """The block that decides whether the body runs again."""
+        return self.begin
+
+    @property
+    def latch(self) -> int:
+        """The last block of the body, which leads back to the header."""
+        return self.end - 1
+
+    @property
+    def body(self) -> range:
+        """All blocks but the header."""
+        return range(self.begin + 1, self.end)
+
+    @property
+    def may_not_run(self) -> bool:
+        """Whether there may be no iteration."""
+        return self.trip <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Blocks `begin:end`, at least one."""
+
+    begin: int
+    end: int
+    parent: int
+    """The region around its fork, NONE at the top."""
+    fork: int
+    """Number of its fork."""
+    side: int
+    """0: taken when `cond` is not zero; 1: when it is."""
+
+    @property
+    def body(self) -> range:
+        """All blocks."""
+        return range(self.begin, self.end)
+
+
+Region = Loop | Arm
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A block that chooses between two arms, `block + 1:middle` and `middle:join`; the second may have no block."""
+
+    block: int
+    middle: int
+    join: int
+    """The block where the arms end."""
+    divergent: bool
+    """Whether cores may take different arms."""
+    parent: int
+    """The region around it, NONE at the top."""
+    arms: tuple[int, ...]
+    """Its regions, one or two."""
+
+    @property
+    def sides(self) -> tuple[range, range]:
+        """The blocks of both arms."""
+        return range(self.block + 1, self.middle), range(self.middle, self.join)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Generic[T]):
+    """What `Structure.fold` found for every part."""
+
+    functions: list[T]
+    regions: dict[int, T]
+    """By the number of the region: of a loop as a whole, and of an arm."""
+    forks: dict[int, T]
+    """By the number of the fork: of all arms together, without the block that chooses."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The regions and forks of one function, or of all functions of a program."""
+
+    functions: tuple[range, ...]
+    """The blocks of each function."""
+    regions: tuple[Region, ...]
+    forks: tuple[Fork, ...]
+    region_of: tuple[int, ...]
+    """Of each block: the innermost region around it, NONE at the top. A header is inside its own loop."""
+
+    def __bool__(self) -> bool:
+        """Whether there is a loop or a fork."""
+        return bool(self.regions)
+
+    # -- by block ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def loops(self) -> dict[int, Loop]:
+        """The loops by the number of their region."""
+        return {number: region for number, region in enumerate(self.regions) if isinstance(region, Loop)}
+
+    @cached_property
+    def loop_at(self) -> dict[int, int]:
+        """Header -> its loop."""
+        return {loop.header: number for number, loop in self.loops.items()}
+
+    @cached_property
+    def loop_before(self) -> dict[int, int]:
+        """Block that follows a loop -> that loop."""
+        return {loop.end: number for number, loop in self.loops.items()}
+
+    @cached_property
+    def fork_at(self) -> dict[int, int]:
+        """Block that chooses -> its fork."""
+        return {fork.block: number for number, fork in enumerate(self.forks)}
+
+    @cached_property
+    def join_at(self) -> dict[int, int]:
+        """Join -> its fork."""
+        return {fork.join: number for number, fork in enumerate(self.forks)}
+
+    def around(self, block: int) -> tuple[int, ...]:
+        """The regions around a block, the outermost first."""
+        return self._around[self.region_of[block]]
+
+    def loops_around(self, block: int) -> tuple[int, ...]:
+        """The loops around a block, the outermost first."""
+        return self._loops_around[self.region_of[block]]
+
+    def divergent_fork(self, block: int) -> int:
+        """The outermost divergent fork that has a block in an arm, NONE when there is none."""
+        return self._divergent_forks[self.region_of[block]]
+
+    @cached_property
+    def _divergent_forks(self) -> list[int]:
+        def into(outer: int, number: int, region: Region) -> int:
+            if outer == NONE and isinstance(region, Arm) and self.forks[region.fork].divergent:
+                return region.fork
+            return outer
+
+        return self.descend(NONE, into)
+
+    @cached_property
+    def _around(self) -> list[tuple[int, ...]]:
+        return self.descend((), lambda outer, number, region: (*outer, number))
+
+    @cached_property
+    def _loops_around(self) -> list[tuple[int, ...]]:
+        return self.descend((), lambda outer, number, region: (*outer, number) if number in self.loops else outer)
+
+    @cached_property
+    def dominator(self) -> list[int]:
+        """The immediate dominator of each block; NONE for the first of a function."""
+        found = list(range(-1, len(self.region_of) - 1))
+        for blocks in self.functions:
+            if blocks:
+                found[blocks.start] = NONE
+        for loop in self.loops.values():
+            found[loop.end] = loop.header
+        for fork in self.forks:
+            found[fork.middle] = found[fork.join] = fork.block
+        return found
+
+    @cached_property
+    def post_dominator(self) -> list[int]:
+        """The immediate post-dominator of each block; NONE for the last of a function."""
+        found = list(range(1, len(self.region_of) + 1))
+        for blocks in self.functions:
+            if blocks:
+                found[blocks.stop - 1] = NONE
+        for loop in self.loops.values():
+            found[loop.header], found[loop.latch] = loop.end, loop.header
+        for fork in self.forks:
+            found[fork.block] = found[fork.middle - 1] = found[fork.join - 1] = fork.join
+        return found
+
+    @cached_property
+    def _reach(self) -> list[int]:
+        """Where the blocks end that each block dominates: with the region around it, of a header with the next."""
+        ends = np.empty(len(self.region_of), np.int64)
+        for blocks in self.functions:
+            ends[blocks.start : blocks.stop] = blocks.stop
+        found: list[int] = ends.tolist()
+        for block, number in enumerate(self.region_of):
+            if block in self.loop_at:
+                number = self.regions[number].parent
+            if number != NONE:
+                found[block] = self.regions[number].end
+        return found
+
+    def dominates(self, first: int, second: int) -> bool:
+        """Whether every path from the entry to block `second` passes block `first`."""
+        return first <= second < self._reach[first]
+
+    def common_region(self, first: int, second: int) -> int:
+        """The innermost region around two blocks, NONE when there is none."""
+        number = self.region_of[first]
+        while number != NONE and not self.regions[number].begin <= second < self.regions[number].end:
+            number = self.regions[number].parent
+        return number
+
+    def common_loop(self, first: int, second: int) -> int:
+        """The innermost loop around two blocks, NONE when there is none."""
+        number = self.common_region(first, second)
+        while number != NONE and number not in self.loops:
+            number = self.regions[number].parent
+        return number
+
+    def left_region(self, block: int, other: int) -> int:
+        """The outermost region around a block that is not around another one, NONE when there is none."""
+        around, common = self.around(block), self.common_region(block, other)
+        at = around.index(common) + 1 if common != NONE else 0
+        return around[at] if at < len(around) else NONE
+
+    def separating_fork(self, first: int, second: int) -> int:
+        """The fork that has two blocks in different arms, NONE when there is none."""
+        sides = [self.left_region(first, second), self.left_region(second, first)]
+        if NONE in sides:
+            return NONE
+        forks = [NONE if isinstance(arm := self.regions[side], Loop) else arm.fork for side in sides]
+        return forks[0] if forks[0] == forks[1] else NONE
+
+    # -- walks -------------------------------------------------------------------------------------------------------
+
+    def items(self, begin: int, end: int) -> Iterator[int | Loop | Fork]:
+        """What runs one after the other in blocks `begin:end` of one region: blocks, loops, and forks, each after
+        its block.
+        """
+        block = begin
+        while block < end:
+            if (number := self.loop_at.get(block)) is not None:
+                yield self.loops[number]
+                block = self.loops[number].end
+                continue
+            yield block
+            block += 1
+            if (number := self.fork_at.get(block - 1)) is not None:
+                yield self.forks[number]
+                block = self.forks[number].join
+
+    def fold(
+        self,
+        block: Callable[[int], T],
+        sequence: Callable[[list[T]], T],
+        loop: Callable[[Loop, T, T], T],
+        fork: Callable[[Fork, list[T]], T],
+        functions: Sequence[range] | None = None,
+    ) -> Fold[T]:
+        """Combine values bottom up, of all functions or of some.
+
+        `block(number)`; `sequence(values)` of what runs one after the other; `loop(loop, header, body)`;
+        `fork(fork, arms)`, with one or two arms.
+        """
+        functions = self.functions if functions is None else functions
+        regions: dict[int, T] = {}
+        forks: dict[int, T] = {}
+
+        def value(item: int | Loop | Fork) -> T:
+            match item:
+                case Loop():
+                    return regions[self.loop_at[item.header]]
+                case Fork():
+                    return forks[self.fork_at[item.block]]
+                case _:
+                    return block(item)
+
+        def whole(blocks: range) -> T:
+            return sequence([value(item) for item in self.items(blocks.start, blocks.stop)])
+
+        for blocks in functions:
+            first, last = (bisect_left(self.regions, at, key=_begin) for at in (blocks.start, blocks.stop))
+            for number in range(last - 1, first - 1, -1):
+                region = self.regions[number]
+                inside = whole(region.body)
+                regions[number] = loop(region, block(region.header), inside) if isinstance(region, Loop) else inside
+                if isinstance(region, Arm) and region.side == 0:
+                    # The other arm comes later in layout, so it is done.
+                    each = self.forks[region.fork]
+                    forks[region.fork] = fork(each, [regions[arm] for arm in each.arms])
+        return Fold([whole(blocks) for blocks in functions], regions, forks)
+
+    def descend(self, top: T, into: Callable[[T, int, Region], T]) -> list[T]:
+        """Values top down: `into(value of the parent, number, region)` for each region, then `top`, so that `NONE` as
+        an index finds it.
+        """
+        found = [top] * (len(self.regions) + 1)
+        for number, region in enumerate(self.regions):
+            found[number] = into(found[region.parent], number, region)
+        return found
+
+
+def _begin(region: Region) -> int:
+    return region.begin
+
+
+Walk = Iterator["Walk"]
+"""A generator that yields, instead of calling itself, a generator for what is inside."""
+
+
+def run(walk: Walk) -> None:
+    """Run a walk to its end, however deep it goes."""
+    stack = [walk]
+    while stack:
+        inside = next(stack[-1], None)
+        if inside is None:
+            stack.pop()
+        else:
+            stack.append(inside)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def program_structure(program: Program) -> Structure:
+    """The structure of all functions, blocks being rows of `blocks`; `bad-input` where cores differ."""
+    parser = _Parser(program, range(len(program.blocks)))
+    blocks = [range(*each) for each in pairwise(program.starts("blocks", "functions").tolist())]
+    for rows in blocks:
+        parser.function(rows.start, rows.stop)
+    first_of: dict[int, range] = {}
+    for name, rows in zip(program.functions.name.tolist(), blocks, strict=True):
+        _compare(program, rows, first_of.setdefault(name, rows))
+    return parser.structure()
+
+
+def function_structure(program: Program, functions: Sequence[int]) -> Structure:
+    """The structure of a function, given by its row on each core; blocks are counted from its first one.
+
+    `bad-input` where cores differ.
+    """
+    found = []
+    for function in functions:
+        rows = block_rows(program, function)
+        parser = _Parser(program, rows)
+        parser.function(0, len(rows))
+        found.append(parser.structure())
+    for function in functions[1:]:
+        _compare(program, block_rows(program, function), block_rows(program, functions[0]))
+    return found[0]
+
+
+def block_rows(program: Program, function: int) -> range:
+    """The rows of a function's blocks."""
+    begin, end = np.searchsorted(program.blocks.function, [function, function + 1]).tolist()
+    return range(begin, end)
+
+
+def chain(program: Program, function: int) -> list[int] | None:
+    """The rows of a function's blocks in the order in which they run, when each leads to at most one other and all
+    are reached, in whatever order they are laid out; else None.
+    """
+    rows, blocks = block_rows(program, function), program.blocks
+    chosen = slice(rows.start, rows.stop)
+    if ((blocks.cond[chosen] != NONE) | (blocks.trip[chosen] != NONE) | blocks.divergent[chosen]).any():
+        return None
+    targets = _targets(program, rows)
+    found: dict[int, None] = {}
+    at = 0 if targets else NONE
+    while at != NONE:
+        if at in found or len(targets[at]) > 1:
+            return None
+        found[at] = None
+        at = targets[at][0] if targets[at] else NONE
+    return [rows.start + at for at in found] if len(found) == len(rows) else None
+
+
+def _targets(program: Program, rows: range) -> list[list[int]]:
+    """The successors of some blocks, counted from the first of them."""
+    cuts = np.searchsorted(program.edges.source, np.arange(rows.start, rows.stop + 1)).tolist()
+    targets = (program.edges.target - rows.start).tolist()
+    return [targets[begin:end] for begin, end in pairwise(cuts)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A region that the parser is in."""
+
+    number: int
+    end: int
+    leads_to: int
+    """Where its last block leads: the header, or the join."""
+
+
+class _Parser:
+    """One pass over some blocks, counted from the first of them; a stack has the regions around."""
+
+    def __init__(self, program: Program, rows: range) -> None:
+        self.program, self.rows = program, rows
+        self.targets = _targets(program, rows)
+        blocks, chosen = program.blocks, slice(rows.start, rows.stop)
+        self.has_cond: list[bool] = (blocks.cond[chosen] != NONE).tolist()
+        self.trip: list[int] = blocks.trip[chosen].tolist()
+        self.divergent: list[bool] = blocks.divergent[chosen].tolist()
+        self.functions: list[range] = []
+        self.regions: list[Region] = []
+        self.forks: list[Fork] = []
+        self.region_of: list[int] = []
+        self.open: list[_Open] = []
+        self.joins: set[int] = set()
+
+    def structure(self) -> Structure:
+        """What was read."""
+        return Structure(tuple(self.functions), tuple(self.regions), tuple(self.forks), tuple(self.region_of))
+
+    def function(self, begin: int, stop: int) -> None:
+        """Read the blocks of a function."""
+        self.functions.append(range(begin, stop))
+        for at in range(begin, stop):
+            self.close(at)
+            targets, end = self.targets[at], self.open[-1].end if self.open else stop
+            if len(targets) != 2:
+                self.straight(at, targets, end)
+                continue
+            if not self.has_cond[at]:
+                self.refuse(at, "has two successors but no cond")
+            if at + 1 < targets[1] <= end and self.targets[targets[1] - 1] == [at]:
+                self.loop(at, targets, end)
+            else:
+                self.fork(at, targets, end)
+
+    def close(self, at: int) -> None:
+        """Leave the regions that end before a block; enter the second arm where the first one ends."""
+        while self.open and self.open[-1].end == at:
+            region = self.regions[self.open.pop().number]
+            if isinstance(region, Arm) and at < self.forks[region.fork].join:
+                self.enter_arm(at, self.forks[region.fork].join, region.fork, 1)
+
+    def straight(self, at: int, targets: list[int], end: int) -> None:
+        """A block without a choice."""
+        self.region_of.append(self.open[-1].number if self.open else NONE)
+        if len(targets) > 2:
+            self.refuse(at, f"has {len(targets)} successors, expected at most two")
+        if self.has_cond[at] or self.trip[at] != NONE:
+            self.refuse(at, "has cond or trip, which need two successors")
+        if self.divergent[at]:
+            self.refuse(at, "is divergent, which needs two successors")
+        wanted = at + 1 if at + 1 < end else self.open[-1].leads_to if self.open else NONE
+        if targets == ([] if wanted == NONE else [wanted]):
+            return
+        if wanted == NONE:
+            self.refuse(at, f"leads to {self.name(targets[0])}, but is the last block of its function")
+        if not targets:
+            self.refuse(at, "has no successor, but is not the last block of its function")
+        what = "next block"
+        if at + 1 == end:
+            is_loop = isinstance(self.regions[self.open[-1].number], Loop)
+            what = "header of its loop" if is_loop else "join of its fork"
+        self.refuse(at, f"must lead to {self.name(wanted)}, the {what}")
+
+    def loop(self, at: int, targets: list[int], end: int) -> None:
+        """A loop, from its header on."""
+        if at in self.joins:
+            self.refuse(at, "is the join of a fork and the header of a loop; insert an empty block between")
+        if self.divergent[at]:
+            self.refuse(at, "is the header of a loop, which cannot be divergent")
+        if targets[0] != at + 1:
+            self.refuse(at, "is the header of a loop; its first successor must be the next block")
+        if targets[1] >= end:
+            self.refuse(at, "is the header of a loop that no block of the same region follows; insert an empty one")
+        self.enter(at, Loop(at, targets[1], self.open[-1].number if self.open else NONE, self.trip[at]), at)
+        self.region_of.append(self.open[-1].number)
+
+    def fork(self, at: int, targets: list[int], end: int) -> None:
+        """A fork, from its block on."""
+        if self.trip[at] != NONE:
+            self.refuse(at, "is a fork; only the header of a loop can have trip")
+        first, middle = targets
+        if first != at + 1 or middle <= first:
+            self.refuse(at, "is a fork; its first successor must be the next block, its second one a later block")
+        leave = self.targets[middle - 1]
+        join = leave[0] if len(leave) == 1 else NONE
+        if not middle <= join < end:
+            self.refuse(at, "is a fork whose arms do not end in one block of the same region; insert an empty one")
+        around = self.open[-1].number if self.open else NONE
+        self.region_of.append(around)
+        self.joins.add(join)
+        self.forks.append(Fork(at, middle, join, self.divergent[at], around, ()))
+        self.enter_arm(first, middle, len(self.forks) - 1, 0)
+
+    def enter_arm(self, begin: int, end: int, number: int, side: int) -> None:
+        """An arm, from its first block on."""
+        each = self.forks[number]
+        arms = (*each.arms, len(self.regions))
+        self.forks[number] = Fork(each.block, each.middle, each.join, each.divergent, each.parent, arms)
+        self.enter(begin, Arm(begin, end, each.parent, number, side), each.join)
+
+    def enter(self, at: int, region: Region, leads_to: int) -> None:
+        """Enter a region."""
+        if len(self.open) == MAX_DEPTH:
+            self.refuse(at, f"is inside more than {MAX_DEPTH} loops and arms")
+        self.open.append(_Open(len(self.regions), region.end, leads_to))
+        self.regions.append(region)
+
+    def name(self, at: int) -> str:
+        """`^name` of a block."""
+        return block_name(self.program, self.rows[at])
+
+    def refuse(self, at: int, why: str) -> NoReturn:
+        """`bad-input` at a block."""
+        _refuse(self.program, self.rows[at], why)
+
+
+def _compare(program: Program, rows: range, first: range) -> None:
+    """Refuse blocks of a function that differ from those of the first core."""
+    if rows == first:
+        return
+    core = program.block_core[first.start] if first else NONE
+    targets, blocks = (_targets(program, rows), _targets(program, first)), program.blocks
+    for row, twin, mine, theirs in zip(rows, first, *targets, strict=False):
+        if mine != theirs:
+            _refuse(program, row, f"has other successors than on core {core}")
+        if blocks.trip[row] != blocks.trip[twin]:
+            here, there = (f"trip={blocks.trip[at]}" if blocks.trip[at] != NONE else "no trip" for at in (row, twin))
+            _refuse(program, row, f"has {here}, but {there} on core {core}")
+        if blocks.divergent[row] != blocks.divergent[twin]:
+            here, there = ("is", "not ") if blocks.divergent[row] else ("is not", "")
+            _refuse(program, row, f"{here} divergent, but {there}on core {core}")
+    if len(rows) != len(first):
+        more = max(rows, first, key=len)
+        _refuse(program, more[min(len(rows), len(first))], "is not on all cores")
+
+
+def _refuse(program: Program, row: int, why: str) -> NoReturn:
+    bad_input(f"unsupported control flow: block {block_name(program, row)} {why}", block_label(program, row))
