@@ -1,18 +1,18 @@
-"""Small random programs with branches and loops in each other, valid by construction, which the simulator can run.
+"""Small random programs with nested branches and loops, valid by construction, which the simulator can run.
 
     program = random_branch_program(rng, divergent=0.3)
-    result = simulate(program, random_way(rng, program))
+    result = simulate(program, random_inputs(rng, program))
 
 Like the programs of `programs.py`: a common `seq`, every location written in whole in the entry, no two cores in
 conflict at equal `seq`; so each has one meaning and must compile without a finding. Every location ends in an output.
 
-What decides is an input, so that a run may take any way through: a fork reads the `pred` input `f<block>` (on a
-divergent fork each core an input of its own, `f<block>_<core>`), directly or through a copy `q<block>` made in the
-fork's block. A loop counts `p<header>` down in its header; where `trip` is unknown the start is the input
-`n<header>`, clamped so that the body runs 0 to 3 times.
+Inputs decide, so a run may take any path: a fork reads the `pred` input `f<block>` (on a divergent fork each core an
+input of its own, `f<block>_<core>`), directly or through a copy `q<block>` made in the block of the fork. A loop
+counts `p<header>` down in its header; where `trip` is unknown the start is the input `n<header>`, clamped so that the
+body runs 0 to 3 times.
 
-Inside a divergent branch nothing can order one core behind another. So in each outermost one a shared location is
-either read by all or left to one core.
+Inside a divergent branch nothing can order one core after another. So in each outermost one a shared location is
+either read by all cores or left to one core.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from haulout_generators.programs import random_pattern
 
 ENGINES = (Engine.ACT, Engine.VECTOR, Engine.DMA0, Engine.DMA1)
 TRIPS = (None, None, 0, 1, 2, 3)
-MOST_TRIPS = 3
-"""Of a loop whose `trip` is not known."""
+MAX_TRIPS = 3
+"""The trips of a loop without a known `trip`."""
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class _Planner:
         self.blocks[header].leads = [header + 1, len(self.blocks)]
 
     def _branch(self, depth: int, atom: int, fork: int) -> int:
-        """A branch behind `fork`, or with a fork of its own; returns its join."""
+        """A branch after `fork`, or with a fork of its own; returns its join."""
         rng = self.rng
         if fork == NONE:
             fork = self._block(atom)
@@ -202,7 +202,7 @@ class _Generator:
                 core.function, f"out.{name}", Space.DRAM_LOCAL, size, kind=Kind.OUTPUT
             )
         small("one", Kind.CONST, "s32", 1)
-        small("most", Kind.CONST, "s32", MOST_TRIPS + 1)
+        small("most", Kind.CONST, "s32", MAX_TRIPS + 1)
         for at, block in enumerate(self.plan):
             if block.header:
                 start = None if block.trip is None else block.trip + 1
@@ -227,7 +227,7 @@ class _Generator:
         return f"f{fork}_{core}" if self.plan[fork].divergent else f"f{fork}"
 
     def _fill(self, number: int, block: _Block) -> None:
-        """What a block holds, with the writes of what decides at random places among its steps."""
+        """The content of a block, with the writes of conditions at random places among its steps."""
         rng = self.rng
         if block.atom == NONE and rng.random() < self.fences:
             for core in self.cores:
@@ -250,7 +250,7 @@ class _Generator:
         self.seq += 1
 
     def _decide(self, core: _Core, number: int, task: str) -> None:
-        """A write of something that a branch reads."""
+        """A write of a condition."""
         ids = core.ids
         if task == "count":
             counter = ids[f"p{number}"]
@@ -314,13 +314,13 @@ class _Generator:
         self.build.instruction(at, f"{name}.{self.seq}", opcode, engine, reads, writes, seq=self.seq, attrs=attrs)
 
 
-def random_way(rng: Random, program: Program) -> dict[str, npt.NDArray[Any]]:
-    """Inputs of a program of `random_branch_program` that lead it on some way: for `simulate`."""
+def random_inputs(rng: Random, program: Program) -> dict[str, npt.NDArray[Any]]:
+    """Inputs that lead a program of `random_branch_program` on a random path: for `simulate`."""
     rows = program.locations
     names = [program.strings[int(name)] for name in rows.name[rows.kind == Kind.INPUT]]
     return {
         name: np.array([rng.random() < 0.5])
         if name[0] == "f"
-        else np.array([rng.randint(1, MOST_TRIPS + 1)], np.int32)
+        else np.array([rng.randint(1, MAX_TRIPS + 1)], np.int32)
         for name in dict.fromkeys(names)
     }

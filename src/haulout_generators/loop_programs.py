@@ -1,10 +1,10 @@
-"""Random programs with loops, branches, and order of their own, to be judged, not compiled.
+"""Random programs with loops and branches and random order, to be judged, not compiled.
 
-Blocks hold instructions with random operands, dependences and carried dependences, barriers of all or some cores on
-`all` or on one engine, rings of `sendrecv`, and patterns that move with the iteration. Rendezvous stand at the same
-places on all their participants, and in both arms of a branch where each core chooses for itself, so nothing hangs;
-whether anything races is left to chance, and `order` says how likely two conflicting instructions of a core are given
-the edge that they need. `damaged` takes edges and barriers out of a program, compiled or not.
+Blocks have instructions with random operands, dependences and carried dependences, barriers of all or some cores on
+`all` or on one engine, rings of `sendrecv`, and patterns that move with the iteration. Rendezvous are at the same
+places on all their participants, and in both arms of a branch where each core chooses for itself, so nothing hangs.
+Races are left to chance: `order` is the probability that two conflicting instructions of a core get the edge that
+they need. `damaged` removes edges and barriers from a program, compiled or not.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ CELL = 4
 
 
 class _Item(NamedTuple):
-    """What a block's script says: work, a barrier or a ring of exchanges."""
+    """An item of the script of a block: work, a barrier or a ring of exchanges."""
 
     kind: str
     cores: tuple[int, ...]
-    """Who takes part; of a ring, in its order."""
+    """The participants; of a ring, in its order."""
     name: str = ""
     engine: Engine = Engine.ALL
 
@@ -43,20 +43,20 @@ class _Block:
     """A planned block, the same on all cores."""
 
     path: tuple[tuple[int, int], ...] = ()
-    """Loops and arms around it, its own loop included: (header, LOOP) or (fork, arm)."""
+    """Loops and arms around it, including its own loop: (header, LOOP) or (fork, arm)."""
     trip: int | None = None
     header: bool = False
     leads: list[int] = field(default_factory=list)
     fork: bool = False
     computed: bool = False
-    """Of a fork: it computes what decides; else that is an input. A header always does."""
+    """Of a fork: it computes its condition; else that is an input. A header always does."""
     divergent: bool = False
     twin: int | None = None
     """Of the other arm of a divergent branch: the block of the first one, whose rendezvous it has too."""
 
     @property
     def loops(self) -> tuple[int, ...]:
-        """Headers around it, its own included."""
+        """Headers around it, including its own."""
         return tuple(block for block, kind in self.path if kind == LOOP)
 
 
@@ -70,7 +70,7 @@ class _Made:
     writes: frozenset[tuple[str, int]] = frozenset()
 
     def conflicts(self, other: _Made) -> bool:
-        """Whether they touch a common cell, one writing."""
+        """True if they touch a common cell, one writing."""
         return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
 
 
@@ -129,7 +129,7 @@ class _Generator:
         ends = []
         for arm in range(1 if self.rng.random() < 0.3 and not self.blocks[fork].divergent else 2):
             self.blocks[fork].leads.append(len(self.blocks))
-            # In arms that cores choose for themselves both have the same rendezvous, so they are plain blocks.
+            # Arms of a divergent branch have the same rendezvous, so they are plain blocks.
             plain = divergent or self.blocks[fork].divergent
             self.plan((*path, (fork, arm)), 0 if plain else depth - 1, divergent)
             ends.append(len(self.blocks) - 1)
@@ -159,7 +159,7 @@ class _Generator:
         return program.replace(dependences=edges.take(np.argsort(edges.instruction, kind="stable")))
 
     def script(self, number: int) -> list[_Item]:
-        """What a block holds, for all cores."""
+        """The content of a block, for all cores."""
         rng, items, everyone = self.rng, list[_Item](), tuple(range(self.cores))
         for place in range(rng.randint(0, 2)):
             alone = rng.random() < self.order
@@ -178,7 +178,7 @@ class _Generator:
         return items
 
     def mirrored(self, number: int, twin: list[_Item]) -> list[_Item]:
-        """Other work, but the rendezvous of another block, with names of its own for the barriers; rarely not."""
+        """Other work, with the rendezvous of another block under new barrier names; rarely without them."""
         if self.rng.random() < 0.1:
             return self.script(number)
         work = [item for item in self.script(number) if item.kind == "work"]
@@ -287,7 +287,7 @@ class _Generator:
         return made[0], made[1], new
 
     def waits(self, new: _Made, made: list[_Made]) -> list[int]:
-        """Earlier instructions that it must wait for, most of them; a few that it need not."""
+        """Most of the earlier instructions that it must wait for, and a few more."""
         return [
             each.row
             for each in made
@@ -296,7 +296,7 @@ class _Generator:
         ]
 
     def carry(self, build: ProgramBuilder, made: list[_Made]) -> None:
-        """Waits for the iteration before."""
+        """Waits for the previous iteration."""
         for new in made:
             for each in made:
                 loops = [
@@ -313,7 +313,7 @@ _Operand = tuple[tuple[int, Pattern | None], tuple[int, int, int, int] | None]
 
 
 def damaged(program: Program, rng: Random) -> Iterator[Program]:
-    """A program with something missing: one dependence, or one barrier on all cores; for ever."""
+    """Endless programs with one thing removed: a dependence, or a barrier on all cores."""
     while True:
         edges = len(program.dependences)
         barriers = program.barriers

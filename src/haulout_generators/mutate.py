@@ -1,16 +1,16 @@
-"""Compiled programs broken on purpose, one change each: what a checker must notice wherever it matters.
+"""Compiled programs with one deliberate change each, which a checker must notice wherever it matters.
 
-    drop-barrier       a fence taken away on every core
-    lose-barrier       a fence taken away on one core
-    move-barrier       a fence one instruction earlier or later on one core
-    rename-barrier     another rendezvous name on one core
-    drop-dependence    an edge inside a core taken away
-    shift-address      a location, and its views, moved by its alignment
-    leave-view         a location moved, its views left behind
-    cut-lifetime       a location put where another lies that is needed at the same time
+    drop-barrier       remove a fence on every core
+    lose-barrier       remove a fence on one core
+    move-barrier       move a fence one instruction up or down on one core
+    rename-barrier     give a rendezvous another name on one core
+    drop-dependence    remove an edge inside a core
+    shift-address      move a location, and its views, by its alignment
+    leave-view         move a location without its views
+    cut-lifetime       place a location on another one that is live at the same time
 
-Not every change matters: a bracket's outer fence may order nothing, an edge may be implied by others. Whether one
-does is for an independent judge to say (the simulator under all its schedules, or plain reachability).
+Not every change matters: the outer fence of a bracket may order nothing, an edge may be implied by others. An
+independent judge decides (the simulator under all its schedules, or plain reachability).
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _swapped(program: Program, row: int) -> Program:
     position: Ids = np.arange(len(program.instructions), dtype=np.int32)
     position[[row, row + 1]] = [row + 1, row]
     rows = program.instructions.take(position)
-    # The list must stay sorted by seq: what moved past takes the time of the place where it now stands.
+    # The list must stay sorted by seq: a moved instruction takes the time of its new place.
     program = program.replace(instructions=rows.replace(seq=program.instructions.seq))
     swapped = reorder_instructions(program, position)
     edge = swapped.dependences

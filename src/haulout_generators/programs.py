@@ -1,4 +1,4 @@
-"""Small random programs, valid by construction: what property tests and users' own tests start from.
+"""Small random programs, valid by construction: the input of property tests.
 
 Every program has a common `seq`, reads only what was written before, keeps the operands of one instruction equal or
 disjoint, and has no two cores in conflict at equal `seq`. So it has one meaning, and must compile without a finding.
@@ -47,7 +47,7 @@ def random_pattern(rng: Random, size: int) -> Pattern | None:
 
 
 def random_program(rng: Random, *, cores: int | None = None, steps: int = 12, fences: float = 0.0) -> Program:
-    """Cores, engines, local and shared locations, patterns; `fences`: how likely a step is a fence of the user."""
+    """Cores, engines, local and shared locations, patterns; `fences`: the probability that a step is a user fence."""
     cores = rng.randint(2, 4) if cores is None else cores
     build = ProgramBuilder("random", cores)
     shared = {f"s{k}": rng.choice((8, 16, 32, 64)) for k in range(rng.randint(1, 4))}
@@ -169,7 +169,7 @@ class _PlannedBlock:
     """straight, header or latch"""
     trip: int | None = None
     other: int = 0
-    """Of a header: the block behind its loop. Of a latch: the header."""
+    """Of a header: the block after its loop. Of a latch: the header."""
 
 
 def _plan_blocks(rng: Random, depth: int) -> list[_PlannedBlock]:

@@ -1,13 +1,13 @@
-"""Judges of order that share no code with the checker, each by a way of its own.
+"""Judges of order that share no code with the checker; each uses a method of its own.
 
     reachability    the transitive closure of events, and single bytes
-    exhaustive      every state that queues can come to
-    spin            the same in Promela, by a model checker of others; needs `spin` and `gcc`
-    threads         one thread a queue under gcc's thread sanitizer; needs `gcc`
-    schedules       the simulator with each queue as the slowest in turn
+    exhaustive      every state that the queues can reach
+    spin            the same in Promela, by an external model checker; needs `spin` and `gcc`
+    threads         one thread a queue under the thread sanitizer of gcc; needs `gcc`
+    schedules       the simulator, with each queue as the slowest in turn
 
-All take a program, write its loops out (`straight.py`) and give a `Verdict`: clean, race or hang, or none where a
-program is too large for them. `checked.py` holds one against the checker's findings.
+All take a program, write its loops out (`straight.py`) and return a `Verdict`: clean, race or hang, or unjudged where
+a program is too large for them. `checked.py` compares a verdict with the findings of the checker.
 """
 
 from __future__ import annotations

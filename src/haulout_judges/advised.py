@@ -1,9 +1,9 @@
-"""Whether advice is worth what it says: the fix is applied, printed, read again and judged anew.
+"""Tests of advice: the fix is applied, printed, read again and judged.
 
-    wrong = contradiction(program, finding)      # empty: the finding goes, and nothing comes
+    wrong = contradiction(program, finding)      # empty: the finding goes away, and no new one comes
 
-Two judges are asked. The checker, for everything; and reachability (`judges/reachability.py`), which shares no code
-with it, for the pairs of instructions that nothing orders.
+Two judges are used: the checker, for everything, and reachability (`reachability.py`), which shares no code with it,
+for the pairs of unordered instructions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ORDER = frozenset(
 
 
 def contradiction(program: Program, finding: Diagnostic) -> str:
-    """What is wrong with the program that a finding's fix makes, if it was not wrong before; empty: nothing."""
+    """What is newly wrong with a program after the fix of a finding; empty: nothing."""
     assert finding.advice is not None and finding.subject is not None
     fixed = parse_bir(print_bir(finding.advice.fix.apply(program)), "fixed.bir")
     if unsound := [str(each) for each in verify(fixed) if each.severity is Severity.ERROR]:
@@ -39,13 +39,13 @@ def contradiction(program: Program, finding: Diagnostic) -> str:
         return ""
     were, are = _pairs(program, before.pairs), _pairs(fixed, after.pairs)
     if new := are - were:
-        return f"nothing orders {sorted(next(iter(new)))} any more"
+        return f"newly unordered: {sorted(next(iter(new)))}"
     shown: _Pair = frozenset((each.core, each.name) for each in finding.subject.instructions)
     return "the finding is still there" if finding.subject.distance == 0 and shown in are and _once(fixed) else ""
 
 
 def _once(program: Program) -> bool:
-    """Whether each instruction runs once; otherwise a pair of names is many pairs."""
+    """True if each instruction runs once; otherwise a pair of names is many pairs."""
     return len(program.edges) == 0
 
 

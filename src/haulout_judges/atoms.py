@@ -1,4 +1,4 @@
-"""Bytes that all operations treat alike, as one."""
+"""Atoms: bytes that all operations treat alike are one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from haulout_judges.queues import Queues
 
 
 def atoms(made: Queues) -> tuple[list[list[int]], list[list[int]], int]:
-    """Of each operation the atoms that it reads and those that it writes; how many atoms there are."""
+    """The atoms that each operation reads, those that it writes, and the number of atoms."""
     users: dict[int, list[int]] = defaultdict(list)
     for number, op in enumerate(made.ops):
         for byte in op.reads - op.writes:

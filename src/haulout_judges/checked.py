@@ -1,6 +1,6 @@
-"""The checker's findings in the words of the judges, and where the two differ.
+"""The findings of the checker as a verdict, and where a judge differs from it.
 
-This file alone knows the checker; the judges do not import it.
+Only this file and `advised.py` know the checker; the judges do not import it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNORDERED = BETWEEN_CORES | {"missing-dependence", "benign-duplicate-write"}
 
 
 def checker_verdict(program: Program) -> Verdict:
-    """What the checker says about order; findings on values and storage are none of the judges' business."""
+    """The verdict of the checker on order; findings on values and storage do not count."""
     return verdict_of(check_program(program, advise=False))
 
 
@@ -35,7 +35,7 @@ def verdict_of(findings: Iterable[Diagnostic]) -> Verdict:
 def differs(program: Program, verdict: Verdict, findings: list[Diagnostic]) -> str:
     """How a judge's verdict contradicts the checker's findings; empty when it does not.
 
-    A judge that names pairs must also agree whether some pair lies between two cores, and whether some lies within
+    A judge that names pairs must also agree whether some pair is between two cores, and whether some pair is inside
     one.
     """
     checked = verdict_of(findings)
@@ -45,7 +45,7 @@ def differs(program: Program, verdict: Verdict, findings: list[Diagnostic]) -> s
         return ""
     codes = {each.code for each in findings}
     if "view-mismatch" in codes and Outcome.HANG not in (verdict.outcome, checked.outcome):
-        return ""  # where such a view lies is anybody's guess, and the checker has said so
+        return ""  # the place of such a view is undefined, and the checker reports it
     if verdict.outcome is not checked.outcome:
         return f"the judge says {verdict.outcome.value}, the checker {checked.outcome.value}"
     if verdict.outcome is not Outcome.RACE or verdict.pairs is None:
@@ -56,18 +56,18 @@ def differs(program: Program, verdict: Verdict, findings: list[Diagnostic]) -> s
         int(core[a]) != int(core[b]) if min(a, b) >= 0 else _branch_core(program, a, b) for a, b in verdict.pairs
     }
     both_zero = "benign-duplicate-write" in codes
-    for where, said in ((True, bool(codes & BETWEEN_CORES)), (False, "missing-dependence" in codes)):
-        if (where in across) != said and not both_zero:
+    for where, reported in ((True, bool(codes & BETWEEN_CORES)), (False, "missing-dependence" in codes)):
+        if (where in across) != reported and not both_zero:
             place = "between cores" if where else "within a core"
             return f"the judge {'sees' if where in across else 'sees no'} race {place}, the checker " + (
-                "does" if said else "does not"
+                "does" if reported else "does not"
             )
     return ""
 
 
 def _guesses(program: Program, findings: list[Diagnostic]) -> bool:
-    """Whether the checker only warns, in a program with patterns that move: where too many iterations would have to
-    be looked at, it takes a moving pattern for unknown bytes and says that it is not certain.
+    """True if the checker only warns, in a program with moving patterns: where it would have to examine too many
+    iterations, it treats a moving pattern as unknown bytes and reports an uncertain finding.
     """
     unordered = [each for each in findings if each.code in UNORDERED]
     certain = any(each.severity is Severity.ERROR for each in unordered)
@@ -75,6 +75,6 @@ def _guesses(program: Program, findings: list[Diagnostic]) -> bool:
 
 
 def _branch_core(program: Program, a: int, b: int) -> bool:
-    """Whether a pair with a branch in it lies between two cores."""
+    """True if a pair with a branch in it is between two cores."""
     cores = [int(program.instruction_core[row]) if row >= 0 else int(program.block_core[-1 - row]) for row in (a, b)]
     return cores[0] != cores[1]

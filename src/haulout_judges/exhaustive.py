@@ -1,12 +1,12 @@
-"""Judge by exploration: every state that a run can come to.
+"""Judge by exploration: every state that a run can reach.
 
-A state is how far each queue is. From a state, any operation that can happen may happen next. Two conflicting
-operations that can both happen in one state race: either may be first. A state from which nothing can happen, before
-all is over, is a hang.
+A state is the progress of each queue. In a state, any operation that can happen may happen next. Two conflicting
+operations that can both happen in one state race: either may be first. A state in which nothing can happen, before
+all operations are over, is a hang.
 
-What has become possible stays possible until it happens, whatever else happens. So an operation that conflicts with
-nothing that is still to come may be taken at once, and no other choice needs to be looked at: that, and remembering
-states, keeps small programs small.
+What has become possible stays possible until it happens, whatever else happens. So an operation without a conflict
+with any later operation may be taken at once, and no other choice needs to be explored. That, and remembering states,
+keeps small programs small.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout_judges.queues import Does, Op, Queues, queue_programs
+from haulout_judges.queues import Op, OpKind, Queues, queue_programs
 from haulout_judges.straight import Semaphore, Step, runs
 from haulout_judges.verdict import Outcome, Verdict, hang, joined, of_pairs, unjudged
 from haulout_judges.walks import NotStraightError
 
-MOST_STATES = 20_000
+MAX_STATES = 20_000
 
 
 def judge(program: Program) -> Verdict:
@@ -49,7 +49,7 @@ class _Exploration:
         self.rivals = [
             _mask(b for b in ops if made.ops[b].queue != op.queue and op.conflicts(made.ops[b])) for op in made.ops
         ]
-        """Of each operation a bit set of the conflicting ones of other queues."""
+        """For each operation, a bit set of the conflicting ones of other queues."""
         self.waits = [_mask(each for each in op.waits if each != NONE) for op in made.ops]
         self.never = [NONE in op.waits for op in made.ops]
         self.signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
@@ -61,7 +61,7 @@ class _Exploration:
 
     def verdict(self) -> Verdict:
         everything = (1 << len(self.made.ops)) - 1
-        seen = {0}
+        visited = {0}
         stack = [((0,) * len(self.made.queues), 0)]
         while stack:
             places, over = stack.pop()
@@ -75,16 +75,16 @@ class _Exploration:
             quiet = [ops for ops in enabled if not self.rivals[ops[0]] & left]
             for ops in quiet[:1] or enabled:
                 reached = over | _mask(ops)
-                if reached in seen:
+                if reached in visited:
                     continue
-                seen.add(reached)
+                visited.add(reached)
                 following = list(places)
                 for op in ops:
                     following[self.made.ops[op].queue] += 1
                 stack.append((tuple(following), reached))
-            if len(seen) > MOST_STATES:
-                # A race that was seen is one; which others there are is not known.
-                return Verdict(Outcome.RACE) if self.pairs else unjudged(f"more than {MOST_STATES} states")
+            if len(visited) > MAX_STATES:
+                # A race that was found is one; the others are not known.
+                return Verdict(Outcome.RACE) if self.pairs else unjudged(f"more than {MAX_STATES} states")
         return of_pairs(frozenset(self.pairs))
 
     def note_races(self, enabled: Sequence[int]) -> None:
@@ -95,7 +95,7 @@ class _Exploration:
                 self.pairs |= {self.made.ops[a].pair(self.made.ops[b]) for b in enabled if found >> b & 1}
 
     def enabled(self, places: tuple[int, ...], over: int) -> list[list[int]]:
-        """What can happen: single operations, and meetings as all of theirs together."""
+        """What can happen: single operations, and all operations of a rendezvous together."""
         found: list[list[int]] = []
         gathered: dict[int, list[int]] = {}
         for queue, at in zip(self.made.queues, places, strict=True):
@@ -105,15 +105,15 @@ class _Exploration:
             op = self.made.ops[number]
             if self.never[number] or self.waits[number] & ~over or not self.reached(op, over):
                 continue
-            if op.does is Does.MEET:
-                gathered.setdefault(op.meeting, []).append(number)
+            if op.kind is OpKind.ATTEND:
+                gathered.setdefault(op.rendezvous, []).append(number)
             else:
                 found.append([number])
-        met = [ops for meeting, ops in gathered.items() if len(ops) == self.made.wanted[meeting]]
-        return met or found
+        complete = [ops for rendezvous, ops in gathered.items() if len(ops) == self.made.wanted[rendezvous]]
+        return complete or found
 
     def reached(self, op: Op, over: int) -> bool:
-        """Whether semaphores let an operation go on. They never fall, so it stays so."""
+        """True if semaphores let an operation go on. They never fall, so it stays true."""
         return all(
             sum(added for number, added in self.signals[semaphore] if over >> number & 1) >= value
             for semaphore, value in op.needs

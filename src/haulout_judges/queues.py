@@ -1,13 +1,12 @@
-"""A straight run as programs of its queues: what the judges that execute things execute.
+"""A straight run as programs of its queues: the input of the judges that execute.
 
     DO         a step, at one moment: it reads and writes
-    MEET       stand at a barrier until all have come
+    ATTEND     wait at a barrier until all participants have arrived
     ARRIVE     the first half of a `sendrecv`: it reads its source, its peers may go on
     COMPLETE   the second half, when the peers have arrived: it writes its destination
 
-A barrier on `all` stands in every queue of its core: the queues of all participants meet. A barrier on one engine
-stands in that queue alone. Barriers of equal place but different names are different meetings, for which nobody else
-comes.
+A barrier on `all` is in every queue of its core: it waits for the queues of all participants. A barrier on one engine
+is in that queue only. Barriers of equal position but different names are different rendezvous, which never complete.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from haulout.ir.enums import NONE, Engine
 from haulout_judges.straight import Barrier, Semaphore, Step, is_fence
 
 
-class Does(enum.IntEnum):
-    """What an operation of a queue does."""
+class OpKind(enum.IntEnum):
+    """The kinds of operations of a queue."""
 
     DO = 0
-    MEET = 1
+    ATTEND = 1
     ARRIVE = 2
     COMPLETE = 3
 
@@ -34,22 +33,22 @@ class Does(enum.IntEnum):
 class Op:
     """One operation of one queue."""
 
-    does: Does
+    kind: OpKind
     row: int
     """Of the step's instruction (`Step.row`)."""
     queue: int
     waits: list[int]
-    """Operations that must be over; NONE: what never comes."""
+    """Operations that must be over; NONE: one that never happens."""
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
-    meeting: int = NONE
+    rendezvous: int = NONE
     signals: tuple[tuple[Semaphore, int], ...] = ()
     """Added to semaphores when it is over."""
     needs: tuple[tuple[Semaphore, int], ...] = ()
-    """What semaphores must have reached before it may happen."""
+    """The counts of semaphores before it may happen."""
 
     def conflicts(self, other: Op) -> bool:
-        """Whether they touch a common byte, one writing, as different instructions."""
+        """True if they touch a common byte, one writing, as different instructions."""
         if self.row == other.row and self.queue == other.queue:
             return False
         return not (
@@ -71,7 +70,7 @@ class Queues:
     queues: list[list[int]] = field(default_factory=list)
     """Operations of each queue, in order."""
     wanted: list[int] = field(default_factory=list)
-    """How many operations make up each meeting."""
+    """The number of operations of each rendezvous."""
 
 
 def queue_programs(steps: Sequence[Step]) -> Queues:
@@ -81,18 +80,18 @@ def queue_programs(steps: Sequence[Step]) -> Queues:
     of_core: dict[int, list[int]] = {}
     for (core, _), queue in queue_of.items():
         of_core.setdefault(core, []).append(queue)
-    meetings: dict[object, list[tuple[Barrier, int]]] = defaultdict(list)
+    rendezvous_by_key: dict[object, list[tuple[Barrier, int]]] = defaultdict(list)
     over: list[int] = []  # of each step: the operation that ends it
     arrivals: dict[tuple[str, object], int] = {}
     completions: list[tuple[int, Step]] = []
 
-    def meeting_of(barrier: Barrier) -> int:
-        """Whom a barrier meets; barriers of other names meet apart."""
-        for other, number in meetings[barrier.key]:
+    def rendezvous_of(barrier: Barrier) -> int:
+        """The rendezvous of a barrier; barriers of other names have another one."""
+        for other, number in rendezvous_by_key[barrier.key]:
             if barrier.agrees(other):
                 return number
-        made.wanted.append(_comers(barrier, of_core))
-        meetings[barrier.key].append((barrier, len(made.wanted) - 1))
+        made.wanted.append(_participants(barrier, of_core))
+        rendezvous_by_key[barrier.key].append((barrier, len(made.wanted) - 1))
         return len(made.wanted) - 1
 
     def add(op: Op) -> int:
@@ -103,11 +102,14 @@ def queue_programs(steps: Sequence[Step]) -> Queues:
     for step in steps:
         waits = [over[at] for at in step.waits]
         if step.barrier is not None:
-            meeting = meeting_of(step.barrier)
+            rendezvous = rendezvous_of(step.barrier)
             if step.core not in step.barrier.cores:
-                made.wanted[meeting] = NONE  # an outsider: nobody knows who is meant
+                made.wanted[rendezvous] = NONE  # on a core that is not a participant
             places = of_core[step.core] if is_fence(step) else [queue_of[step.core, step.engine]]
-            mine = [add(Op(Does.MEET, step.row, place, waits, meeting=meeting, needs=step.needs)) for place in places]
+            mine = [
+                add(Op(OpKind.ATTEND, step.row, place, waits, rendezvous=rendezvous, needs=step.needs))
+                for place in places
+            ]
             made.ops[mine[-1]].signals = step.signals
             over.append(mine[-1])
             continue
@@ -116,7 +118,7 @@ def queue_programs(steps: Sequence[Step]) -> Queues:
             over.append(
                 add(
                     Op(
-                        Does.DO,
+                        OpKind.DO,
                         step.row,
                         queue,
                         waits,
@@ -128,12 +130,12 @@ def queue_programs(steps: Sequence[Step]) -> Queues:
                 )
             )
             continue
-        arrival = add(Op(Does.ARRIVE, step.row, queue, waits, reads=step.reads, needs=step.needs))
+        arrival = add(Op(OpKind.ARRIVE, step.row, queue, waits, reads=step.reads, needs=step.needs))
         if step.sends is not None:
             arrivals["to", step.sends] = arrival
         if step.receives is not None:
             arrivals["from", step.receives] = arrival
-        over.append(add(Op(Does.COMPLETE, step.row, queue, [], writes=step.writes, signals=step.signals)))
+        over.append(add(Op(OpKind.COMPLETE, step.row, queue, [], writes=step.writes, signals=step.signals)))
         completions.append((over[-1], step))
     for op, step in completions:
         if step.sends is not None:
@@ -147,14 +149,14 @@ def _number_queues(steps: Sequence[Step], made: Queues) -> dict[tuple[int, int],
     """(core, engine) -> queue; a core that has only fences gets one queue for them."""
     cores = dict.fromkeys(step.core for step in steps)
     found = dict.fromkeys((step.core, step.engine) for step in steps if not is_fence(step))
-    lonely = [core for core in cores if not any(each == core for each, _ in found)]
-    keys = [*found, *((core, NONE) for core in lonely)]
+    fences_only = [core for core in cores if not any(each == core for each, _ in found)]
+    keys = [*found, *((core, NONE) for core in fences_only)]
     made.queues = [[] for _ in keys]
     return {key: queue for queue, key in enumerate(keys)}
 
 
-def _comers(barrier: Barrier, of_core: dict[int, list[int]]) -> int:
-    """How many operations a barrier waits for; NONE when a participant has nothing that could come."""
+def _participants(barrier: Barrier, of_core: dict[int, list[int]]) -> int:
+    """How many operations a barrier waits for; NONE when a participant has no queue."""
     if barrier.engine != Engine.ALL:
         return len(barrier.cores)
     counts = [len(of_core.get(core, [])) for core in barrier.cores]

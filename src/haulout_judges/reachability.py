@@ -1,12 +1,12 @@
 """Judge by plain reachability: the transitive closure of the events of a run, and single bytes.
 
-An event is the start or the end of a step; a barrier is one event for all who meet. Reads happen at the start,
-writes at the end. What is before what is a bit set an event, filled in topological order; where there is none, the
-run hangs. Every two conflicting accesses are asked for, byte by byte.
+An event is the start or the end of a step; a barrier is one event for all participants. Reads happen at the start,
+writes at the end. The predecessors of an event are a bit set, filled in topological order; without such an order the
+run hangs. Every two conflicting accesses are compared, byte by byte.
 
-With semaphores there is no graph to close: which signal a wait has seen differs from run to run. There, each event is
-held back in turn and all others go as far as they can. What has not happened then is behind it, the rest is not:
-semaphores only grow, so nothing that can happen is taken away by what happens.
+With semaphores there is no graph to close: the signal that satisfies a wait differs from run to run. There, each
+event is blocked in turn and all others go as far as they can. What has not happened then needs the event, the rest
+does not: semaphores only grow, so an event that can happen stays possible.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
         return hang(wrong)
     before = _closure(steps)
     if before is None:
-        return hang("waits for what never comes")
+        return hang("a cycle of waits")
     return of_pairs(_unordered(steps, before))
 
 
 def _disagreement(steps: Sequence[Step]) -> str:
-    """Barriers with other names or missing participants, meetings without a partner."""
-    said: dict[object, dict[int, Barrier]] = defaultdict(dict)
+    """Barriers with different names or missing participants, `sendrecv`s without a partner."""
+    attended: dict[object, dict[int, Barrier]] = defaultdict(dict)
     sides: dict[object, int] = defaultdict(int)
     for step in steps:
         if step.barrier is not None:
             if step.core not in step.barrier.cores:
                 return "a barrier on a core that is no participant"
-            said[step.barrier.key][step.core] = step.barrier
+            attended[step.barrier.key][step.core] = step.barrier
         for exchange in (step.sends, step.receives):
             if exchange is not None:
                 sides[exchange] += 1
-    for barriers in said.values():
+    for barriers in attended.values():
         one = next(iter(barriers.values()))
         if not all(one.agrees(other) for other in barriers.values()):
             return f"one barrier with names {sorted({barrier.name for barrier in barriers.values()})}"
@@ -61,12 +61,12 @@ def _disagreement(steps: Sequence[Step]) -> str:
 
 
 def _events(steps: Sequence[Step]) -> tuple[list[int], list[int], int]:
-    """Of each step its start and end event, and how many there are."""
-    start, end, meet = [], [], dict[object, int]()
+    """The start and end event of each step, and the number of events."""
+    start, end, shared = [], [], dict[object, int]()
     count = 0
     for step in steps:
         if step.barrier is not None:
-            event = meet.setdefault(step.barrier.key, count)
+            event = shared.setdefault(step.barrier.key, count)
             count += event == count
             start.append(event)
             end.append(event)
@@ -82,7 +82,7 @@ def _closure(steps: Sequence[Step]) -> list[int] | None:
     start, end, count = _events(steps)
     edges = _edges(steps, start, end, count)
     if any(step.needs for step in steps):
-        before = _held_back(_Counted(steps, start, end), edges)
+        before = _without_each(_Counted(steps, start, end), edges)
     else:
         before = _transitive(edges)
     if before is None:
@@ -93,7 +93,7 @@ def _closure(steps: Sequence[Step]) -> list[int] | None:
 
 
 def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) -> list[set[int]]:
-    """Of each event its predecessors, semaphores left out."""
+    """The predecessors of each event, without semaphores."""
     edges: list[set[int]] = [set() for _ in range(count)]
     arrived: dict[object, dict[str, int]] = defaultdict(dict)
     for at, step in enumerate(steps):
@@ -115,7 +115,7 @@ def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) 
 
 
 def _transitive(edges: list[set[int]]) -> list[int] | None:
-    """Of each event a bit set of those before it; None: a cycle."""
+    """For each event a bit set of those before it; None: a cycle."""
     count = len(edges)
     before = [0] * count
     left = [len(each) for each in edges]
@@ -137,7 +137,7 @@ def _transitive(edges: list[set[int]]) -> list[int] | None:
 
 
 class _Counted:
-    """What events add to semaphores and need of them."""
+    """What events add to semaphores, and the counts that they need."""
 
     def __init__(self, steps: Sequence[Step], start: list[int], end: list[int]) -> None:
         self.adds: dict[int, list[tuple[Semaphore, int]]] = defaultdict(list)
@@ -147,14 +147,14 @@ class _Counted:
             self.needs[start[at]] += step.needs
 
 
-def _held_back(counted: _Counted, edges: list[set[int]]) -> list[int] | None:
-    """Of each event a bit set of those that it cannot do without; None: not all can happen."""
+def _without_each(counted: _Counted, edges: list[set[int]]) -> list[int] | None:
+    """For each event a bit set of those that it needs; None: not all can happen."""
     predecessors = [sum(1 << other for other in each) for each in edges]
 
-    def reached(held: int) -> int:
-        """All that happens while one event is held back."""
+    def reached(blocked: int) -> int:
+        """All that happens while one event is blocked."""
         over, counts = 0, defaultdict[Semaphore, int](int)
-        waiting = [event for event in range(len(edges)) if event != held]
+        waiting = [event for event in range(len(edges)) if event != blocked]
         while True:
             left = []
             for event in waiting:
@@ -174,15 +174,15 @@ def _held_back(counted: _Counted, edges: list[set[int]]) -> list[int] | None:
         return None
     before = [0] * len(edges)
     for event in range(len(edges)):
-        behind = everything & ~reached(event) & ~(1 << event)
+        needs_it = everything & ~reached(event) & ~(1 << event)
         for other in range(len(edges)):
-            if behind >> other & 1:
+            if needs_it >> other & 1:
                 before[other] |= 1 << event
     return before
 
 
 def _unordered(steps: Sequence[Step], closure: list[int]) -> frozenset[tuple[int, int]]:
-    """Pairs of rows that conflict unordered."""
+    """Pairs of rows that conflict and are unordered."""
     size = 2 * len(steps)
     touching: dict[int, list[tuple[int, bool]]] = defaultdict(list)
     for at, step in enumerate(steps):

@@ -1,6 +1,6 @@
-"""Judge by the simulator: its schedules, one for each queue as the slowest, told apart by shadow memory.
+"""Judge by the simulator: schedules with each queue as the slowest in turn, compared through shadow memory.
 
-Programs with loops are given to it run by run, written out; a branch becomes an instruction of a queue of its own.
+A program with loops is simulated run by run, written out; a branch becomes an instruction of a queue of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from haulout_judges.walks import NotStraightError
 
 
 def judge(program: Program) -> Verdict:
-    """The verdict on a program as it is; on one that the simulator does not take, with loops or `?`, run by run."""
+    """The verdict on a program; if the simulator does not support it (loops, `?`), on each of its runs."""
     if not any(program.blocks.cond != NONE):
         verdict = judge_straight(program)
         if verdict.outcome is not Outcome.UNJUDGED:
@@ -44,8 +44,8 @@ def as_program(steps: Sequence[Step], source: Program) -> Program:
     build = ProgramBuilder(source.name, source.lnc)
     size = max((max(step.reads | step.writes, default=-1) for step in steps), default=-1) + 1
     row_of: dict[int, int] = {}
-    met: dict[object, Barrier] = {}
-    """In arms of each core's own choice barriers of other names may meet: they get the first one's."""
+    attended: dict[object, Barrier] = {}
+    """Barriers in different arms of a divergent fork may have different names: they get the name of the first."""
     for core in range(source.lnc):
         function = build.function(build.module(f"nc{core}", core), "main")
         remote = ("memory", 0) if core else None
@@ -63,7 +63,7 @@ def as_program(steps: Sequence[Step], source: Program) -> Program:
                 [(memory, pattern) for pattern in _ranges(touched)] for touched in (step.reads, step.writes)
             )
             if step.barrier is not None:
-                first = met.setdefault(step.barrier.key, step.barrier)
+                first = attended.setdefault(step.barrier.key, step.barrier)
                 name = first.name if first.agrees(step.barrier) else step.barrier.name
                 row_of[at] = build.barrier(block, f"i{at}", name, engine=engine, cores=step.barrier.cores, deps=deps)
             elif step.sends is not None or step.receives is not None:

@@ -1,9 +1,9 @@
-"""Judge by SPIN: the queues as Promela processes, explored by a model checker that knows nothing of ours.
+"""Judge by SPIN: the queues as Promela processes, explored by an independent model checker.
 
 An operation that conflicts with one of another queue begins and ends in two steps; while it is in flight, the
-beginning of a conflicting one is a race, told by embedded C. Two operations that nothing orders are in flight
-together in some state; two that are ordered never are. When no process can move, the first process looks whether all
-operations are over.
+beginning of a conflicting one is a race, reported by embedded C. Two unordered operations are in flight together in
+some state; two ordered ones never are. When no process can move, the first process checks whether all operations are
+over.
 
 Compiling a verifier costs more than running it, so several runs go into one model, which begins by choosing one.
 """
@@ -19,30 +19,30 @@ from pathlib import Path
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout_judges.queues import Does, Queues, queue_programs
+from haulout_judges.queues import OpKind, Queues, queue_programs
 from haulout_judges.straight import Semaphore, Step, runs
 from haulout_judges.verdict import Verdict, hang, joined, of_pairs, unjudged
 from haulout_judges.walks import NotStraightError
 
-MOST_PROCESSES = 150
+MAX_PROCESSES = 150
 """Process types of one model; SPIN takes 255."""
-MOST_STATES = 3_000_000
-"""Of one run, if its queues were independent of each other: the bound that is easy to know."""
-DEPTH = 20_000
+MAX_STATES = 3_000_000
+"""Of one run, if its queues were independent of each other: an upper bound that is easy to compute."""
+MAX_DEPTH = 20_000
 OPTIONS = ("-O1", "-w", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=1500")
 TIME_LIMIT = 60.0
-"""Seconds for one verifier to be made, and to run."""
+"""Seconds to build one verifier, and to run it."""
 
 
 def available() -> bool:
-    """Whether SPIN and a C compiler are at hand."""
+    """True if SPIN and a C compiler are installed."""
     return shutil.which("spin") is not None and shutil.which("gcc") is not None
 
 
 def suits(program: Program) -> bool:
-    """Whether all its runs are small enough."""
+    """True if all its runs are small enough."""
     try:
-        return all(_states(queue_programs(steps)) <= MOST_STATES for steps in runs(program))
+        return all(_states(queue_programs(steps)) <= MAX_STATES for steps in runs(program))
     except NotStraightError:
         return False
 
@@ -55,7 +55,7 @@ def judge(program: Program) -> Verdict:
 def judge_all(programs: Sequence[Program]) -> list[Verdict]:
     """The verdicts on several programs, many to a model."""
     if not available():
-        return [unjudged("spin or gcc is not at hand")] * len(programs)
+        return [unjudged("spin or gcc is not installed")] * len(programs)
     found: list[list[Verdict]] = [[] for _ in programs]
     waiting: list[tuple[int, Queues]] = []
     for number, program in enumerate(programs):
@@ -79,10 +79,10 @@ def _batches(waiting: Sequence[tuple[int, Queues]], found: list[list[Verdict]]) 
     batch: list[tuple[int, Queues]] = []
     size = 0
     for number, made in waiting:
-        if _states(made) > MOST_STATES or len(made.queues) > MOST_PROCESSES:
-            found[number].append(unjudged(f"perhaps more than {MOST_STATES} states"))
+        if _states(made) > MAX_STATES or len(made.queues) > MAX_PROCESSES:
+            found[number].append(unjudged(f"perhaps more than {MAX_STATES} states"))
             continue
-        if batch and size + len(made.queues) > MOST_PROCESSES:
+        if batch and size + len(made.queues) > MAX_PROCESSES:
             yield batch
             batch, size = [], 0
         batch.append((number, made))
@@ -97,15 +97,15 @@ def _states(made: Queues) -> int:
 
 def judge_queues(programs: Sequence[Queues]) -> list[Verdict]:
     """The verdicts on several runs in one model."""
-    told = _verify(promela(programs))
-    if told is None:
+    reported = _verify(promela(programs))
+    if reported is None:
         if len(programs) == 1:
             return [unjudged("SPIN ran out of time, memory or depth")]
         half = len(programs) // 2
         return judge_queues(programs[:half]) + judge_queues(programs[half:])
     verdicts = []
     for number, made in enumerate(programs):
-        mine = [line[1:] for line in told if line[0] == number]
+        mine = [line[1:] for line in reported if line[0] == number]
         if (NONE, NONE) in mine:
             verdicts.append(hang("nothing can happen any more"))
         else:
@@ -117,22 +117,22 @@ def judge_queues(programs: Sequence[Queues]) -> list[Verdict]:
 
 _HEAD = """c_decl {{
   \\#include <stdio.h>
-  static unsigned char told[{programs}][{ops}][{ops}];
+  static unsigned char reported[{programs}][{ops}][{ops}];
   static unsigned char stuck[{programs}];
-  static void tell(int program, int one, int other) {{
-    if (!told[program][one][other]) {{
-      told[program][one][other] = 1;
+  static void report(int program, int one, int other) {{
+    if (!reported[program][one][other]) {{
+      reported[program][one][other] = 1;
       printf("RACE %d %d %d\\n", program, one, other);
     }}
   }}
-  static void tell_stuck(int program) {{
+  static void report_stuck(int program) {{
     if (!stuck[program]) {{ stuck[program] = 1; printf("STUCK %d\\n", program); }}
   }}
 }}
 bool over[{ops}];
-bool flies[{ops}];
+bool in_flight[{ops}];
 short count[{semaphores}];
-byte came[{meetings}];
+byte arrived[{rendezvous}];
 byte left;
 """
 
@@ -143,7 +143,7 @@ def promela(programs: Sequence[Queues]) -> str:
         "programs": len(programs),
         "ops": max(max(len(made.ops) for made in programs), 1),
         "semaphores": max(max(len(_semaphores(made)) for made in programs), 1),
-        "meetings": max(max(len(made.wanted) for made in programs), 1),
+        "rendezvous": max(max(len(made.wanted) for made in programs), 1),
     }
     lines = [_HEAD.format(**sizes)]
     for number, made in enumerate(programs):
@@ -158,13 +158,13 @@ def promela(programs: Sequence[Queues]) -> str:
         started = "".join(f" run p{number}_{queue}();" for queue in range(len(made.queues)))
         lines.append(f"    :: chosen == {number} -> left = {len(made.ops)};{started} skip")
     lines += ["    fi", "  };", "  timeout;", "  if", "  :: left == 0", "  :: else ->"]
-    lines += ["    c_code { tell_stuck(Pinit->chosen); }", "  fi", "}"]
+    lines += ["    c_code { report_stuck(Pinit->chosen); }", "  fi", "}"]
     return "\n".join(lines) + "\n"
 
 
 def _queue(number: int, made: Queues, queue: Sequence[int]) -> list[str]:
-    """The body of a process. What waits for nothing and conflicts with nothing happens together with what is before
-    it: that hides no state in which two operations fly.
+    """The body of a process. An operation without waits and conflicts is joined to the one before it: that hides no
+    state in which two operations are in flight.
     """
     lines: list[str] = []
     numbers = _semaphores(made)
@@ -179,14 +179,16 @@ def _queue(number: int, made: Queues, queue: Sequence[int]) -> list[str]:
             for semaphore, value in op.signals
         )
         rivals = [other for other, rival in enumerate(made.ops) if rival.queue != op.queue and op.conflicts(rival)]
-        if op.does is Does.MEET:
-            wanted = made.wanted[op.meeting]
-            met = f"came[{op.meeting}] == {wanted}" if wanted != NONE else "false"
-            lines += [f"  d_step {{ {guard} -> came[{op.meeting}]++", f"  d_step {{ {met} -> {ends}"]
+        if op.kind is OpKind.ATTEND:
+            wanted = made.wanted[op.rendezvous]
+            met = f"arrived[{op.rendezvous}] == {wanted}" if wanted != NONE else "false"
+            lines += [f"  d_step {{ {guard} -> arrived[{op.rendezvous}]++", f"  d_step {{ {met} -> {ends}"]
         elif rivals:
-            looks = (f"if (now.flies[{each}]) tell({number}, {min(at, each)}, {max(at, each)});" for each in rivals)
-            lines.append(f"  d_step {{ {guard} -> flies[{at}] = true; c_code {{ {' '.join(looks)} }}")
-            lines.append(f"  d_step {{ flies[{at}] = false; {ends}")
+            tests = (
+                f"if (now.in_flight[{each}]) report({number}, {min(at, each)}, {max(at, each)});" for each in rivals
+            )
+            lines.append(f"  d_step {{ {guard} -> in_flight[{at}] = true; c_code {{ {' '.join(tests)} }}")
+            lines.append(f"  d_step {{ in_flight[{at}] = false; {ends}")
         elif lines and guard == "true":
             lines[-1] += f"; {ends}"
         else:
@@ -208,13 +210,13 @@ def _verify(model: str) -> list[tuple[int, int, int]] | None:
         try:
             _do(folder, "spin", "-a", "model.pml")
             _do(folder, "gcc", *OPTIONS, "-o", "pan", "pan.c")
-            told = _do(folder, "./pan", "-E", "-n", f"-m{DEPTH}")
+            reported = _do(folder, "./pan", "-E", "-n", f"-m{MAX_DEPTH}")
         except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
             return None
-    if "errors: 0" not in told or "max search depth too small" in told or "Search not completed" in told:
+    if "errors: 0" not in reported or "max search depth too small" in reported or "Search not completed" in reported:
         return None
     found = []
-    for line in told.splitlines():
+    for line in reported.splitlines():
         words = line.split()
         if words[:1] == ["RACE"]:
             found.append((int(words[1]), int(words[2]), int(words[3])))

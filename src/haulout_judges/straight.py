@@ -1,12 +1,12 @@
-"""The straight lines that a program can run: what all judges read, and the only reading of programs that they share.
+"""The straight runs of a program: the input of all judges, and the only reading of programs that they share.
 
-A run is a list of steps, core after core, each core's in list order. A step is one execution of one instruction, or
-of a branch. Which blocks run is chosen by `walks.py`. The bytes of an operand are numbers: the physical bytes where
-there are addresses, else bytes of the owner's location. `?` is all bytes of its location.
+A run is a list of steps, core after core, in list order. A step is one execution of one instruction, or of a branch.
+`walks.py` chooses the blocks that run. The bytes of an operand are numbers: the physical bytes where there are
+addresses, else bytes of the location of the owner. `?` is all bytes of its location.
 
-Order inside a step list is told by `waits` (dependences, and the branch that decided that the step runs), by `engine`
-and by semaphores (`signals`, `needs`); who meets whom by `barrier`, `sends` and `receives`, whose keys are equal on
-both sides. Nothing is derived here: what these mean is each judge's own business.
+A step has its order as data: `waits` (dependences, and the branch that decided that the step runs), `engine`,
+semaphores (`signals`, `needs`), and for rendezvous `barrier`, `sends` and `receives`, whose keys are equal on all
+sides. Nothing is derived here: each judge interprets them on its own.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE, Engine, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout_judges.walks import MOST_RUNS, MOST_STEPS, NotStraightError, Visit, walks
+from haulout_judges.walks import MAX_RUNS, MAX_STEPS, NotStraightError, Visit, walks
 
 SEQUENCER = NONE
 """The engine of branches."""
-MOST_BYTES = 1 << 18
+MAX_BYTES = 1 << 18
 
 
 class _NoSuchRunError(Exception):
-    """A pattern that moves would leave its location: the loop never runs that often."""
+    """A moving pattern would leave its location: the loop never runs that often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """One place in a barrier line: steps with equal keys meet."""
+    """One rendezvous at a barrier: steps with equal keys attend it."""
 
     engine: int
     cores: tuple[int, ...]
@@ -51,7 +51,7 @@ class Barrier:
         return self.engine, self.cores, self.index
 
     def agrees(self, other: Barrier) -> bool:
-        """Whether both, with equal keys, are one meeting: names are equal, but in different arms of a branch."""
+        """True if both, with equal keys, are one rendezvous: names are equal, or the arms of a fork differ."""
         return self.name == other.name or any(
             fork == twin and arm != taken for (fork, arm), (twin, taken) in zip(self.arms, other.arms, strict=False)
         )
@@ -75,8 +75,8 @@ class Step:
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
     atomics: tuple[tuple[object, frozenset[int]], ...] = ()
-    """What it reads and writes in one step, and how: those that do it in equal ways need no order. `reads` and
-    `writes` say so, too, by bytes that are there for nothing else (`_told_apart`)."""
+    """(Kind of atomic, bytes); accesses of equal kinds need no order. `reads` and `writes` express that through extra
+    bytes (`_mark_atomics`)."""
     barrier: Barrier | None = None
     sends: tuple[int, int, int, int] | None = None
     """(sender, receiver, tag, how many came before)"""
@@ -87,15 +87,15 @@ class Step:
     """At least so much before it starts."""
 
 
-def runs(program: Program, most: int = MOST_RUNS, seed: int = 0) -> Iterator[list[Step]]:
+def runs(program: Program, limit: int = MAX_RUNS, seed: int = 0) -> Iterator[list[Step]]:
     """The runs of the first function; all of them, or `most` chosen by `seed`. Raises `NotStraightError`."""
     starts = program.starts("functions", "modules").tolist()
-    if any(first == behind for first, behind in pairwise(starts)):
+    if any(first == end for first, end in pairwise(starts)):
         raise NotStraightError("a core without a function")
     functions = starts[:-1]
     reader = _Reader(program, functions)
     some = False
-    for visits in walks(program, functions, most, Random(seed)):
+    for visits in walks(program, functions, limit, Random(seed)):
         try:
             steps = reader.steps(visits)
         except _NoSuchRunError:
@@ -125,7 +125,7 @@ class _Semaphores:
     signals: list[tuple[Semaphore, int]]
     waits: list[tuple[Semaphore, int]]
     back: list[tuple[str, int]]
-    """`wait_back`: up to how many signals are missing."""
+    """`wait_back`: how many signals may be missing."""
 
 
 def _lists(value: object) -> list[list[Any]]:
@@ -140,7 +140,7 @@ class _Reader:
     bytes: dict[tuple[int, ...], int] = field(default_factory=dict)
     deps: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
     barriers: dict[int, int] = field(default_factory=dict)
-    meetings: dict[int, int] = field(default_factory=dict)
+    sendrecvs: dict[int, int] = field(default_factory=dict)
     moves: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
     """Operand -> (header, stride, modulus, phase)."""
     semaphores: dict[int, _Semaphores] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class _Reader:
         for row, producer, carried in zip(edges.instruction, edges.producer, edges.carried, strict=True):
             self.deps.setdefault(int(row), []).append((int(producer), bool(carried)))
         self.barriers = {int(row): at for at, row in enumerate(program.barriers.instruction)}
-        self.meetings = {int(row): at for at, row in enumerate(program.meetings.instruction)}
+        self.sendrecvs = {int(row): at for at, row in enumerate(program.meetings.instruction)}
         steps = program.steps
         for access, *move in zip(steps.access, steps.header, steps.stride, steps.modulus, steps.phase, strict=True):
             header, stride, modulus, phase = map(int, move)
@@ -172,15 +172,15 @@ class _Reader:
         made: list[Step] = []
         for core, function in enumerate(self.functions):
             self._core(core, function, visits[core], made)
-        self._told_apart(made)
+        self._mark_atomics(made)
         return made
 
-    def _told_apart(self, made: Sequence[Step]) -> None:
-        """Say by reads and writes which accesses to a byte that some step changes in one go need an order.
+    def _mark_atomics(self, made: Sequence[Step]) -> None:
+        """Express by reads and writes which accesses to an atomically updated byte need an order.
 
-        Such a step reads the byte, so what writes it needs one. Who else needs one has a byte of its own, which it
-        writes and the others read: an ordinary reader for all such steps, such a step for those that do it in another
-        way.
+        An atomic step reads the byte, so ordinary writes conflict with it. Other accesses that need an order get a
+        byte of their own, which they write and the others read: an ordinary reader for all atomic steps, an atomic
+        step for those of another kind.
         """
         users: dict[int, list[tuple[int, object]]] = {}
         for at, step in enumerate(made):
@@ -206,7 +206,7 @@ class _Reader:
         for at in reads.keys() | writes.keys():
             made[at].reads |= reads.get(at, set())
             made[at].writes |= writes.get(at, set())
-        if len(self.bytes) > MOST_BYTES:
+        if len(self.bytes) > MAX_BYTES:
             raise NotStraightError("too many bytes")
 
     def _own_byte(self, byte: int, step: int) -> int:
@@ -217,7 +217,7 @@ class _Reader:
         first = int(program.starts("blocks", "functions")[function])
         starts = program.starts("instructions", "blocks")
         done: dict[int, list[_Done]] = {}
-        lines: Counter[object] = Counter()
+        counters: Counter[object] = Counter()
         issued: Counter[str] = Counter()
         decided: list[int] = []
         for visit in visits:
@@ -228,18 +228,18 @@ class _Reader:
                 waits = [*decided, *self._waits(row, visit, done)]
                 step = Step(row, core, int(program.instructions.engine[row]), waits)
                 self._operands(step, visit, first)
-                self._rendezvous(step, visit, lines)
+                self._rendezvous(step, visit, counters)
                 self._semaphores(step, issued)
                 done.setdefault(row, []).append(_Done(len(made), visit.loops, visit.iterations))
                 made.append(step)
-            if len(made) > MOST_STEPS:
+            if len(made) > MAX_STEPS:
                 raise NotStraightError("too many instructions")
             if program.blocks.cond[block] != NONE or (visit.loops and visit.loops[-1] == visit.block):
                 decided = [len(made)]
                 made.append(self._branch(core, block, made, here))
 
     def _branch(self, core: int, block: int, made: Sequence[Step], here: int) -> Step:
-        """The end of a header or fork: it reads `cond` once the block's writes of it are complete."""
+        """The end of a header or fork: it reads `cond` after the writes of it in the block are complete."""
         before = [at for at in range(here) if made[at].core == core and made[at].engine == SEQUENCER][-1:]
         cond = int(self.program.blocks.cond[block])
         if cond == NONE:
@@ -285,13 +285,13 @@ class _Reader:
                     pattern = pattern._replace(offset=pattern.offset + shift)
             touched = writes if program.accesses.write[access] else reads
             if program.accesses.atomic[access]:
-                touched = atomics.setdefault(self._how(step.row, access, location), set())
+                touched = atomics.setdefault(self._atomic_kind(step.row, access, location), set())
             touched |= self._bytes(location, pattern)
         step.reads, step.writes = frozenset(reads), frozenset(writes)
         step.atomics = tuple((how, frozenset(touched)) for how, touched in atomics.items())
 
-    def _how(self, row: int, access: int, location: int) -> object:
-        """In which way an access changes a location: the operation, and what it takes for an element."""
+    def _atomic_kind(self, row: int, access: int, location: int) -> object:
+        """The kind of an atomic access: the operation, the element type, and the location."""
         program, attrs = self.program, self.program.instruction_attrs(row)
         operation = attrs.get("op", program.strings[int(program.instructions.opcode[row])])
         dtypes = attrs.get("dtypes")
@@ -310,7 +310,7 @@ class _Reader:
             touched = pattern.bytes().tolist()
             if touched and not (min(touched) >= 0 and max(touched) < size):
                 raise _NoSuchRunError
-        if len(self.bytes) + len(touched) > MOST_BYTES:
+        if len(self.bytes) + len(touched) > MAX_BYTES:
             raise NotStraightError("too many bytes")
         owner = int(self.program.owner[location])
         placed = location if rows.address[location] != NONE or owner == NONE else owner
@@ -327,7 +327,7 @@ class _Reader:
         return frozenset(self.bytes.setdefault(key, len(self.bytes)) for key in keys)
 
     def _semaphores(self, step: Step, issued: Counter[str]) -> None:
-        """What it signals and needs; `issued` counts, by name, what this core has signalled so far."""
+        """The signals and needs of a step; `issued` counts, by name, what this core has signalled so far."""
         mine = self.semaphores.get(step.row)
         if mine is None:
             return
@@ -337,29 +337,29 @@ class _Reader:
         for (_, name), value in mine.signals:
             issued[name] += value
 
-    def _rendezvous(self, step: Step, visit: Visit, lines: Counter[object]) -> None:
+    def _rendezvous(self, step: Step, visit: Visit, counters: Counter[object]) -> None:
         program = self.program
         if step.row in self.barriers:
             at = self.barriers[step.row]
             mask = int(program.barriers.cores[at]) or (1 << program.lnc) - 1
             cores = tuple(core for core in range(program.lnc) if mask >> core & 1)
-            line = (step.engine, cores)
+            key = (step.engine, cores)
             name = program.strings[int(program.barriers.name[at])]
-            step.barrier = Barrier(step.engine, cores, lines[line], name, visit.arms)
-            lines[line] += 1
-        if step.row in self.meetings:
-            at = self.meetings[step.row]
+            step.barrier = Barrier(step.engine, cores, counters[key], name, visit.arms)
+            counters[key] += 1
+        if step.row in self.sendrecvs:
+            at = self.sendrecvs[step.row]
             to, source, tag = (
                 int(column[at]) for column in (program.meetings.to, program.meetings.source, program.meetings.tag)
             )
             if to != NONE:
-                step.sends = (step.core, to, tag, lines["to", to, tag])
-                lines["to", to, tag] += 1
+                step.sends = (step.core, to, tag, counters["to", to, tag])
+                counters["to", to, tag] += 1
             if source != NONE:
-                step.receives = (source, step.core, tag, lines["from", source, tag])
-                lines["from", source, tag] += 1
+                step.receives = (source, step.core, tag, counters["from", source, tag])
+                counters["from", source, tag] += 1
 
 
 def is_fence(step: Step) -> bool:
-    """Whether it holds up all engines of its core."""
+    """True if it orders all engines of its core."""
     return step.engine == Engine.ALL

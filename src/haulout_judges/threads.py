@@ -1,8 +1,8 @@
-"""Judge by gcc's thread sanitizer: one thread a queue, run once (`threads.c`).
+"""Judge by the thread sanitizer of gcc: one thread a queue, run once (`threads.c`).
 
 The sanitizer follows happens-before through what it sees of a real run: barriers, and flags set with release and read
-with acquire. The order of our programs is the same in every run, so one run shows every race, up to what the
-sanitizer forgets. It names no pairs here. `gcc` makes the interpreter once a process.
+with acquire. The order of a program is the same in every run, so one run shows every race, up to what the sanitizer
+forgets. It names no pairs here. `gcc` builds the interpreter once a process.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from haulout_judges.walks import NotStraightError
 
 SOURCE = Path(__file__).with_name("threads.c")
 RACE, STUCK = 66, 77
-MOST_QUEUES = 60
+MAX_QUEUES = 60
 TIME_LIMIT = 60.0
-"""Seconds for one run; it ends by itself long before, unless the machine stands still."""
+"""Seconds for one run; a run normally ends much earlier."""
 
 
 def judge(program: Program) -> Verdict:
     """The verdict on all runs; `UNJUDGED` where gcc or its sanitizer is missing."""
     if interpreter() is None:
-        return unjudged("gcc with -fsanitize=thread is not at hand")
+        return unjudged("gcc with -fsanitize=thread is not installed")
     try:
         return joined([judge_run(steps) for steps in runs(program)])
     except NotStraightError as error:
@@ -47,10 +47,10 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     command = interpreter()
     assert command is not None
     made = queue_programs(steps)
-    if len(made.queues) > MOST_QUEUES:
-        return unjudged(f"more than {MOST_QUEUES} queues")
+    if len(made.queues) > MAX_QUEUES:
+        return unjudged(f"more than {MAX_QUEUES} queues")
     if not _semaphores_to_waits(made):
-        return unjudged("a semaphore that several queues signal")
+        return unjudged("several queues signal one semaphore")
     reads, writes, count = atoms(made)
     lines = [f"{len(made.queues)} {len(made.ops)} {count} {len(made.wanted)}", _row(made.wanted)]
     for queue in made.queues:
@@ -58,21 +58,21 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
         for number in queue:
             op = made.ops[number]
             lists = " ".join(f"{len(each)} {_row(each)}" for each in (op.waits, reads[number], writes[number]))
-            lines.append(f"{number} {int(op.does)} {op.meeting} {lists}")
+            lines.append(f"{number} {int(op.kind)} {op.rendezvous} {lists}")
     path = command.with_suffix(".txt")
     path.write_text("\n".join(lines) + "\n")
     status = _run(command, path)
     if status == STUCK:
-        return hang("nothing moved any more")
+        return hang("no thread makes progress")
     if status not in (0, RACE):
         return unjudged(f"the interpreter ended with status {status}")
     return Verdict(Outcome.RACE if status == RACE else Outcome.CLEAN)
 
 
 def _semaphores_to_waits(made: Queues) -> bool:
-    """Turn each wait for a semaphore into one for the signal that reaches its value: of one queue, in its order.
+    """Turn each wait for a semaphore into one for the signal that reaches its value.
 
-    Where several queues signal one semaphore, which signal that is may differ from run to run: False.
+    False where several queues signal one semaphore, because that signal may differ from run to run.
     """
     signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
     for queue in made.queues:
@@ -111,7 +111,7 @@ def _run(command: Path, path: Path) -> int:
 
 @functools.cache
 def _fixed_addresses() -> tuple[str, ...]:
-    """Older sanitizers do not start where addresses are too random."""
+    """Older sanitizers do not start with strong address randomization."""
     setarch = shutil.which("setarch")
     if setarch is None:
         return ()
@@ -121,7 +121,7 @@ def _fixed_addresses() -> tuple[str, ...]:
 
 @functools.cache
 def interpreter() -> Path | None:
-    """The interpreter, made for this process; None where gcc cannot make it or it does not run."""
+    """The interpreter, built for this process; None where gcc cannot build it or it does not run."""
     gcc = shutil.which("gcc")
     if gcc is None:
         return None

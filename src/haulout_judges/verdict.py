@@ -1,4 +1,4 @@
-"""What a judge says about a program."""
+"""The verdict of a judge on a program."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ class Outcome(enum.Enum):
     """The verdict in one word."""
 
     CLEAN = "clean"
-    """Every two accesses that conflict are ordered, and every run ends."""
+    """All conflicting accesses are ordered, and every run ends."""
     RACE = "race"
-    """Two accesses conflict and nothing orders them."""
+    """Two conflicting accesses are unordered."""
     HANG = "hang"
-    """Cores wait for ever, or meet at barriers of different names."""
+    """Cores deadlock, or wait at barriers of different names."""
     UNJUDGED = "unjudged"
-    """The judge cannot take this program: too large, not understood, or a tool is missing."""
+    """The judge does not support this program: too large, or a tool is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict, and what it rests on."""
+    """A verdict and its evidence."""
 
     outcome: Outcome
     pairs: frozenset[tuple[int, int]] | None = None
     """Of a race: all pairs of instruction rows, the smaller first; a branch of block b is `-1 - b`. None: this judge
     does not name pairs."""
     reason: str = ""
-    """Of `UNJUDGED` and `HANG`: why."""
+    """The reason of `UNJUDGED` and `HANG`."""
 
 
 def unjudged(reason: str) -> Verdict:
@@ -37,7 +37,7 @@ def unjudged(reason: str) -> Verdict:
 
 
 def hang(reason: str) -> Verdict:
-    """It does not end."""
+    """The program does not end."""
     return Verdict(Outcome.HANG, None, reason)
 
 

@@ -1,9 +1,9 @@
-"""Which blocks run: the walks of all cores through the blocks of their functions.
+"""Walks of all cores through the blocks of their functions: the blocks that run.
 
-A loop of known trip count runs that often, one of unknown count 0 to 3 times, or until patterns that move with it
-have come round twice; a branch takes either arm. First the same choice for all executions of a loop or a branch, then
-another one each time that it is reached. All cores choose alike, but at a branch that is `divergent`, where each core
-chooses for itself.
+A loop of known trip count runs that often; one of unknown count runs 0 to 3 times, or until patterns that move with
+it have repeated twice; a branch takes either arm. First all executions of a loop or a branch make the same choice,
+then each execution makes its own. All cores choose alike, except at a `divergent` branch, where each core chooses for
+itself.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from random import Random
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 
-MOST_RUNS = 40
-MOST_STEPS = 600
+MAX_RUNS = 40
+MAX_STEPS = 600
 UNKNOWN_TRIPS = (0, 1, 2, 3)
-MOST_PHASES = 8
-"""Of patterns that move with a loop of unknown trip count, for all of them to be seen."""
+MAX_PHASES = 8
+"""Distinct positions of a moving pattern that a loop of unknown trip count visits."""
 
 
 class NotStraightError(Exception):
@@ -35,7 +35,7 @@ class Visit:
     block: int
     """Its number in the function."""
     loops: tuple[int, ...]
-    """Headers of the loops around it, its own included."""
+    """Headers of the loops around it, including its own."""
     iterations: tuple[int, ...]
     arms: tuple[tuple[int, int], ...]
     """Divergent branches around it, by their blocks, and the arms taken."""
@@ -49,23 +49,23 @@ class Blocks:
     trips: list[int | None]
     divergent: list[bool]
     phases: list[int]
-    """Of a header: iterations after which the patterns that move with its loop come round."""
+    """Of a header: iterations after which the patterns that move with its loop repeat."""
 
     def is_header(self, block: int) -> bool:
-        """Whether a block with two successors begins a loop: what stands before its exit leads back."""
+        """True if a block with two successors begins a loop: the block before its exit leads back to it."""
         return self.successors[self.successors[block][1] - 1] == [block]
 
     def options(self, block: int) -> tuple[int, ...]:
         """The trip counts, or the arms, to try."""
         if not self.is_header(block):
             return (0, 1)
-        trip, phases = self.trips[block], min(self.phases[block], MOST_PHASES)
+        trip, phases = self.trips[block], min(self.phases[block], MAX_PHASES)
         if trip is not None:
             return (trip,)
         return UNKNOWN_TRIPS if phases == 1 else (*UNKNOWN_TRIPS, *range(len(UNKNOWN_TRIPS), phases + 1), 2 * phases)
 
     def same(self, other: Blocks) -> bool:
-        """Whether both run alike."""
+        """True if both have the same control flow."""
         return (self.successors, self.trips, self.divergent) == (other.successors, other.trips, other.divergent)
 
 
@@ -74,22 +74,22 @@ _Place = tuple[int, int]
 """A block that chooses, and the core that does; NONE: all of them."""
 
 
-def walks(program: Program, functions: Sequence[int], most: int, random: Random) -> Iterator[list[Walk]]:
-    """A walk of each core, again and again; `functions` are its rows, core after core. Raises `NotStraightError`."""
+def walks(program: Program, functions: Sequence[int], limit: int, random: Random) -> Iterator[list[Walk]]:
+    """Lists with a walk of each core; `functions` are rows, core after core. Raises `NotStraightError`."""
     flows = [_flow(program, function) for function in functions]
     if not any(len(targets) > 1 for flow in flows for targets in flow.successors):
         yield [_walk(flow, _Choices({}, core)) for core, flow in enumerate(flows)]
         return
     if not all(flow.same(flows[0]) for flow in flows):
         raise NotStraightError("cores with different branches")
-    # What moves on one core asks for as many iterations on all.
+    # A pattern that moves on one core needs the same iterations on all cores.
     flow = flows[0]
     flow.phases = [lcm(*each) for each in zip(*(each.phases for each in flows), strict=True)]
-    seen = set()
-    for choices in _choices(flow, len(functions), most, random):
+    visited = set()
+    for choices in _choices(flow, len(functions), limit, random):
         found = [_walk(flow, choices.of(core)) for core in range(len(functions))]
-        if tuple(found) not in seen:
-            seen.add(tuple(found))
+        if tuple(found) not in visited:
+            visited.add(tuple(found))
             yield found
 
 
@@ -103,12 +103,12 @@ def _flow(program: Program, function: int) -> Blocks:
     phases = [1] * (last - first)
     for header, modulus in zip(program.steps.header.tolist(), program.steps.modulus.tolist(), strict=True):
         if first <= header < last:
-            phases[header - first] = lcm(phases[header - first], modulus or MOST_PHASES)
+            phases[header - first] = lcm(phases[header - first], modulus or MAX_PHASES)
     return Blocks(successors, trips, program.blocks.divergent[first:last].tolist(), phases)
 
 
 class _Choices:
-    """What is chosen where: the same each time (`fixed`), or anew by `random`, but alike on all cores."""
+    """Choices: the same at each execution (`fixed`), or drawn by `random`, but equal on all cores."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Choices:
         return self.drawn[place]
 
 
-def _choices(flow: Blocks, cores: int, most: int, random: Random) -> Iterator[_Choices]:
+def _choices(flow: Blocks, cores: int, limit: int, random: Random) -> Iterator[_Choices]:
     """Equal choices for all executions of a block first, then mixed ones."""
     places: list[_Place] = []
     for block, targets in enumerate(flow.successors):
@@ -146,11 +146,11 @@ def _choices(flow: Blocks, cores: int, most: int, random: Random) -> Iterator[_C
     for each in options:
         count *= len(each)
     uniform = list(product(*options)) if count <= 4096 else []
-    if not uniform or len(uniform) > most:
-        uniform = [tuple(random.choice(each) for each in options) for _ in range(most)]
+    if not uniform or len(uniform) > limit:
+        uniform = [tuple(random.choice(each) for each in options) for _ in range(limit)]
     for chosen in uniform:
         yield _Choices(dict(zip(places, chosen, strict=True)))
-    for _ in range(most - len(uniform) if any(len(each) > 1 for each in options) else 0):
+    for _ in range(limit - len(uniform) if any(len(each) > 1 for each in options) else 0):
         yield _Choices({}, random=random)
 
 
@@ -164,7 +164,7 @@ def _walk(flow: Blocks, choices: _Choices) -> Walk:
     block = 0
     while flow.successors:
         targets = flow.successors[block]
-        if len(visits) > MOST_STEPS:
+        if len(visits) > MAX_STEPS:
             raise NotStraightError("too many iterations")
         while arms and arms[-1][2] == block:
             arms.pop()

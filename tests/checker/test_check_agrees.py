@@ -19,8 +19,7 @@ from tests.checker.snippets import codes
 
 from haulout.checker import check_program
 from haulout.checker import driver as checker
-from haulout.checker.proofs import conflicts
-from haulout.checker.proofs import extents as regions
+from haulout.checker.proofs import conflicts, extents
 from haulout.ir.program import Program
 from haulout.ir.verify import verify
 from haulout.support.diagnostics import Diagnostic
@@ -84,8 +83,8 @@ def pairs_are_true(program: Program, wanted: Verdict, findings: list[Diagnostic]
 def test_agrees_with_brute_force(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "compiled":
         monkeypatch.setattr(checker, "plain_if_small", lambda kernel, work: nullcontext())
-    if way == "apart":  # strided regions are compared pair by pair, not cut into atoms
-        monkeypatch.setattr(regions, "MOST_RUNS", 2)
+    if way == "apart":  # strided extents are compared pair by pair, not cut into atoms
+        monkeypatch.setattr(extents, "MAX_RUNS", 2)
     seen: Counter[str] = Counter()
     for seed in range(90):
         seen.update(code for code, _ in agree(random_program(Random(f"{name}, {seed}"), SHAPES[name])) or [("", "")])
@@ -95,9 +94,9 @@ def test_agrees_with_brute_force(name: str, way: str, monkeypatch: pytest.Monkey
         assert seen["cross-core-race"] > 7
 
 
-@pytest.mark.parametrize(("budget", "limit"), [("RUN_BUDGET", 6), ("COVER_BUDGET", 3)])
+@pytest.mark.parametrize(("budget", "limit"), [("RUNS_LIMIT", 6), ("COVERED_SEGMENTS_LIMIT", 3)])
 def test_agrees_when_cuts_are_too_fine(budget: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, budget, limit)
+    monkeypatch.setattr(extents, budget, limit)
     for seed in range(100):
         agree(random_program(Random(f"fine {seed}"), SHAPES["anything"]))
 
@@ -105,7 +104,7 @@ def test_agrees_when_cuts_are_too_fine(budget: str, limit: int, monkeypatch: pyt
 @pytest.mark.parametrize("name", ["clean but for one slip", "clean, allocated", "aliases", "one engine", "atomics"])
 def test_nothing_bad_is_called_clean_by_one_sweep(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep that forgets what a write has replaced, alone: what it finds may be less, never nothing."""
-    monkeypatch.setattr(conflicts, "THOROUGH", -1)
+    monkeypatch.setattr(conflicts, "MAX_SECOND_SWEEP", -1)
     for seed in range(80):
         program = random_program(Random(f"one sweep {name} {seed}"), SHAPES[name])
         wanted = judge(program)
@@ -124,7 +123,7 @@ def test_what_needs_no_order_hides_nothing(
     before: str, write: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two writes that need no order, one of them behind another write of its queue: that one needs it."""
-    monkeypatch.setattr(conflicts, "THOROUGH", -1)
+    monkeypatch.setattr(conflicts, "MAX_SECOND_SWEEP", -1)
     idle = "".join(f"%n{at} = nop @act () -> ()\n" for at in range(4))  # so that the schedule has it last
     sides = [before.format("a") + write.format("b"), idle + write.format("b")]
     owner, view = "mloc %t dram.shared size=8 kind=inout\n", "mloc %t dram.shared size=8 remote=[t,0]\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haulout.checker.bytesets import ByteSet, byte_set, common, runs, squeezed
+from haulout.checker.bytesets import ByteSet, byte_set, common, compacted, runs
 from haulout.ir.patterns import Pattern
 
 dims = st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 5)), max_size=3).map(tuple)
@@ -39,9 +39,9 @@ def test_squeezed_sets_have_the_same_parts(found: list[Pattern], pitch: int, row
     """Bytes that the same sets cover stand for bytes that the same sets cover, and nothing is lost."""
     size = pitch * rows * 20
     sets = [byte_set(pattern) for pattern in found]
-    sets = [each.moved(-each.offset) for each in sets] + [ByteSet(0, pitch, ((pitch * 20, rows),))]
-    sets = [each for each in sets if each.extent <= size]
-    small = squeezed(sets, size)
+    sets = [each.shifted(-each.offset) for each in sets] + [ByteSet(0, pitch, ((pitch * 20, rows),))]
+    sets = [each for each in sets if each.span <= size]
+    small = compacted(sets, size)
     assert small.size <= size
     held = [listed(runs(each)) for each in sets]
     seen = [listed(runs(each)) for each in small.sets]
@@ -57,10 +57,10 @@ def test_squeezed_sets_have_the_same_parts(found: list[Pattern], pitch: int, row
 
 def test_columns_of_a_tensor_are_one_row() -> None:
     columns = [ByteSet(32 * k, 32, ((320, 70_000),)) for k in range(10)]
-    small = squeezed([*columns, ByteSet(0, 320 * 70_000)], 320 * 70_000)
+    small = compacted([*columns, ByteSet(0, 320 * 70_000)], 320 * 70_000)
     assert small.size == 320
     assert small.sets == [*(ByteSet(32 * k, 32) for k in range(10)), ByteSet(0, 320)]
     # A piece of one row is told apart from the rest.
-    small = squeezed([*columns, ByteSet(320 * 9 + 8, 4)], 320 * 70_000)
+    small = compacted([*columns, ByteSet(320 * 9 + 8, 4)], 320 * 70_000)
     assert (small.size, small.cuts) == (3 * 320, [0, 9, 10, 70_000])
     assert small.byte(320 + 8) == 320 * 9 + 8

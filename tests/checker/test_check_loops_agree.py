@@ -16,7 +16,7 @@ from tests.checker.loop_judge import judge_loops
 from haulout.checker import check_program
 from haulout.checker import driver as checker
 from haulout.checker.paths import path_selection as ways
-from haulout.checker.proofs import extents as regions
+from haulout.checker.proofs import extents
 from haulout.ir.enums import Engine, Kind
 from haulout.ir.program import Program
 from haulout.ir.verify import verify
@@ -93,7 +93,7 @@ def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPa
     if way == "compiled":
         monkeypatch.setattr(checker, "plain_if_small", lambda kernel, work: nullcontext())
     if way == "apart":  # strided regions are compared pair by pair, not cut into atoms
-        monkeypatch.setattr(regions, "MOST_RUNS", 2)
+        monkeypatch.setattr(extents, "MAX_RUNS", 2)
     seen: Counter[str] = Counter()
     count = 24 if way == "plain" else 6
     for seed in range(count if name not in BRANCHES else count // 3):

@@ -7,7 +7,7 @@ from tests.checker.loop_snippets import START, core, loop
 from tests.checker.snippets import codes, findings, program
 
 from haulout.analysis.regions import find_regions
-from haulout.checker.proofs import extents as regions
+from haulout.checker.proofs import extents
 from haulout.support.diagnostics import HauloutError
 
 # -- storage ---------------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_one_instruction_does_not_turn_one_tensor_into_another_in_place() -> Non
 
 
 def test_storage_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "MOST_RUNS", 2)
+    monkeypatch.setattr(extents, "MAX_RUNS", 2)
     text = TURNS.format(0, "", "", "{}").replace(
         "%w = iota @act () -> (%a)", "%w = iota @act () -> (%a[0;4x16;2], %a[2;4x16;2])"
     )

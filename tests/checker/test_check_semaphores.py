@@ -11,11 +11,11 @@ from tests.checker.semaphore_programs import Event, SemaphoreJudge, random_semap
 import haulout
 from haulout.checker import check_program
 from haulout.checker.model import Function, Model, functions
-from haulout.checker.order import semaphore_counts as counting
+from haulout.checker.order import semaphore_order as counting
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph, check_acyclic
-from haulout.checker.order.happens_before import build_order, events
-from haulout.checker.order.sendrecv import find_meetings
+from haulout.checker.order.happens_before import build_order, schedule_accesses
+from haulout.checker.order.sendrecv import find_sendrecvs
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
 from haulout.ir.verify import verify
@@ -33,16 +33,16 @@ def compare(program: Program, *, exact: bool = True) -> str:
     """Compare the order of every two accesses with the judge's; what the program was like."""
     assert verify(program) == []
     model, judge = model_of(program), SemaphoreJudge(program)
-    barriers, meetings = find_barriers(model), find_meetings(model)
-    if check_barriers(model, barriers) or len(meetings.lonely):
+    barriers, sendrecvs = find_barriers(model), find_sendrecvs(model)
+    if check_barriers(model, barriers) or len(sendrecvs.unpaired):
         return "mismatch"
-    graph = build_graph(model, barriers, meetings)
-    stuck = check_acyclic(model, graph, barriers, meetings)
+    graph = build_graph(model, barriers, sendrecvs)
+    stuck = check_acyclic(model, graph, barriers, sendrecvs)
     assert bool(stuck) == judge.hangs()
     if stuck:
         assert {finding.code for finding in stuck} == {"deadlock"}
         return "hangs"
-    order = build_order(model, graph, barriers, meetings, model.time)
+    order = build_order(model, graph, barriers, sendrecvs, model.time)
     met = set(program.meetings.instruction.tolist())
     unordered = False
     late = {}
@@ -59,7 +59,7 @@ def compare(program: Program, *, exact: bool = True) -> str:
             given = order.before(a, b)
             assert given == wanted or (wanted and not exact), (a, b, given, wanted)
             unordered |= not wanted
-    rank = {int(access): at for at, access in enumerate(events(model, graph).tolist())}
+    rank = {int(access): at for at, access in enumerate(schedule_accesses(model, graph).tolist())}
     for a in rank:
         for b in rank:
             if model.instruction[a] != model.instruction[b] and order.before(a, b):
@@ -82,7 +82,7 @@ def test_kernels_find_the_same_as_plain_python(seed: int) -> None:
             compare(random_semaphores(random))
 
 
-@pytest.mark.parametrize("limit", ["MOST_ROUNDS", "MOST_CELLS"])
+@pytest.mark.parametrize("limit", ["MAX_ROUNDS", "MAX_CELLS"])
 def test_beyond_the_limits_less_is_ordered_never_more(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, limit, 1)
     random = Random(limit)
@@ -94,7 +94,7 @@ def test_beyond_the_limits_a_finding_says_that_it_may_be_none(monkeypatch: pytes
     source = Path(__file__).parents[2] / "examples" / "jax" / "ring_matmul.n4.hlo"
     program = haulout.compile(source, sync="all").program
     assert check_program(program) == []
-    monkeypatch.setattr(counting, "MOST_CELLS", 0)
+    monkeypatch.setattr(counting, "MAX_CELLS", 0)
     found = [each for each in check_program(program) if each.code == "cross-core-race"]
     assert found
     assert all(any("may be a false alarm" in note for note in each.notes) for each in found)

@@ -42,5 +42,5 @@ def test_other_words_give_the_same_verdict(seed: int, monkeypatch: pytest.Monkey
     program = drawn(seed)
     before = about(check_program(program))
     monkeypatch.setattr(Reporter, "_sentence", lambda *_: "something is wrong")
-    monkeypatch.setattr(Evidence, "tell", lambda *_: ["look"])
+    monkeypatch.setattr(Evidence, "notes", lambda *_: ["look"])
     assert about(check_program(program)) == before

@@ -15,11 +15,11 @@ from haulout.checker.explain.evidence import Evidence
 from haulout.checker.model import Function, Model, functions
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import Graph, build_graph
-from haulout.checker.order.happens_before import build_order, events
-from haulout.checker.order.sendrecv import find_meetings
+from haulout.checker.order.happens_before import build_order, schedule_accesses
+from haulout.checker.order.sendrecv import find_sendrecvs
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.conflicts import find_conflicts
-from haulout.checker.proofs.extents import find_regions
+from haulout.checker.proofs.extents import find_extents
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
@@ -35,19 +35,19 @@ def evidence_of(program: Program) -> tuple[Evidence, list[tuple[int, int]]] | No
     (function,) = functions(program)
     assert isinstance(function, Function)
     model = function.straight()
-    barriers, meetings = find_barriers(model), find_meetings(model)
-    if check_barriers(model, barriers) or len(meetings.lonely):
+    barriers, sendrecvs = find_barriers(model), find_sendrecvs(model)
+    if check_barriers(model, barriers) or len(sendrecvs.unpaired):
         return None
-    graph = build_graph(model, barriers, meetings)
+    graph = build_graph(model, barriers, sendrecvs)
     if len(graph.order) < graph.nodes:
         return None
-    order = build_order(model, graph, barriers, meetings, model.time)
-    regions = find_regions(model, physical_map(model))
+    order = build_order(model, graph, barriers, sendrecvs, model.time)
+    extents = find_extents(model, physical_map(model))
     pairs = []
-    for each in find_conflicts(model, order, regions, events(model, graph)):
+    for each in find_conflicts(model, order, extents, schedule_accesses(model, graph)):
         if each.kind in UNORDERED:
             pairs += list(zip(each.first.tolist(), each.second.tolist(), strict=True))
-    return Evidence(model, graph, order, regions), pairs
+    return Evidence(model, graph, order, extents), pairs
 
 
 def replay(graph: Graph, nodes: list[int], ends: list[int]) -> None:

@@ -27,7 +27,7 @@ from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
-from haulout_generators.branch_programs import random_branch_program, random_way
+from haulout_generators.branch_programs import random_branch_program, random_inputs
 from haulout_generators.programs import random_loop_program, random_program
 
 DATA = Path(__file__).parents[1] / "end_to_end" / "data"
@@ -72,7 +72,7 @@ def test_lowered_programs_compute_the_same_on_every_way(seed: int) -> None:
     before = compiled(source, seed)
     after = lowered(before, (32, 1, 3)[seed % 3])
     for number in range(2):
-        way = random_way(Random(10 * seed + number), source)
+        way = random_inputs(Random(10 * seed + number), source)
         expected = haulout.simulate(before, way).outputs
         for schedule in ("list", "random:1", "slowest:0:sync", "slowest:1:act"):
             found = haulout.simulate(after, way, schedule=schedule)

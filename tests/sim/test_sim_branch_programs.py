@@ -13,7 +13,7 @@ from haulout.passes.base import PassContext
 from haulout.passes.lower_sync import LowerSync
 from haulout.sim import compare_schedules, simulate
 from haulout.sim.inputs import Values
-from haulout_generators.branch_programs import random_branch_program, random_way
+from haulout_generators.branch_programs import random_branch_program, random_inputs
 
 
 def expect_same(program: Program, inputs: Values, expected: Values, seed: int) -> None:
@@ -34,7 +34,7 @@ def test_compiled_programs_compute_what_the_source_does(seed: int, divergent: fl
     compiled = haulout.compile(source).program
     lowered = LowerSync().run(compiled, PassContext())
     for _ in range(2):
-        inputs = random_way(rng, source)
+        inputs = random_inputs(rng, source)
         expected = simulate(source, inputs).outputs
         expect_same(compiled, inputs, expected, seed)
         expect_same(lowered, inputs, expected, seed)

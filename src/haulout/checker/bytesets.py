@@ -1,12 +1,12 @@
-"""Sets of bytes: what a pattern touches, no matter in which order, and whether two of them meet.
+"""Sets of bytes: what a pattern touches, in any order, and whether two of them overlap.
 
 `ByteSet(offset, run, dims)` is the union of the runs of `run` bytes at `offset + sum(stride * i)`. In normal form all
 strides are positive, the dims are sorted with the largest stride first, every stride is larger than the run (dims
 without gaps are folded into it) and no dim is a continuation of the next. A transpose reads all bytes of its operand:
 as a set that is one run.
 
-`runs` lists the maximal runs of a set and `common` those of two: right where there are few. Whether two sets meet at
-all is decided without listing them (`strides.py`).
+`runs` lists the maximal runs of a set and `common` those of two, for sets with few of them. `strided_overlap.py`
+tests for overlap without listing runs.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class ByteSet(NamedTuple):
     dims: tuple[tuple[int, int], ...] = ()
 
     @property
-    def extent(self) -> int:
-        """Bytes from the first byte to the one behind the last."""
+    def span(self) -> int:
+        """Bytes from the first one to the last one."""
         return self.run + sum(stride * (count - 1) for stride, count in self.dims)
 
     @property
-    def most_runs(self) -> int:
-        """At least as many as there are maximal runs."""
+    def max_runs(self) -> int:
+        """An upper bound of the number of maximal runs."""
         total = 1
         for _, count in self.dims:
             total *= count
         return total
 
-    def moved(self, distance: int) -> ByteSet:
+    def shifted(self, distance: int) -> ByteSet:
         """The same set, `distance` bytes further."""
         return self._replace(offset=self.offset + distance)
 
@@ -70,13 +70,13 @@ def normal(offset: int, run: int, dims: Iterable[tuple[int, int]]) -> ByteSet:
     return ByteSet(offset, run, tuple(reversed(kept)))
 
 
-def runs(region: ByteSet) -> tuple[Ints, Ints]:
-    """The maximal runs of a set in ascending order, as (first byte, byte behind the last) columns."""
-    starts = np.array([region.offset], np.int64)
-    for stride, count in region.dims:
+def runs(some: ByteSet) -> tuple[Ints, Ints]:
+    """The maximal runs of a set in ascending order, as columns (first byte, byte after the last)."""
+    starts = np.array([some.offset], np.int64)
+    for stride, count in some.dims:
         starts = (starts[:, None] + stride * np.arange(count, dtype=np.int64)).ravel()
     starts.sort()
-    return merged(starts, starts + region.run)
+    return merged(starts, starts + some.run)
 
 
 def merged(low: Ints, high: Ints) -> tuple[Ints, Ints]:
@@ -92,7 +92,7 @@ def merged(low: Ints, high: Ints) -> tuple[Ints, Ints]:
 def common(first: tuple[Ints, Ints], second: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
     """The runs in both of two ascending lists of maximal runs."""
     (low, high), (low2, high2) = first, second
-    # Join: run i of the first list meets runs begin[i]:end[i] of the second.
+    # Join: run i of the first list overlaps runs begin[i]:end[i] of the second.
     begin = np.searchsorted(high2, low, "right")
     end = np.searchsorted(low2, high, "left")
     count = np.maximum(end - begin, 0)
@@ -101,30 +101,30 @@ def common(first: tuple[Ints, Ints], second: tuple[Ints, Ints]) -> tuple[Ints, I
     return np.maximum(low[left], low2[right]), np.minimum(high[left], high2[right])
 
 
-class Squeezed(NamedTuple):
-    """Sets on a map of a tensor's rows, of `pitch` bytes each, on which rows that all sets treat alike are one."""
+class Compacted(NamedTuple):
+    """Sets on a map of the rows of a tensor, of `pitch` bytes each, where equal neighbouring rows are one row."""
 
     sets: list[ByteSet]
     size: int
     pitch: int
     cuts: list[int]
-    """The first row that each row of the map stands for, and the number of all rows."""
+    """The first tensor row of each row of the map, and the number of all rows."""
 
     def byte(self, at: int) -> int:
-        """The first byte that byte `at` of the map stands for."""
+        """The first byte of the tensor that byte `at` of the map represents."""
         return self.cuts[at // self.pitch] * self.pitch + at % self.pitch
 
 
-def squeezed(sets: Sequence[ByteSet], size: int) -> Squeezed:
-    """Sets of bytes of a tensor on as small a map of rows as is easily found; on the bytes as they are where none is.
+def compacted(sets: Sequence[ByteSet], size: int) -> Compacted:
+    """Sets of bytes of a tensor on a small map of its rows; on its bytes where no such map is found.
 
-    Rows are those of the largest stride. Each set must be whole rows, lie in one row, or be alike in some rows.
+    Rows are those of the largest stride. Each set must be whole rows, be inside one row, or be equal in some rows.
     """
-    same = Squeezed(list(sets), size, size, [0, 1])
+    same = Compacted(list(sets), size, size, [0, 1])
     pitch = max((each.dims[0][0] for each in sets if each.dims), default=0)
     if pitch == 0 or size % pitch:
         return same
-    parts: list[tuple[int, int, ByteSet]] = []  # first row, row behind the last one, the set in the first row
+    parts: list[tuple[int, int, ByteSet]] = []  # first row, row after the last one, the set in the first row
     for each in sets:
         row, inside = divmod(each.offset, pitch)
         first = ByteSet(inside, each.run, each.dims)
@@ -134,7 +134,7 @@ def squeezed(sets: Sequence[ByteSet], size: int) -> Squeezed:
             rows, first = each.run // pitch, ByteSet(0, pitch)
         else:
             rows = 1
-        if inside + first.extent > pitch:
+        if inside + first.span > pitch:
             return same
         parts.append((row, row + rows, first))
     cuts = sorted({0, size // pitch, *(row for begin, end, _ in parts for row in (begin, end))})
@@ -144,4 +144,4 @@ def squeezed(sets: Sequence[ByteSet], size: int) -> Squeezed:
         low, rows = place[begin], place[end] - place[begin]
         dims = ((pitch, rows), *first.dims) if rows > 1 else first.dims
         found.append(first._replace(offset=low * pitch + first.offset, dims=dims))
-    return Squeezed(found, (len(cuts) - 1) * pitch, pitch, cuts)
+    return Compacted(found, (len(cuts) - 1) * pitch, pitch, cuts)

@@ -1,14 +1,14 @@
-"""The few relational steps that several files need, as whole columns."""
+"""Relational steps on whole columns that several files need."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from haulout.ir.schema import Column, Ints
+from haulout.ir.schema import Column, Ids, Ints
 
 
 def distinct(values: Column) -> Column:
-    """The different values, ascending. (`numpy.unique` hashes, which is several times slower on millions of keys.)"""
+    """The distinct values, ascending. (`numpy.unique` hashes, which is several times slower on millions of keys.)"""
     ordered = np.sort(values)
     kept: Column = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
     return kept
@@ -25,6 +25,19 @@ def occurrence(key: Column) -> Ints:
     return count
 
 
+def grouped(key: Column, groups: int) -> tuple[Ints, Ints]:
+    """Rows by key, stably: those with key k are `rows[starts[k]:starts[k + 1]]`. Returns (starts, rows)."""
+    rows = np.argsort(key, kind="stable")
+    return np.searchsorted(key[rows], np.arange(groups + 1)), rows
+
+
+def positions(order: Column, size: int) -> Ids:
+    """The position of each of `size` numbers in a list without repetitions; its length for those not in it."""
+    found = np.full(size, len(order), np.int32)
+    found[order] = np.arange(len(order), dtype=np.int32)
+    return found
+
+
 def stretched(begin: Column, count: Column) -> Ints:
     """The numbers `begin[i], begin[i] + 1, ...`, `count[i]` of them, for each i in turn."""
     before = np.cumsum(count) - count
@@ -32,7 +45,7 @@ def stretched(begin: Column, count: Column) -> Ints:
 
 
 def sorted_by(rows: Column, key: Column) -> Column:
-    """The rows in the order of their keys, stably; nothing is moved when they stand so already."""
+    """The rows in the order of their keys, stably; the same array when they are in order already."""
     if len(key) == 0 or bool(np.all(key[1:] >= key[:-1])):
         return rows
     return rows[np.argsort(key, kind="stable")]

@@ -26,23 +26,23 @@ from functools import partial
 import numpy as np
 
 from haulout.checker.explain.advice import Adviser, Budget
-from haulout.checker.explain.causes import Lines
-from haulout.checker.explain.dedup import Faults, Seen, finding_key, unordered
+from haulout.checker.explain.causes import Chains
+from haulout.checker.explain.dedup import Dedup, Faults, finding_key, unordered
 from haulout.checker.explain.findings import Reporter, bare
 from haulout.checker.explain.unproved import unproved_paths
 from haulout.checker.model import Function, Model, functions
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph, check_acyclic
-from haulout.checker.order.happens_before import build_order, events
-from haulout.checker.order.sendrecv import check_meetings, find_meetings
+from haulout.checker.order.happens_before import build_order, schedule_accesses
+from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
 from haulout.checker.paths.path_selection import find_runs
 from haulout.checker.paths.step_trips import Copies
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.benign_writes import excuse_writes
 from haulout.checker.proofs.conflicts import Conflicts, find_conflicts
-from haulout.checker.proofs.extents import find_regions
+from haulout.checker.proofs.extents import find_extents
 from haulout.checker.proofs.source_order import SourceOrder, check_comparable, check_times, source_order
-from haulout.checker.proofs.stale_bytes import check_holders
+from haulout.checker.proofs.stale_bytes import check_stale_bytes
 from haulout.checker.proofs.storage import check_lifetimes, check_placements, check_views
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.checker.proofs.uninitialized import check_written
@@ -53,7 +53,7 @@ from haulout.ir.verify import check_sound
 from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.jit import compiled_if_large, plain_if_small
 
-MOST_FINDINGS = 50
+MAX_FINDINGS = 50
 """Findings that are listed for one program."""
 
 
@@ -91,18 +91,18 @@ def check_program(program: Program, *, source: Program | None = None, advise: bo
 def check_function(function: Function, source: Program | None, adviser: Adviser) -> list[Diagnostic]:
     """All findings for one function."""
     if function.nest is None:
-        return adviser.finish(_check(function.straight(), source, Seen(), adviser))
-    # All runs are judged before any is told of: advice is worth what it does to them all.
+        return adviser.finish(_check(function.straight(), source, Dedup(), adviser))
+    # All runs are judged before any finding is reported: advice is judged by its effect on all of them.
     faults, unproved, copies = _judge_runs(function, source)
     if not faults:
         return unproved + function.notes
     adviser.know(faults)
-    seen = Seen(faults.work)
+    dedup = Dedup(faults.work)
     found: list[Diagnostic] = []
     plan = function.plan(copies)
     for run in find_runs(function.nest, copies, len(function.rows), plan, plan.ways):
-        found += seen.fresh(_check(function.model(run, copies), source, seen, adviser))
-    return seen.retired(adviser.finish(found)) + unproved + function.notes
+        found += dedup.new_findings(_check(function.model(run, copies), source, dedup, adviser))
+    return dedup.with_common_provisos(adviser.finish(found)) + unproved + function.notes
 
 
 def _faults_of(program: Program, work: int, *, name: str, source: Program | None) -> Faults:
@@ -116,9 +116,9 @@ def _faults_of(program: Program, work: int, *, name: str, source: Program | None
         if function.nest is not None:
             faults, unproved, _ = _judge_runs(function, source, work)
             return replace(faults, others=faults.others | {finding_key(each) for each in unproved})
-        seen = Seen(work)
-        seen.fresh(_check(function.straight(), source, seen, None))
-        return seen.faults()
+        dedup = Dedup(work)
+        dedup.new_findings(_check(function.straight(), source, dedup, None))
+        return dedup.faults()
     except HauloutError as error:
         return Faults(others=frozenset(map(finding_key, error.diagnostics)))
 
@@ -130,35 +130,35 @@ def _judge_runs(
     each loop were.
     """
     copies = function.copies(deep=False)
-    faults, unproved = _judge_ways(function, copies, source, Seen(work))
+    faults, unproved = _judge_ways(function, copies, source, Dedup(work))
     if faults and (deep := function.copies(deep=True)) != copies:
         # More iterations may order what is left unordered so far.
         shallow, copies = faults, deep
-        faults, missed = _judge_ways(function, copies, source, Seen(faults.work, faults.runs))
+        faults, missed = _judge_ways(function, copies, source, Dedup(faults.work, faults.runs))
         if not shallow <= faults:
             unproved = unproved or missed
     return faults, unproved, copies
 
 
 def _judge_ways(
-    function: Function, copies: list[Copies], source: Program | None, seen: Seen
+    function: Function, copies: list[Copies], source: Program | None, dedup: Dedup
 ) -> tuple[Faults, list[Diagnostic]]:
     """What is wrong with the runs that are looked at; and that these are not all, if so."""
     assert function.nest is not None
     looked = 0
     plan = function.plan(copies)
     for run in find_runs(function.nest, copies, len(function.rows), plan, plan.ways):
-        seen.fresh(_check(function.model(run, copies), source, seen, None))
+        dedup.new_findings(_check(function.model(run, copies), source, dedup, None))
         looked += 1
-    faults = seen.faults()
+    faults = dedup.faults()
     missing = set(plan.missing)
     # Runs that nobody makes: less is ordered in them than in any that somebody does.
     for ways, forgets, unsure in ((plan.doubtful, False, plan.unsure), (plan.ways, True, plan.distant)):
         if unsure <= missing:
             continue
         for run in find_runs(function.nest, copies, len(function.rows), plan, ways, forgets):
-            findings = _check(function.model(run, copies), source, seen, None)
-            if seen.fresh([each for each in findings if each.code in _ORDER]):
+            findings = _check(function.model(run, copies), source, dedup, None)
+            if dedup.new_findings([each for each in findings if each.code in _ORDER]):
                 missing |= unsure
                 break
     return faults, unproved_paths(function, missing, looked, plan.total)
@@ -179,50 +179,50 @@ _ORDER = frozenset(
 """What rests on order alone: a run without some arms has less of it than any real one, and other values."""
 
 
-def _check(model: Model, source: Program | None, seen: Seen, adviser: Adviser | None) -> list[Diagnostic]:
-    seen.work += len(model.rows) + len(model.access)
-    seen.runs += 1
+def _check(model: Model, source: Program | None, dedup: Dedup, adviser: Adviser | None) -> list[Diagnostic]:
+    dedup.work += len(model.rows) + len(model.access)
+    dedup.runs += 1
     # A fix is judged inside the check that it is for: together they may be worth compiling, where the latter was not.
-    with plain_if_small(sweep.scan_conflicts, seen.work), compiled_if_large(seen.work):
-        return check_model(model, source, seen, adviser)
+    with plain_if_small(sweep.scan_conflicts, dedup.work), compiled_if_large(dedup.work):
+        return check_model(model, source, dedup, adviser)
 
 
-def check_model(model: Model, source: Program | None, seen: Seen, adviser: Adviser | None) -> list[Diagnostic]:
-    """All findings for one straight line; conflicts that `seen` knows from other runs are left out. Without an
+def check_model(model: Model, source: Program | None, dedup: Dedup, adviser: Adviser | None) -> list[Diagnostic]:
+    """All findings for one straight line; conflicts that `dedup` knows from other runs are left out. Without an
     adviser those on conflicts are bare, one of each kind.
     """
     placed = check_views(model) + check_placements(model)
-    barriers, meetings = find_barriers(model), find_meetings(model)
-    stuck = check_barriers(model, barriers) + check_meetings(model, meetings)
+    barriers, sendrecvs = find_barriers(model), find_sendrecvs(model)
+    stuck = check_barriers(model, barriers) + check_sendrecvs(model, sendrecvs)
     if stuck:
         return stuck + placed
-    graph = build_graph(model, barriers, meetings)
-    stuck = check_acyclic(model, graph, barriers, meetings)
+    graph = build_graph(model, barriers, sendrecvs)
+    stuck = check_acyclic(model, graph, barriers, sendrecvs)
     if stuck:
         return stuck + placed
 
     wanted = source_order(model, source)
-    order = build_order(model, graph, barriers, meetings, wanted.time)
-    schedule = events(model, graph)
-    regions = find_regions(model, physical_map(model))
-    conflicts = _confirmed(model, wanted, find_conflicts(model, order, regions, schedule))
-    conflicts = excuse_writes(model, order, regions, meetings, schedule, conflicts)
-    unknown = seen.unknown(model, conflicts)
+    order = build_order(model, graph, barriers, sendrecvs, wanted.time)
+    schedule = schedule_accesses(model, graph)
+    extents = find_extents(model, physical_map(model))
+    conflicts = _confirmed(model, wanted, find_conflicts(model, order, extents, schedule))
+    conflicts = excuse_writes(model, order, extents, sendrecvs, schedule, conflicts)
+    unknown = dedup.new_conflicts(model, conflicts)
     times = check_times(model, source)
     if model.unrolled is None:
-        storage = check_lifetimes(model, order, regions, schedule)
+        storage = check_lifetimes(model, order, extents, schedule)
     else:
-        storage = check_holders(model, regions, schedule)
-    values = check_written(model, schedule, meetings, _excused(model, conflicts))
+        storage = check_stale_bytes(model, extents, schedule)
+    values = check_written(model, schedule, sendrecvs, _excused(model, conflicts))
     others = times + values + placed + storage
     if adviser is None or not unknown:
         return [bare(model, each) for each in unknown] + others
     if model.unrolled is None:
-        seen.fresh(others)
-        adviser.know(seen.faults(), partial(unordered, model, order))
-    reporter = Reporter(model, graph, order, regions, Lines(model, barriers, order), adviser)
-    ordered = [finding for each in unknown for finding in reporter.tell(each)]
-    seen.remember(ordered)
+        dedup.new_findings(others)
+        adviser.know(dedup.faults(), partial(unordered, model, order))
+    reporter = Reporter(model, graph, order, extents, Chains(model, barriers, order), adviser)
+    ordered = [finding for each in unknown for finding in reporter.report(each)]
+    dedup.note_provisos(ordered)
     return ordered + others
 
 
@@ -251,8 +251,8 @@ def _excused(model: Model, conflicts: list[Conflicts]) -> Bools:
 
 
 def _shortened(found: list[Diagnostic]) -> list[Diagnostic]:
-    if len(found) <= MOST_FINDINGS:
+    if len(found) <= MAX_FINDINGS:
         return found
-    last = found[MOST_FINDINGS - 1]
-    notes = (*last.notes, f"{len(found) - MOST_FINDINGS} more findings are not listed")
-    return [*found[: MOST_FINDINGS - 1], replace(last, notes=notes)]
+    last = found[MAX_FINDINGS - 1]
+    notes = (*last.notes, f"{len(found) - MAX_FINDINGS} more findings are not listed")
+    return [*found[: MAX_FINDINGS - 1], replace(last, notes=notes)]

@@ -1,1 +1,1 @@
-"""Findings for readers: what is reported once, its cause, a witness, and fixes that were tried."""
+"""Findings for readers: each fault once, with its cause, a witness, and fixes that were tried."""

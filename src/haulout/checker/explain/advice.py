@@ -1,9 +1,8 @@
-"""What a finding advises is tried first: the checker judges the program with the fix in it.
+"""Advice is verified before it is given: the checker judges the program with the fix applied.
 
-A fix holds when the pair that it is for is ordered then and nothing is wrong that was not wrong before: no pair of
-operands, no finding of another kind. The pairs that it orders make one finding together, whatever their locations and
-in whichever run they show. Work is counted in instructions judged; when the budget for a program is spent, advice
-says that it is not verified.
+A fix holds when it orders its pair and adds no new fault: no pair of operands, no finding of another kind. All pairs
+that it orders make one finding, in any location and in any run. Work is counted in instructions judged; when the
+budget of a program is spent, advice is marked as not verified.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
 from haulout.support.diagnostics import Advice, Diagnostic, Entity
 
-BUDGET = 800_000
-"""Instructions and operands that are judged to verify the fixes of one program."""
-OVERHEAD = 2000
-"""What a run costs besides, in instructions."""
-_MOST_EDITS = 16
-"""Edits of one finding that are tried together."""
+WORK_LIMIT = 800_000
+"""Instructions and operands that may be judged to verify the fixes of one program."""
+RUN_OVERHEAD = 2000
+"""The fixed cost of a run, in instructions."""
+_MAX_EDITS = 16
+"""Edits of one fix."""
 
 _UNVERIFIED = "(not verified: the program is too large to check the fix)"
-_MANY = "and so at every place where these lines run (not verified)"
-_NONE = "no single dependence, barrier or sendrecv orders these two without another fault"
+_MANY = "and the same wherever else these lines run (not verified)"
+_NONE = "no single dependence, barrier or sendrecv orders these two without a new fault"
 
 
 @dataclass(slots=True)
 class Budget:
-    """What may still be judged, and what has been."""
+    """The work that may still be done, and that was done."""
 
-    left: int = BUDGET
+    left: int = WORK_LIMIT
     spent: int = 0
 
     def spend(self, work: int) -> bool:
-        """Take some; False when there is not so much."""
+        """Take some; False when less is left."""
         if work > self.left:
             return False
         self.left -= work
@@ -50,11 +49,11 @@ class Budget:
 
 @dataclass(slots=True)
 class Group:
-    """Pairs of one kind that are told as one finding."""
+    """Pairs of one kind that are reported as one finding."""
 
     kind: int
     lines: tuple[int, int]
-    """Where the two accesses of the pair that is shown stand in the text; negative: unknown."""
+    """The text lines of the two accesses of the pair that is shown; negative: unknown."""
     fix: Fix | None
     verified: bool
     advised: bool
@@ -66,7 +65,7 @@ class Group:
     """The fix orders all of its pairs, as far as was tried."""
     shown: Diagnostic | None = None
     hazard: str = ""
-    """The note that says what the two accesses are to each other."""
+    """The note on the relation of the two accesses."""
 
     @property
     def pairs(self) -> int:
@@ -85,18 +84,18 @@ class Adviser:
         self._tried: dict[Fix, Faults | None] = {}
 
     def know(self, faults: Faults, unordered: Callable[[Ints], Bools] | None = None) -> None:
-        """What is wrong without any fix. `unordered` tells of pairs that are not listed whether they are bad too."""
+        """Set the faults without a fix. `unordered` tells which pairs that are not listed are bad too."""
         self.faults, self._unordered = faults, unordered
 
     # -- fixes ------------------------------------------------------------------------------------------------------
 
     def choose(self, kind: int, key: int, candidates: Iterable[Fix]) -> tuple[Fix | None, bool]:
-        """The first fix that holds for a pair, and whether it was verified; None: there is none."""
+        """The first fix that holds for a pair (None: there is none), and True if it was verified."""
         if self.budget is None:
             return None, False
         for fix in candidates:
             if fix not in self._tried and not self.budget.spend(
-                self.faults.work + OVERHEAD * max(self.faults.runs, 1)
+                self.faults.work + RUN_OVERHEAD * max(self.faults.runs, 1)
             ):
                 return fix, False
             left = self._outcome(fix)
@@ -105,24 +104,24 @@ class Adviser:
         return None, False
 
     def orders(self, fix: Fix, kind: int, keys: Ints) -> Bools:
-        """Which pairs a verified fix puts right: it orders them, or what remains unordered does no harm then."""
+        """Which pairs a verified fix removes: it orders them, or leaves them unordered and harmless."""
         left = self._outcome(fix)
         assert left is not None
         return ~np.isin(keys, left.of(kind))
 
     def _becomes_harmless(self, left: Faults, key: int) -> bool:
-        """Whether a pair is still unordered with a fix, as one that does no harm, which it was not."""
+        """True if a fix leaves a pair unordered but turns it into a harmless one."""
         return any(left.has(kind, key) and not self.faults.has(kind, key) for kind in sweep.HARMLESS)
 
     def _harmless(self, group: Group) -> int:
-        """How many pairs of a group remain unordered with its fix, and do no harm then."""
+        """How many pairs of a group its fix leaves unordered and harmless."""
         left = self._outcome(group.fix) if group.fix is not None else None
         if left is None:
             return 0
         return int(np.isin(np.concatenate(group.keys), _harmless(left)).sum())
 
     def _outcome(self, fix: Fix) -> Faults | None:
-        """What is still wrong with the fix; None when something is that was not."""
+        """The faults that remain with the fix; None when it adds one."""
         if fix not in self._tried:
             assert self.budget is not None
             faults = self.judge(fix.apply(self.program), self.budget.spent)
@@ -150,17 +149,17 @@ class Adviser:
         self.groups.append(group)
 
     def known(self, kind: int, lines: tuple[int, int]) -> Group | None:
-        """The group of a kind whose two accesses stand on these lines."""
+        """The group of a kind whose two accesses are on these lines."""
         if min(lines) < 0:
             return None
         return next((each for each in self.groups if each.kind == kind and each.lines == lines), None)
 
     def extend(self, group: Group, kind: int, key: int, candidates: Iterable[Fix]) -> None:
-        """Make the fix of a group order a pair more, with further edits."""
+        """Add edits to the fix of a group, so that it orders one more pair."""
         fix = group.fix
         if fix is None or not group.complete:
             return
-        if not group.verified or len(fix.edits) >= _MOST_EDITS:
+        if not group.verified or len(fix.edits) >= _MAX_EDITS:
             group.complete = False
             return
         found, verified = self.choose(kind, key, (fix + each for each in candidates))
@@ -172,7 +171,7 @@ class Adviser:
             group.fix = found
 
     def finish(self, found: list[Diagnostic]) -> list[Diagnostic]:
-        """The findings with what is known when all runs have been looked at: how many pairs, and the advice."""
+        """The findings with what is known after all runs: the number of pairs, and the advice."""
         groups = {id(each.shown): each for each in self.groups if each.shown is not None}
         return [self._finished(each, groups[id(each)]) if id(each) in groups else each for each in found]
 
@@ -181,14 +180,14 @@ class Adviser:
         notes, advice, helps = list(finding.notes), None, list(finding.help)
         if group.pairs > 1:
             at = notes.index(group.hazard)
-            notes[at] += f"; stands for {group.pairs} pairs of accesses"
+            notes[at] += f"; represents {group.pairs} pairs of accesses"
         if group.fix is not None:
             verified = group.verified and group.complete
             text = group.fix.text(self.program)
             if verified and group.pairs > 1:
                 harmless = self._harmless(group)
                 text += f"; it orders {group.pairs - harmless} pairs"
-                text += f", and {harmless} more leave the same bytes in every order then" if harmless else ""
+                text += f", and {harmless} more then leave the same bytes in every order" if harmless else ""
             elif not group.verified:
                 text += f" {_UNVERIFIED}"
             elif not group.complete:

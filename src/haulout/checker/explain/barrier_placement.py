@@ -1,12 +1,12 @@
-"""Where a barrier goes on every core, so that it orders two accesses and as many of the other bad pairs as it can.
+"""The place of a barrier on every core: it orders two accesses and as many other bad pairs as possible.
 
-It must stand behind the one access and before the other, and on all cores between the same two fences. Where `seq`
-is known it stands at one time on all cores; otherwise beside the instruction of the same name, since cores are often
-clones. Where there is none, it stands, core after core, at the place that orders the most pairs with the cores placed
-so far, the nearest of several to the same position.
+It must come after one access and before the other, and on all cores between the same two fences. Where `seq` is known
+it has one time on all cores; otherwise it goes next to the instruction of the same name, since cores are often
+clones. Without such an instruction it goes, core after core, to the place that orders the most pairs with the cores
+placed so far, and of several such places to the nearest to the same position.
 
        core 0      w0  w1  │  r0  r1           the first pair is (w0, r0): right before its second access, and on the
-       core 1      w0  w1  │  r0  r1           other cores behind all that must come before
+       core 1      w0  w1  │  r0  r1           other cores after everything that must come before
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from haulout.ir.schema import Bools, Ids, Ints
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """A place on one core, by which those on the others are found."""
+    """A place on one core, from which those on the other cores are found."""
 
     core: int
     at: int
     """Position in the segment of its core."""
     row: int
-    """The instruction that it stands before, or after; NONE: an end of the segment."""
+    """The instruction that it comes before, or after; NONE: an end of the segment."""
     after: bool
 
 
@@ -48,7 +48,9 @@ class Placer:
         self.producer, self.consumer = nothing, nothing
 
     def aim(self, first: Ids, second: Ids, timed: Bools) -> None:
-        """The pairs (of instructions) of which as many as can be are to be ordered; if not timed, in any order."""
+        """Set the pairs of instructions of which a barrier should order as many as possible; untimed ones in any
+        order.
+        """
         free = ~timed
         self.producer = np.append(first, second[free])
         self.consumer = np.append(second, first[free])
@@ -83,7 +85,7 @@ class Placer:
         )
 
     def _outside(self, here: int, there: int, together: bool) -> Iterator[tuple[int, bool]]:
-        """Blocks at whose start, or else end, a barrier stands between two others, outside of loops and arms."""
+        """Blocks at whose start, or else end, a barrier comes between two blocks, outside of loops and arms."""
         unrolled = self.model.unrolled
         assert unrolled is not None
         nest = unrolled.nest
@@ -119,7 +121,7 @@ class Placer:
     # -- beside one of the two --------------------------------------------------------------------------------------
 
     def _around(self, segments: _Segments, i: int, j: int, together: bool) -> Iterator[AddBarrier | None]:
-        """Right before the second, or right behind the first; `together`: they run in that order there."""
+        """Right before the second, or right after the first; `together`: they run in that order there."""
         limits: dict[int, tuple[int, int]] = {}
         anchors = []
         for each, after in ((j, False), (i, True)):
@@ -144,13 +146,13 @@ class Placer:
         for core in [anchor.core, *limits, *self._cores]:
             if core in placed:
                 continue
-            stands = np.flatnonzero(fences[core])
-            if len(stands) < epoch:
+            positions = np.flatnonzero(fences[core])
+            if len(positions) < epoch:
                 return None
-            low = int(stands[epoch - 1]) + 1 if epoch else 0
-            high = int(stands[epoch]) if epoch < len(stands) else len(segments.rows[core])
-            least, most = limits.get(core, (low, high))
-            low, high = max(low, least), min(high, most)
+            low = int(positions[epoch - 1]) + 1 if epoch else 0
+            high = int(positions[epoch]) if epoch < len(positions) else len(segments.rows[core])
+            least, limit = limits.get(core, (low, high))
+            low, high = max(low, least), min(high, limit)
             if low > high or (core == anchor.core and not low <= anchor.at <= high):
                 return None
             if core == anchor.core:
@@ -163,7 +165,7 @@ class Placer:
         return AddBarrier(tuple(self._place(segments, core, placed[core]) for core in self._cores))
 
     def _beside(self, rows: Ids, anchor: _Anchor) -> tuple[int, bool]:
-        """Where the anchor stands on another core, and whether that is known rather than guessed."""
+        """The position of the anchor on another core, and True if it is known rather than guessed."""
         table = self.program.instructions
         if anchor.row == NONE:
             return len(rows), False
@@ -172,8 +174,8 @@ class Placer:
             if anchor.after:
                 before = np.flatnonzero((times != NONE) & (times <= time))
                 return (int(before[-1]) + 1 if len(before) else 0), True
-            behind = np.flatnonzero(times >= time)
-            return (int(behind[0]) if len(behind) else len(rows)), True
+            after = np.flatnonzero(times >= time)
+            return (int(after[0]) if len(after) else len(rows)), True
         if table.name[anchor.row] != NONE:
             same = np.flatnonzero(table.name[rows] == table.name[anchor.row])
             if len(same):
@@ -181,7 +183,7 @@ class Placer:
         return min(anchor.at, len(rows)), False
 
     def _pairs(self, segments: _Segments) -> tuple[_Ends, _Ends]:
-        """Where the pairs stand that run in these segments, in one execution of them."""
+        """The positions of the pairs that run in these segments, in one execution of them."""
         model = self.model
         keep = np.ones(len(self.producer), bool)
         if model.unrolled is not None:

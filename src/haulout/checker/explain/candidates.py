@@ -1,11 +1,11 @@
-"""Fixes that might order two accesses, cheapest first; whether one does is for the checker to say (`advice.py`).
+"""Fixes that might order two accesses, cheapest first; the checker decides which of them do (`advice.py`).
 
-A single dependence that joins an order that is there already comes first: the consumer waits for something on its own
-core that the producer leads to, or something on the producer's core that leads to the consumer waits for the
-producer. Then two dependences, one to a rendezvous and one from it. Then a new rendezvous: a barrier on every core, a
+A single dependence that joins an existing order comes first: the consumer waits for something on its own core that
+the producer leads to, or something on the core of the producer that leads to the consumer waits for the producer.
+Then two dependences, one to a rendezvous and one from it. Then a new rendezvous: a barrier on every core, a
 `sendrecv`. Inside a core it is the dependence, or what carries it over the end of a loop or of an arm.
 
-Without `seq` nothing says which of the two comes first. List positions are tried before the other way round.
+Without `seq` the direction of a pair is unknown. List positions are tried first, then the opposite direction.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from haulout.checker.paths.loops import block_rows, left_region
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Column, Ids
 
-_TRIED = 3
-"""Ends of a dependence that are tried in one place."""
-_COUNTED = 1 << 12
-"""Pairs of which it is counted how many a fix orders, to choose one."""
+_MAX_ENDS = 3
+"""Ends of a dependence that are tried for one pair."""
+_MAX_COUNTED = 1 << 12
+"""Pairs that are counted to rank fixes by how many they order."""
 
 
 class Candidates:
@@ -41,23 +41,21 @@ class Candidates:
         self.aims = nothing, nothing
 
     def aim(self, first: Ids, second: Ids, timed: Bools) -> None:
-        """The pairs of which a barrier should order as many as can be; if not timed, in any direction."""
-        self.aims = first[:_COUNTED], second[:_COUNTED]
+        """Set the pairs of which a barrier should order as many as possible; untimed ones in any direction."""
+        self.aims = first[:_MAX_COUNTED], second[:_MAX_COUNTED]
         self.placer.aim(self.model.instruction[first], self.model.instruction[second], timed)
 
-    def find(self, first: int, second: int, ways: int) -> Iterator[Fix]:
-        """Fixes that might order two accesses, the first before the second; with two `ways`, or the other way
-        round.
-        """
+    def find(self, first: int, second: int, both: bool) -> Iterator[Fix]:
+        """Fixes that might order two accesses, the first before the second; with `both`, in either direction."""
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         if self.model.core[i] == self.model.core[j]:
             yield from self._wait(i, j)
             yield from self._fences([(i, j)])
             return
-        sides = [(first, second), (second, first)][:ways]
+        sides = [(first, second), (second, first)][: 1 + both]
         yield from chain.from_iterable(self._joins(*side) for side in sides)
         yield from chain.from_iterable(self._passes(*side) for side in sides)
-        ends = [(i, j), (j, i)][:ways]
+        ends = [(i, j), (j, i)][: 1 + both]
         yield from self._fences(ends)
         yield from chain.from_iterable(self._exchange(*side) for side in ends)
 
@@ -100,12 +98,12 @@ class Candidates:
         return Place(block, int(np.searchsorted(self.source.instructions.block, block, "right")))
 
     def _fences(self, ends: list[tuple[int, int]]) -> list[Fix]:
-        """Barriers, those first that order the most pairs."""
+        """Barriers, best first."""
         found = [Fix((each,)) for each in dict.fromkeys(chain.from_iterable(self.placer.barriers(*e) for e in ends))]
         return self._ranked(found)
 
     def _ranked(self, fixes: list[Fix]) -> list[Fix]:
-        """Those first that order the most pairs."""
+        """The fixes, those that order the most pairs first."""
         count = {fix: int(orders(self.model, self.order, self.graph, *self.aims, fix).sum()) for fix in fixes}
         return sorted(fixes, key=lambda fix: -count[fix])
 
@@ -116,22 +114,22 @@ class Candidates:
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         up, down = self.order.up, self.order.down
         behind = self._span(j, before=True)
-        reached = _meet(down[self.order.node[first]], up[self.graph.leave[behind]])
-        yield from self._edges([(each, j) for each in behind[reached][: 16 * _TRIED].tolist()])
+        reached = _leads(down[self.order.node[first]], up[self.graph.leave[behind]])
+        yield from self._edges([(each, j) for each in behind[reached][: 16 * _MAX_ENDS].tolist()])
         ahead = self._span(i, before=False)
-        leads = _meet(down[self.graph.enter[ahead]], up[self.order.node[second]])
-        yield from self._edges([(i, each) for each in ahead[leads][::-1][: 16 * _TRIED].tolist()])
+        leads = _leads(down[self.graph.enter[ahead]], up[self.order.node[second]])
+        yield from self._edges([(i, each) for each in ahead[leads][::-1][: 16 * _MAX_ENDS].tolist()])
 
     def _passes(self, first: int, second: int) -> Iterator[Fix]:
-        """Two dependences, by way of what leads from the one core to the other."""
+        """Two dependences, to and from an existing order between the cores."""
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         up, down = self.order.up, self.order.down
         ahead, behind = self._span(i, before=False), self._span(j, before=True)
         if not len(ahead) or not len(behind) or up.shape[1] == 0:
             return
-        leads = ahead[_meet(down[self.graph.enter[ahead]], up[self.graph.leave[behind]].max(axis=0))]
+        leads = ahead[_leads(down[self.graph.enter[ahead]], up[self.graph.leave[behind]].max(axis=0))]
         for each in leads[::-1][:1].tolist():
-            reached = behind[_meet(down[self.graph.enter[each]], up[self.graph.leave[behind]])]
+            reached = behind[_leads(down[self.graph.enter[each]], up[self.graph.leave[behind]])]
             ends = [self._dependence(i, each), self._dependence(int(reached[0]), j)]
             if ends[0] is not None and ends[1] is not None:
                 yield Fix((ends[0], ends[1]))
@@ -140,7 +138,7 @@ class Candidates:
         """Dependences between some ends, and between others that order these too, if that orders more pairs."""
         found = 0
         for producer, consumer in ends:
-            if found == _TRIED:
+            if found == _MAX_ENDS:
                 return
             if (edge := self._dependence(producer, consumer)) is None:
                 continue
@@ -155,12 +153,12 @@ class Candidates:
         model, clock, column = self.model, self.order.clock, self.order.column
         ends = np.unique(model.instruction[np.concatenate(self.aims)])
         ends = ends[(model.core[ends] == model.core[producer]) & (producer <= ends) & (ends <= consumer)]
-        late = ends[clock[ends, column[producer]] >= producer][-_TRIED:].tolist()
-        early = ends[clock[consumer, column[ends]] >= ends][:_TRIED].tolist()
+        late = ends[clock[ends, column[producer]] >= producer][-_MAX_ENDS:].tolist()
+        early = ends[clock[consumer, column[ends]] >= ends][:_MAX_ENDS].tolist()
         return [(one, other) for one in [producer, *late] for other in [consumer, *early] if one < other]
 
     def _span(self, instruction: int, before: bool) -> Ids:
-        """What stands before an instruction in the list of its core, or after it; without branches."""
+        """The instructions before one in the list of its core, or after it; without branches."""
         core = int(self.model.core[instruction])
         begin, end = self.model.core_starts[core : core + 2].tolist()
         begin, end = (begin, instruction) if before else (instruction + 1, end)
@@ -175,7 +173,7 @@ class Candidates:
         yield Fix((AddExchange(rows[0], rows[1], Place(blocks[0], rows[0] + 1), Place(blocks[1], rows[1])),))
 
 
-def _meet(down: Column, up: Column) -> Bools:
-    """Whether a path goes down to some line and up from it; of many nodes, each for itself."""
+def _leads(down: Column, up: Column) -> Bools:
+    """True if a path goes down to some chain and up from it, for each of many nodes."""
     found: Bools = np.any(np.atleast_2d(down) <= np.atleast_2d(up), axis=1)
     return found

@@ -1,8 +1,8 @@
-"""Why two accesses of different cores are not ordered, in words.
+"""The reason why two accesses of different cores are not ordered, as a sentence.
 
-Some barrier between the two, by list order, is what a reader of the program sees. Of the three causes, the first is
-that there is none. The second: there is one, but it does not wait for the producer's engine, so the producer may
-still be in flight when it opens. The third: it waits, but it does not hold back the consumer's engine.
+A reader of the program sees the barriers between the two in list order. There are three causes. First: there is no
+barrier. Second: there is one, but it does not wait for the engine of the producer, so the producer may still be in
+flight when it opens. Third: it waits, but it does not hold back the engine of the consumer.
 """
 
 from __future__ import annotations
@@ -17,82 +17,80 @@ from haulout.ir.enums import Engine
 from haulout.ir.schema import Ids
 
 
-class Lines:
-    """The barrier lines of a model by core, and where accesses stand on them."""
+class Chains:
+    """The barrier chains of a model by core, and the positions of accesses on them."""
 
     def __init__(self, model: Model, barriers: Barriers, order: Order) -> None:
         self.model, self.barriers, self.order = model, barriers, order
         self._rows: dict[tuple[int, int], Ids] = {}
-        first = np.unique(barriers.line, return_index=True)[1]
+        first = np.unique(barriers.chain, return_index=True)[1]
         self.engine: list[int] = barriers.engine[first].tolist()
         self.cores: list[int] = barriers.cores[first].tolist()
 
-    def rows(self, line: int, core: int) -> Ids:
-        """The barriers (rows of `Barriers`) of a line on one core, by index."""
-        if (line, core) not in self._rows:
-            mine = (self.barriers.line == line) & (self.barriers.core == core)
-            self._rows[line, core] = np.flatnonzero(mine).astype(np.int32)
-        return self._rows[line, core]
+    def rows(self, chain: int, core: int) -> Ids:
+        """The barriers (rows of `Barriers`) of a chain on one core, by index."""
+        if (chain, core) not in self._rows:
+            mine = (self.barriers.chain == chain) & (self.barriers.core == core)
+            self._rows[chain, core] = np.flatnonzero(mine).astype(np.int32)
+        return self._rows[chain, core]
 
-    def instruction(self, line: int, core: int, index: int) -> int:
+    def instruction(self, chain: int, core: int, index: int) -> int:
         """The instruction of the barrier with that index."""
-        return int(self.barriers.instruction[self.rows(line, core)[index]])
+        return int(self.barriers.instruction[self.rows(chain, core)[index]])
 
-    def title(self, line: int, core: int, index: int) -> str:
+    def title(self, chain: int, core: int, index: int) -> str:
         """`barrier cb_x (%b, index 3)`."""
-        row = int(self.rows(line, core)[index])
+        row = int(self.rows(chain, core)[index])
         name = format_name(self.model.program.strings[int(self.barriers.name[row])])
-        engine = Engine(self.engine[line]).text
+        engine = Engine(self.engine[chain]).text
         return f"barrier {name} ({self.model.name(int(self.barriers.instruction[row]))} @{engine}, index {index})"
 
     def common(self, first: int, second: int) -> list[int]:
-        """Lines that both cores attend, `all` first, then by how many cores attend."""
+        """Chains that both cores attend, `all` first, then by how many cores attend."""
         both = 1 << first | 1 << second
-        lines = [line for line, cores in enumerate(self.cores) if cores & both == both]
-        return sorted(lines, key=lambda line: (-self.engine[line], -self.cores[line].bit_count(), line))
+        chains = [chain for chain, cores in enumerate(self.cores) if cores & both == both]
+        return sorted(chains, key=lambda chain: (-self.engine[chain], -self.cores[chain].bit_count(), chain))
 
-    def band(self, access: int, line: int) -> str:
-        """Between which barriers of a line an access runs."""
+    def band(self, access: int, chain: int) -> str:
+        """The barriers of a chain between which an access runs."""
         core = int(self.model.core[self.order.instruction[access]])
         node = int(self.order.node[access])
-        up, down = int(self.order.up[node, line]), int(self.order.down[node, line])
-        after = "the start" if up < 0 else self.title(line, core, up)
-        before = "the end" if down == NEVER else self.title(line, core, down)
+        up, down = int(self.order.up[node, chain]), int(self.order.down[node, chain])
+        after = "the start" if up < 0 else self.title(chain, core, up)
+        before = "the end" if down == NEVER else self.title(chain, core, down)
         return f"between {after} and {before}"
 
 
-def find_cause(lines: Lines, producer: int, consumer: int, directed: bool = True) -> str:
+def find_cause(chains: Chains, producer: int, consumer: int, directed: bool = True) -> str:
     """Why `producer` (an access) does not come before `consumer`, on another core, where it should.
 
-    Where nothing says that it should (not `directed`), either order will do.
+    If the direction of the pair is unknown (not `directed`), either order is correct.
     """
-    model, order = lines.model, lines.order
+    model, order = chains.model, chains.order
     i, j = int(order.instruction[producer]), int(order.instruction[consumer])
     first, second = int(model.core[i]), int(model.core[j])
     i_name, j_name = model.name(i), model.name(j)
-    for line in lines.common(first, second):
-        here = lines.barriers.instruction[lines.rows(line, first)]
-        there = lines.barriers.instruction[lines.rows(line, second)]
+    for chain in chains.common(first, second):
+        here = chains.barriers.instruction[chains.rows(chain, first)]
+        there = chains.barriers.instruction[chains.rows(chain, second)]
         begin = int(np.searchsorted(here, i, "right"))
-        end = int(np.searchsorted(there, j, "left")) - 1  # barriers begin..end stand between the two
+        end = int(np.searchsorted(there, j, "left")) - 1  # barriers begin..end are between the two
         if begin > end:
             continue
-        gated = int(order.up[order.node[consumer], line])
-        waits = int(order.down[order.node[producer], line])
+        gated = int(order.up[order.node[consumer], chain])
+        waits = int(order.down[order.node[producer], chain])
         if waits <= end:
-            title = lines.title(line, second, waits)
+            title = chains.title(chain, second, waits)
             return f"{title} waits for {i_name} but does not hold back @{_engine(model, j)}, where {j_name} runs"
         at = max(begin, min(gated, end))
-        title = lines.title(line, first, at)
-        text = (
-            f"{title} stands between them but does not wait for @{_engine(model, i)}: {i_name} may still be in flight"
-        )
+        title = chains.title(chain, first, at)
+        text = f"{title} is between them but does not wait for @{_engine(model, i)}: {i_name} may still be in flight"
         if gated < at:
-            text += f"; nor does it hold back @{_engine(model, j)}, where {j_name} runs"
+            text += f"; it does not hold back @{_engine(model, j)} either, where {j_name} runs"
         return text
     if not directed:
-        return f"no barrier of both cores stands between {i_name} on core {first} and {j_name} on core {second}"
-    return f"no barrier of both cores stands after {i_name} and before {j_name}{model.later(i, j)}"
+        return f"no barrier of both cores is between {i_name} on core {first} and {j_name} on core {second}"
+    return f"no barrier of both cores is after {i_name} and before {j_name}{model.later(i, j)}"
 
 
 def _engine(model: Model, instruction: int) -> str:

@@ -1,8 +1,8 @@
-"""What other runs of a function have shown already, so that it is reported once.
+"""Deduplication: a fault that several runs of a function show is reported once.
 
-Two runs, or two copies of an instruction in one, show the same fault. A conflict is known by the two operands in the
-program as it is written and which of them is the earlier one, any other finding by its code and its subject. The run
-in which all loops run and all forks take their first arm comes first.
+Two runs, or two copies of an instruction in one run, show the same fault. A conflict is identified by its two
+operands in the program as written and by which of them is earlier; any other finding by its code and its subject. The
+run in which all loops run and all forks take their first arm comes first.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Faults:
     others: frozenset[object] = frozenset()
     """The keys of findings that are not about pairs."""
     work: int = 0
-    """What was judged to know this: instructions and operands."""
+    """The work that it took: instructions and operands judged."""
     runs: int = 0
-    """In how many models."""
+    """The number of models judged."""
 
     def __bool__(self) -> bool:
         return bool(self.pairs or self.others)
@@ -40,7 +40,7 @@ class Faults:
         return self.pairs.get(kind, np.zeros(0, np.int64))
 
     def has(self, kind: int, key: int) -> bool:
-        """Whether a pair is among them."""
+        """True if a pair is among them."""
         return bool(np.isin(key, self.of(kind)))
 
     def __le__(self, other: Faults) -> bool:
@@ -49,29 +49,29 @@ class Faults:
 
 
 @dataclass(slots=True)
-class Seen:
+class Dedup:
     """Conflicts and findings of the runs so far."""
 
     work: int = 0
-    """What has been judged, in this and in what was done before for the same report: instructions and operands."""
+    """Instructions and operands judged so far, including earlier work for the same report."""
     runs: int = 0
     _pairs: dict[int, Ints] = field(default_factory=dict)
     """Kind -> packed pairs of operands."""
     _findings: dict[object, bool] = field(default_factory=dict)
-    """Keys, and whether each is that of a finding on pairs."""
+    """Key -> True if the finding is about a pair."""
     _provisos: dict[int, tuple[Proviso, ...]] = field(default_factory=dict)
     """Packed pair of instructions -> the provisos of all runs in which it was found."""
 
-    def unknown(self, model: Model, conflicts: list[Conflicts]) -> list[Conflicts]:
-        """The conflicts that are new, one for each pair of operands; of a straight line all of them."""
+    def new_conflicts(self, model: Model, conflicts: list[Conflicts]) -> list[Conflicts]:
+        """The conflicts that are new, one for each pair of operands; in a straight line all of them."""
         if model.unrolled is None:
             self._pairs = {each.kind: np.unique(pair_keys(model, each.first, each.second)) for each in conflicts}
             return conflicts
         for each in conflicts:
-            self._compare(model, each)
-        return [kept for each in conflicts if (kept := self._unknown(model, each)).total]
+            self._intersect_provisos(model, each)
+        return [kept for each in conflicts if (kept := self._new_conflicts(model, each)).total]
 
-    def _unknown(self, model: Model, conflicts: Conflicts) -> Conflicts:
+    def _new_conflicts(self, model: Model, conflicts: Conflicts) -> Conflicts:
         key = pair_keys(model, conflicts.first, conflicts.second)
         keys, first = np.unique(key, return_index=True)
         known = self._pairs.get(conflicts.kind, np.zeros(0, np.int64))
@@ -82,20 +82,20 @@ class Seen:
 
     def faults(self) -> Faults:
         """All that is wrong in the runs so far."""
-        # A finding on a pair stands for others: which one, is a matter of the report.
+        # A finding on a pair represents others, and which one is shown may vary: pairs count, not findings.
         others = frozenset(key for key, pairs in self._findings.items() if not pairs)
         return Faults({kind: keys for kind, keys in self._pairs.items() if len(keys)}, others, self.work, self.runs)
 
     # -- what a finding depends on ----------------------------------------------------------------------------------
 
-    def remember(self, findings: list[Diagnostic]) -> None:
-        """Note the provisos of findings on order, to take back what other runs contradict."""
+    def note_provisos(self, findings: list[Diagnostic]) -> None:
+        """Record the provisos of findings on order, to remove those that other runs contradict."""
         for finding in findings:
             if (subject := finding.subject) is not None and subject.provisos:
                 self._provisos.setdefault(_pair(subject.instructions), subject.provisos)
 
-    def _compare(self, model: Model, conflicts: Conflicts) -> None:
-        """Take back the provisos that this run does not have, of pairs that it shows too."""
+    def _intersect_provisos(self, model: Model, conflicts: Conflicts) -> None:
+        """Remove the provisos that this run does not have, for pairs that it shows too."""
         if not self._provisos:
             return
         first, second = (model.instruction[side] for side in (conflicts.first, conflicts.second))
@@ -104,8 +104,8 @@ class Seen:
             now, pair = model.provisos(int(first[rows[at]]), int(second[rows[at]])), int(keys[at])
             self._provisos[pair] = tuple(each for each in self._provisos[pair] if each in now)
 
-    def retired(self, findings: list[Diagnostic]) -> list[Diagnostic]:
-        """The findings with the provisos that all runs have in common that show them, and the notes on these."""
+    def with_common_provisos(self, findings: list[Diagnostic]) -> list[Diagnostic]:
+        """The findings with the provisos that all runs which show them have in common, and the notes on these."""
         found = []
         for finding in findings:
             subject = finding.subject
@@ -118,8 +118,8 @@ class Seen:
             found.append(finding)
         return found
 
-    def fresh(self, findings: list[Diagnostic]) -> list[Diagnostic]:
-        """The findings that no run before had, and that do not repeat one of this run."""
+    def new_findings(self, findings: list[Diagnostic]) -> list[Diagnostic]:
+        """The findings that no earlier run had, each once."""
         kept = []
         for each in findings:
             key = finding_key(each)
@@ -134,7 +134,7 @@ def pair_keys(model: Model, first: Ids, second: Ids) -> Ints:
     one, other = (_operands(model, side) for side in (first, second))
     turned = one > other
     if model.unrolled is not None:
-        # The earlier execution first: from one iteration to the next is another fault than within one.
+        # The earlier execution first: a fault between two iterations differs from one within an iteration.
         early, late = (model.unrolled.execution[model.rows[model.instruction[side]]] for side in (first, second))
         turned = (early > late) | ((early == late) & turned)
     keys: Ints = np.where(turned, other, one) << 32 | np.where(turned, one, other)
@@ -142,7 +142,7 @@ def pair_keys(model: Model, first: Ids, second: Ids) -> Ints:
 
 
 def unordered(model: Model, order: Order, keys: Ints) -> Bools:
-    """Of pairs of operands of a straight line, as keys: those that nothing orders."""
+    """Which pairs of operands of a straight line, as keys, are unordered."""
     found = np.zeros(len(keys), bool)
     rows = np.searchsorted(model.access, np.stack([keys >> 32, keys & 0xFFFFFFFF]))
     for at, (one, other) in enumerate(rows.T.tolist()):
@@ -151,7 +151,7 @@ def unordered(model: Model, order: Order, keys: Ints) -> Bools:
 
 
 def finding_key(finding: Diagnostic) -> object:
-    """What makes two findings of different runs the same; of barriers it does not matter which cores miss them."""
+    """The identity of a finding across runs; for barriers it does not depend on which cores miss them."""
     subject = finding.subject
     if subject is None:
         return finding.code, finding.labels
@@ -171,7 +171,7 @@ def _pair(instructions: tuple[Entity, ...]) -> int:
 
 
 def _pairs(model: Model, first: Ids, second: Ids) -> Ints:
-    """Pairs of instructions as they are written, whichever comes first; the branch of a block after all of them."""
+    """Pairs of instructions as written, in either order; branches of blocks are numbered after all instructions."""
     unrolled = model.unrolled
     assert unrolled is not None
     sides = []
@@ -183,7 +183,7 @@ def _pairs(model: Model, first: Ids, second: Ids) -> Ints:
 
 
 def _operands(model: Model, accesses: Ids) -> Ints:
-    """Operands as they are written; after all of them, the branch of each block."""
+    """Operands as written; branches of blocks are numbered after all operands."""
     unrolled = model.unrolled
     if unrolled is None:
         return model.access[accesses].astype(np.int64)

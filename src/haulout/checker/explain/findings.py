@@ -1,11 +1,12 @@
-"""Bad pairs to findings: grouped by the fix that orders them, each told with two sides, its cause and the fix.
+"""From bad pairs to findings: pairs are grouped by the fix that orders them, and one of each group is shown.
 
-The first pair in time is taken, and the first fix that holds for it; all pairs of its kind that the fix orders go
-with it. Pairs of the same two source lines are one finding too, and then the fix must order all of them. What is
-shown is the first pair that says most: a read against a write rather than two writes.
+The first pair in time is taken, and the first fix that holds for it. All pairs of its kind that the fix orders join
+the group. Pairs of the same two source lines are one finding too, and then the fix must order all of them. The pair
+shown is the first of the most telling ones: a read and a write rather than two writes.
 
-Which of the two should come first is the source's `seq`, inside a core the list, in a loop the iteration. Where none
-of them says it, the report says "in either order"; which is named first is for the fix, else for list positions.
+The direction of a pair comes from `seq` of the source, inside a core from the list, in a loop from the iteration.
+Without a direction the report says "in either order", and the fix, or else the list position, decides which access is
+named first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from haulout.checker import bytesets
 from haulout.checker.explain.advice import Adviser, Group
 from haulout.checker.explain.candidates import Candidates
-from haulout.checker.explain.causes import Lines, find_cause
+from haulout.checker.explain.causes import Chains, find_cause
 from haulout.checker.explain.dedup import pair_keys
 from haulout.checker.explain.evidence import Evidence
 from haulout.checker.explain.fix_coverage import leads, orders
@@ -28,20 +29,20 @@ from haulout.checker.order.graph import Graph
 from haulout.checker.order.happens_before import Order
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.conflicts import HAZARDS, Conflicts
-from haulout.checker.proofs.extents import Regions
+from haulout.checker.proofs.extents import Extents
 from haulout.ir.enums import NONE, Space
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
-_MOST = 20
-"""Findings of one kind that are listed."""
-_MANY_RUNS = 1 << 20
-"""Sets of more runs are not listed to count their common bytes."""
+_MAX_FINDINGS = 20
+"""Findings of one kind that are reported."""
+_MAX_RUNS = 1 << 20
+"""The common bytes of sets with more runs are not counted."""
 
 _INSIDE = (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE)
 _UNORDERED = (sweep.RACE, sweep.POSSIBLE_RACE, *_INSIDE)
 _TAKEN_BY = {sweep.DEPENDENCE: sweep.RACE, sweep.POSSIBLE_DEPENDENCE: sweep.POSSIBLE_RACE}
-"""Pairs of a core that the fix of a race orders too belong to the race."""
+"""Pairs of one core that the fix of a race orders too belong to the group of the race."""
 _CODES = {
     sweep.RACE: ("cross-core-race", Severity.ERROR),
     sweep.POSSIBLE_RACE: ("possible-race", Severity.WARNING),
@@ -61,14 +62,14 @@ class _Pairs:
     first: Ids
     second: Ids
     timed: Bools
-    """The source says so."""
+    """The source gives the direction."""
     keys: Ints
     lines: tuple[Ids, Ids]
     owners: tuple[Ids, Ids]
 
 
 def bare(model: Model, conflicts: Conflicts) -> Diagnostic:
-    """That there are bad pairs of one kind, without a word about them."""
+    """A finding without text: there are bad pairs of one kind."""
     code, severity = _CODES[conflicts.kind]
     first, second = int(conflicts.first[0]), int(conflicts.second[0])
     entities = model.access_entity(first), model.access_entity(second)
@@ -77,18 +78,18 @@ def bare(model: Model, conflicts: Conflicts) -> Diagnostic:
 
 
 class Reporter:
-    """Tells about the conflicts of one function."""
+    """Reports the conflicts of one function."""
 
     def __init__(
-        self, model: Model, graph: Graph, order: Order, regions: Regions, lines: Lines, adviser: Adviser
+        self, model: Model, graph: Graph, order: Order, extents: Extents, chains: Chains, adviser: Adviser
     ) -> None:
-        self.model, self.order, self.regions, self.lines = model, order, regions, lines
+        self.model, self.order, self.extents, self.chains = model, order, extents, chains
         self.graph, self.adviser = graph, adviser
-        self.evidence = Evidence(model, graph, order, regions)
+        self.evidence = Evidence(model, graph, order, extents)
         self.candidates = Candidates(model, graph, order)
 
-    def tell(self, conflicts: Conflicts) -> list[Diagnostic]:
-        """The findings for the bad pairs of one kind; the adviser completes them in the end."""
+    def report(self, conflicts: Conflicts) -> list[Diagnostic]:
+        """The findings for the bad pairs of one kind; the adviser completes them at the end."""
         pairs = self._pairs(conflicts)
         left = np.ones(len(pairs.keys), bool)
         for group in self.adviser.groups:
@@ -101,7 +102,7 @@ class Reporter:
             if known := self.adviser.known(pairs.kind, lines):
                 self._extend(known, pairs, left, at)
                 continue
-            if len(found) == _MOST:
+            if len(found) == _MAX_FINDINGS:
                 break
             group, orders = self._group(pairs, left, at)
             shown = self._shown(pairs, left & orders)
@@ -141,7 +142,7 @@ class Reporter:
         )
 
     def _directed(self, first: Ids, second: Ids) -> tuple[Ids, Ids, Bools]:
-        """Pairs in the order in which they should run, and whether the source says so."""
+        """Pairs in the order in which they should run, and which of them the source orders."""
         model = self.model
         i, j = model.instruction[first], model.instruction[second]
         inside = model.core[i] == model.core[j]
@@ -153,7 +154,7 @@ class Reporter:
         return np.where(turned, second, first), np.where(turned, first, second), timed | inside
 
     def _line(self, accesses: Ids | int) -> Ids:
-        """The source line of each access as a number; negative: it has none, and each its own."""
+        """The source line of each access as a number; negative: unknown."""
         model = self.model
         table, rows = model.program.instructions, model.rows[model.instruction[accesses]]
         line = np.where(table.loc[rows] != NONE, 2 * table.loc[rows], 2 * table.text_line[rows] + 1)
@@ -177,7 +178,7 @@ class Reporter:
         return group, within
 
     def _is_directed(self, first: int, second: int) -> bool:
-        """Whether anything says which of two accesses should come first."""
+        """True if it is known which of two accesses should come first."""
         model = self.model
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         times = [int(model.time[row]) for row in (i, j)]
@@ -195,10 +196,10 @@ class Reporter:
 
     def _candidates(self, pairs: _Pairs, left: Bools, at: int) -> Iterator[Fix]:
         self.candidates.aim(pairs.first[left], pairs.second[left], pairs.timed[left])
-        return self.candidates.find(int(pairs.first[at]), int(pairs.second[at]), 1 if pairs.timed[at] else 2)
+        return self.candidates.find(int(pairs.first[at]), int(pairs.second[at]), not pairs.timed[at])
 
     def _places(self, pairs: _Pairs) -> Ints:
-        """The blocks of both accesses of each pair, whatever their core, as one number."""
+        """The blocks of both accesses of each pair, on any core, as one number."""
         model = self.model
         source, blocks = model.program, model.program.instructions.block
         if model.unrolled is not None:
@@ -209,7 +210,7 @@ class Reporter:
         return found
 
     def _extend(self, group: Group, pairs: _Pairs, left: Bools, at: int) -> None:
-        """Put pairs of the same lines into a group that is there already."""
+        """Add pairs of the same lines to an existing group."""
         self.adviser.extend(group, pairs.kind, int(pairs.keys[at]), self._candidates(pairs, left, at))
         same = (pairs.lines[0] == group.lines[0]) & (pairs.lines[1] == group.lines[1])
         if group.fix is not None and group.verified and group.complete:
@@ -227,14 +228,14 @@ class Reporter:
             group.locations[self.model.location_entity(location)] = None
 
     def _shown(self, pairs: _Pairs, chosen: Bools) -> int:
-        """Of some pairs, the first of those that say most."""
+        """The first of the most telling pairs."""
         rows = np.flatnonzero(chosen)
         both = self.model.write[pairs.first[rows]] & self.model.write[pairs.second[rows]]
-        # Two writes say less than a read of the wrong bytes.
+        # A read of wrong bytes tells more than two writes.
         return int(rows[np.argmin(both)])
 
     def _turned(self, pairs: _Pairs, at: int, fix: Fix | None) -> tuple[int, int]:
-        """A pair in the order that a fix gives it, where the source has none."""
+        """A pair in the direction of its fix, where the source has none."""
         first, second = pairs.first[at : at + 1], pairs.second[at : at + 1]
         if fix is not None and not pairs.timed[at]:
             one, other = (
@@ -253,26 +254,26 @@ class Reporter:
         notes = [self._bytes(first, second), self._hazard_note(first, second)]
         notes += self._bands(first, second)
         if kind in (sweep.RACE, sweep.POSSIBLE_RACE):
-            cause = find_cause(self.lines, first, second, self._is_directed(first, second))
+            cause = find_cause(self.chains, first, second, self._is_directed(first, second))
             notes.append(f"cause: {cause}")
         if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE):
             notes.append(
-                "one of the two touches some bytes of its pattern, not known which (`?` or `maybe`): it is taken to "
+                "one of the two touches statically unknown bytes of its pattern (`?` or `maybe`): it is assumed to "
                 "touch all of them"
             )
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         if kind == sweep.RACE and self.model.time[i] == self.model.time[j] != NONE:
             notes.append(
-                f"both have seq={self._time(first)}: the source gives them no order, so no fence can be derived"
+                f"both have seq={self._time(first)}: the source does not order them, so no fence can be derived"
             )
         if kind in _UNORDERED:
             if self.model.atomic[first] or self.model.atomic[second]:
-                notes.append("atomic accesses need no order only among those of one operation and one element type")
-            notes += self.evidence.tell(first, second, self._is_directed(first, second))
-        if kind in _UNORDERED and self.graph.counting is not None and self.graph.counting.weak:
+                notes.append("only atomic accesses of the same operation and element type need no order")
+            notes += self.evidence.notes(first, second, self._is_directed(first, second))
+        if kind in _UNORDERED and self.graph.semaphore_order is not None and self.graph.semaphore_order.weak:
             notes.append(
-                "semaphores that several queues signal were too many to follow together: an order that only several "
-                "signals give is not seen, and this may be a false alarm"
+                "semaphores with signals on several queues were approximated: an order that only several signals "
+                "together give is missed, so this may be a false alarm"
             )
         subject = Subject(
             kind=self._hazard(first, second),
@@ -298,13 +299,13 @@ class Reporter:
         if kind == sweep.UNFAITHFUL:
             here, there = self._time(first), self._time(second)
             if here == there != NONE:
-                return f"{other} {does} {target} after {one} {did} it, but both have seq={here}, which is no order"
+                return f"{other} {does} {target} after {one} {did} it, but seq={here} of both does not order them"
             when = f"seq {here} and {there}" if NONE not in (here, there) else "list order"
-            return f"{other} {does} {target} after {one} {did} it; the source has them the other way round ({when})"
+            return f"{other} {does} {target} after {one} {did} it, but the source has the opposite order ({when})"
         if kind == sweep.FETCHED:
-            return f"{one} and {other} change {target} in either order, and what is fetched depends on it"
+            return f"{one} and {other} update {target} in either order, and the fetched value depends on it"
         if kind == sweep.DUPLICATE:
-            return f"{one} and {other} write {target} in no order; every order leaves the same bytes"
+            return f"{one} and {other} write {target} unordered; every order leaves the same bytes"
         possibly = "may touch" if kind in (sweep.POSSIBLE_RACE, sweep.POSSIBLE_DEPENDENCE) else does
         if kind in _INSIDE:
             return f"{other} {possibly} {target} without waiting for {one}, which {did} it"
@@ -315,9 +316,9 @@ class Reporter:
         return f"{other} {possibly} {target} while {one} may still {may} it"
 
     def _bytes(self, first: int, second: int) -> str:
-        """Which tensor, which bytes, how many."""
-        regions, model = self.regions, self.model
-        one, other = int(regions.of_access[first]), int(regions.of_access[second])
+        """The tensor and the common bytes of a pair."""
+        extents, model = self.extents, self.model
+        one, other = int(extents.of_access[first]), int(extents.of_access[second])
         location = int(model.owners()[model.location[second]])
         twin = int(model.owners()[model.location[first]])
         program = model.program
@@ -326,21 +327,16 @@ class Reporter:
         what += f", {program.locations.size[location]} bytes)"
         if twin != location:
             what += f" shares storage with {model.location_name(twin)} of core {program.location_core[twin]}"
-        many = any(self._most_runs(region) > _MANY_RUNS for region in (one, other))
-        if many or regions.unknown[one] or regions.unknown[other]:
+        many = any(extents.max_runs(extent) > _MAX_RUNS for extent in (one, other))
+        if many or extents.unknown[one] or extents.unknown[other]:
             return what
-        low, high = bytesets.common(regions.runs(one), regions.runs(other))
-        base = int(regions.storage.base[model.location[second]])
+        low, high = bytesets.common(extents.runs(one), extents.runs(other))
+        base = int(extents.storage.base[model.location[second]])
         total = int((high - low).sum())
-        if len(low) == 0 or regions.storage.is_grid[model.location[second]]:
+        if len(low) == 0 or extents.storage.is_grid[model.location[second]]:
             return f"{what}: {total} bytes in common"
-        runs = "" if len(low) == 1 else f", and {len(low) - 1} more runs"
+        runs = "" if len(low) == 1 else f", and {len(low) - 1} more intervals"
         return f"{what}: {total} bytes in common, {low[0] - base}:{high[0] - base}{runs}"
-
-    def _most_runs(self, region: int) -> int:
-        if self.regions.storage.is_grid[self.regions.location[region]]:
-            return 1
-        return self.regions.byte_set(region).most_runs
 
     def _hazard(self, first: int, second: int) -> str:
         both = self.model.write[first] and self.model.write[second]
@@ -353,14 +349,14 @@ class Reporter:
         return "two writes" if both else "a read and a write"
 
     def _bands(self, first: int, second: int) -> list[str]:
-        """Where both stand among the barriers, when they are on different cores."""
+        """The barriers before and after each access, when they are on different cores."""
         cores = [int(self.model.core[self.order.instruction[access]]) for access in (first, second)]
         if cores[0] == cores[1]:
             return []
-        common = self.lines.common(*cores)
+        common = self.chains.common(*cores)
         if not common:
             return [f"cores {cores[0]} and {cores[1]} have no barrier in common"]
-        return [f"{self._name(access)} runs {self.lines.band(access, common[0])}" for access in (first, second)]
+        return [f"{self._name(access)} runs {self.chains.band(access, common[0])}" for access in (first, second)]
 
     # -- words ------------------------------------------------------------------------------------------------------
 
@@ -375,7 +371,7 @@ class Reporter:
         return self.model.engine_name(int(self.order.instruction[access]))
 
     def _later(self, first: int, second: int) -> str:
-        """When the second access happens, as seen from the first; empty without loops."""
+        """When the second access happens relative to the first; empty without loops."""
         i, j = (int(self.order.instruction[access]) for access in (first, second))
         return self.model.later(i, j)
 

@@ -1,8 +1,8 @@
-"""Which of the unordered pairs a fix would order, by masks over all pairs that were kept: without a new check.
+"""An estimate of the unordered pairs that a fix would order, without a new check.
 
-An edge orders what comes before its one end with what comes after its other. A barrier on every core orders what
-stands before it on one core with what stands behind it on another. Advice that is verified does not need this; it
-groups the pairs of programs that are too large to verify a fix.
+An edge orders what comes before its producer with what comes after its consumer. A barrier on every core orders what
+comes before it on one core with what comes after it on another. Verified advice does not need this; it ranks
+candidates, and groups the pairs of programs that are too large to verify a fix.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from haulout.ir.schema import Bools, Ids
 
 
 def orders(model: Model, order: Order, graph: Graph, first: Ids, second: Ids, fix: Fix) -> Bools:
-    """Which pairs of accesses a fix orders, in one direction or the other."""
+    """Which pairs of accesses a fix orders, in either direction."""
     return leads(model, order, graph, first, second, fix) | leads(model, order, graph, second, first, fix)
 
 
 def leads(model: Model, order: Order, graph: Graph, first: Ids, second: Ids, fix: Fix) -> Bools:
-    """Of which pairs a fix brings the first access before the second."""
+    """Which pairs a fix orders, the first access before the second."""
     found = np.zeros(len(first), bool)
     ends = [_ends(model, edit) for edit in fix.edits if not isinstance(edit, AddBarrier)]
     if ends and all(NONE not in each for each in ends):
@@ -31,12 +31,12 @@ def leads(model: Model, order: Order, graph: Graph, first: Ids, second: Ids, fix
         found |= _before(order, graph, first, ends[0][0]) & _after(order, graph, second, ends[-1][1])
     for edit in fix.edits:
         if isinstance(edit, AddBarrier):
-            found |= _stands_before(model, first, edit) & ~_stands_before(model, second, edit)
+            found |= _precedes(model, first, edit) & ~_precedes(model, second, edit)
     return found
 
 
 def _ends(model: Model, edit: object) -> tuple[int, int]:
-    """The instructions of the model between which an edit makes an edge; NONE: not in it."""
+    """The instructions of the model between which an edit adds an edge; NONE: not in the model."""
     producer, consumer = edit.producer, edit.consumer  # type: ignore[attr-defined]
     if model.unrolled is None:
         return int(model.local[producer]), int(model.local[consumer])
@@ -49,7 +49,7 @@ def _ends(model: Model, edit: object) -> tuple[int, int]:
 
 
 def _before(order: Order, graph: Graph, accesses: Ids, end: int) -> Bools:
-    """Complete when an instruction is."""
+    """Which accesses are complete when an instruction is."""
     i = order.instruction[accesses]
     same = (order.core[i] == order.core[end]) & (order.clock[end, order.column[i]] >= i)
     found: Bools = same | np.any(order.down[order.node[accesses]] <= order.up[graph.leave[end]], axis=1)
@@ -57,15 +57,15 @@ def _before(order: Order, graph: Graph, accesses: Ids, end: int) -> Bools:
 
 
 def _after(order: Order, graph: Graph, accesses: Ids, end: int) -> Bools:
-    """Not begun before an instruction is."""
+    """Which accesses start only after an instruction has started."""
     i = order.instruction[accesses]
     same = (order.core[i] == order.core[end]) & (order.clock[i, order.column[end]] >= end)
     found: Bools = same | np.any(order.down[graph.enter[end]] <= order.up[order.node[accesses]], axis=1)
     return found
 
 
-def _stands_before(model: Model, accesses: Ids, barrier: AddBarrier) -> Bools:
-    """In the list of its core, which is where a block stands in the text when there are several."""
+def _precedes(model: Model, accesses: Ids, barrier: AddBarrier) -> Bools:
+    """Which accesses come before a barrier in the list of their core, or with several blocks, in the text."""
     instruction = model.instruction[accesses]
     rows = model.rows[instruction]
     if model.unrolled is not None:

@@ -1,12 +1,12 @@
-"""What would order two accesses, as data: edits of a program, which can be applied to it and told to a reader.
+"""Fixes as data: edits of a program that order two accesses. They can be applied, and described to a reader.
 
     add deps=[w] to %b on core 0                                   AddDependence
     put a core_barrier @all on every core, before %r               AddBarrier
     put a sendrecv from core 0 to core 1: ...                      AddExchange
     put a nop with carried=[w] at the start of ^loop, ...          AddRelay
 
-Edits name rows of the program that they are for; several of them are applied at once. They take no operands and add
-none, so the operands of the changed program have the numbers that they had before.
+Edits name rows of the program that they are for; several of them are applied at once. They have no operands, so the
+operands of the changed program keep their numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Place:
 
     block: int
     before: int
-    """The first row behind the block: at its end."""
+    """The row after the last one of the block: at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class AddBarrier:
 
 @dataclass(frozen=True, slots=True)
 class AddExchange:
-    """A meeting of two cores: the sender's side waits for the producer, the consumer for the receiver's."""
+    """A `sendrecv` pair: the sender waits for the producer, the consumer waits for the receiver."""
 
     producer: int
     consumer: int
@@ -60,8 +60,8 @@ class AddExchange:
 
 @dataclass(frozen=True, slots=True)
 class AddRelay:
-    """Nops that wait for one another, the first for the producer; the consumer waits for the last. They stand where
-    the producer's loop is over, or at the end of its arm and behind the branch.
+    """Nops in a row: the first waits for the producer, the consumer waits for the last. They are placed after the
+    loop of the producer, or at the end of its arm and after the fork.
     """
 
     producer: int
@@ -80,30 +80,30 @@ class Fix:
     edits: tuple[Edit, ...]
 
     def apply(self, program: Program) -> Program:
-        """The program with the edits in it; anonymous instructions get the names by which they are known now."""
+        """The program with the edits; anonymous instructions get explicit names, so that these do not change."""
         return _Writer(_named(program)).write(self.edits)
 
     def text(self, program: Program) -> str:
-        """What to do, in words."""
-        told = [_told(program, edit) for edit in self.edits[:_TOLD_EDITS]]
-        more = [f"{len(self.edits) - len(told)} more of the kind"] if len(self.edits) > len(told) else []
+        """The fix as an instruction to the reader."""
+        texts = [_edit_text(program, edit) for edit in self.edits[:_MAX_SHOWN_EDITS]]
+        more = [f"{len(self.edits) - len(texts)} more of the kind"] if len(self.edits) > len(texts) else []
         if self.is_barrier and len(self.edits) > 1:
-            places = [_where(program, edit) for edit in self.edits[:_TOLD_EDITS] if isinstance(edit, AddBarrier)]
+            places = [_where(program, edit) for edit in self.edits[:_MAX_SHOWN_EDITS] if isinstance(edit, AddBarrier)]
             return f"put {len(self.edits)} core_barriers @all on every core: {'; '.join([*places, *more])}"
-        shared = "add " if all(text.startswith("add ") for text in told) else ""
-        return ", and ".join([told[0], *(text.removeprefix(shared) for text in told[1:]), *more])
+        shared = "add " if all(text.startswith("add ") for text in texts) else ""
+        return ", and ".join([texts[0], *(text.removeprefix(shared) for text in texts[1:]), *more])
 
     def __add__(self, other: Fix) -> Fix:
         return Fix((*self.edits, *(each for each in other.edits if each not in self.edits)))
 
     @property
     def is_barrier(self) -> bool:
-        """Whether barriers alone are added."""
+        """True if barriers alone are added."""
         return all(isinstance(edit, AddBarrier) for edit in self.edits)
 
 
-_TOLD_EDITS = 4
-"""Edits that are listed."""
+_MAX_SHOWN_EDITS = 4
+"""Edits that are described one by one."""
 
 
 # -- changing the program --------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def _named(program: Program) -> Program:
 
 @dataclass(slots=True)
 class _New:
-    """An instruction to insert; `number` is what dependences call it."""
+    """An instruction to insert; dependences refer to it by `number`."""
 
     place: Place
     opcode: str
@@ -137,7 +137,7 @@ class _Writer:
     program: Program
     new: list[_New] = field(default_factory=list)
     edges: list[tuple[int, int, bool]] = field(default_factory=list)
-    """Consumer, producer, carried; new instructions are numbered behind the old ones."""
+    """Consumer, producer, carried; new instructions are numbered after the old ones."""
     barriers: int = 0
 
     def write(self, edits: Sequence[Edit]) -> Program:
@@ -160,7 +160,7 @@ class _Writer:
                     last = producer
                     for at, place in enumerate(places):
                         nop = self._add(place, "nop", Engine.SYNC, self._fresh(), *_times(self.program, (place,)))
-                        # What stands in an arm need not have run: its engine brings the order behind the branch.
+                        # An arm may not have run: engine order leads from it to the nop after the fork.
                         if at == 0:
                             self.edges.append((nop, last, carried))
                         last = nop
@@ -200,14 +200,14 @@ class _Writer:
             seq=[each.seq for each in order],
         )
         fences = [at for at, each in enumerate(order) if each.opcode == "core_barrier"]
-        meets = [at for at, each in enumerate(order) if each.opcode == "sendrecv"]
+        sendrecvs = [at for at, each in enumerate(order) if each.opcode == "sendrecv"]
         barriers = Barriers.make(len(fences), instruction=fences, name=[table[order[at].name] for at in fences])
         meetings = Meetings.make(
-            len(meets),
-            instruction=meets,
-            to=[order[at].to for at in meets],
-            source=[order[at].source for at in meets],
-            tag=[table[order[at].name] for at in meets],
+            len(sendrecvs),
+            instruction=sendrecvs,
+            to=[order[at].to for at in sendrecvs],
+            source=[order[at].source for at in sendrecvs],
+            tag=[table[order[at].name] for at in sendrecvs],
         )
         before = np.array([each.place.before for each in order], np.int32)
         made, position = insert(program, NewInstructions(before, instructions, barriers=barriers, meetings=meetings))
@@ -221,7 +221,7 @@ class _Writer:
 
 
 def _times(program: Program, places: Sequence[Place]) -> list[int]:
-    """A `seq` for each of several places, one that fits its neighbours, and the same for all where that can be."""
+    """A `seq` for each of several places that fits its neighbours, the same for all if possible."""
     spans = [_span(program, place) for place in places]
     time = min(high for _, high in spans)
     if time == _LATE:
@@ -230,14 +230,14 @@ def _times(program: Program, places: Sequence[Place]) -> list[int]:
 
 
 def _span(program: Program, place: Place) -> tuple[int, int]:
-    """The least and the largest `seq` that fit a place."""
+    """The smallest and the largest `seq` that fit a place."""
     seq, block = program.instructions.seq, program.instructions.block
     rows = [row for row in (place.before - 1, place.before) if 0 <= row < len(seq)]
     function = program.blocks.function[place.block]
     rows = [row for row in rows if program.blocks.function[block[row]] == function]
     known = {row - place.before: int(seq[row]) for row in rows if block[row] == place.block}
     if not known:
-        # An empty block: what stands around it in the text.
+        # An empty block takes its neighbours in the text.
         known = {-1: int(seq[rows[0]])} if rows else {}
     low = known.get(-1, known.get(0, NONE))
     return low, known.get(0, low if low == NONE else _LATE)
@@ -271,8 +271,8 @@ def _place(program: Program, place: Place, seq: int) -> str:
 
 
 def _time(seq: int) -> str:
-    """What a new instruction of a program with `seq` needs too."""
-    return "" if seq == NONE else f" (its seq={seq})"
+    """The `seq` of a new instruction, in a program that has them."""
+    return "" if seq == NONE else f" (with seq={seq})"
 
 
 def _block(program: Program, place: Place) -> str:
@@ -302,7 +302,7 @@ def _exchange(program: Program, edit: AddExchange) -> str:
     sender, receiver = _place(program, edit.sender, times[0]), _place(program, edit.receiver, times[1])
     return (
         f"put a sendrecv @sync from core {here} to core {there}: with deps=[{producer}] {sender} on core {here}, "
-        f"{receiver} on core {there}, and its name there into the deps of %{consumer}"
+        f"{receiver} on core {there}, and add the name of the latter to the deps of %{consumer}"
     )
 
 
@@ -311,14 +311,14 @@ def _relay(program: Program, edit: AddRelay) -> str:
     times = [_time(*_times(program, (place,))) for place in edit.places]
     start = f"at the start of {_block(program, edit.places[-1])}{times[-1]}"
     if edit.carried:
-        return f"put a nop @sync with carried=[{producer}] {start}, and its name into the deps of %{consumer}"
+        return f"put a nop @sync with carried=[{producer}] {start}, and add its name to the deps of %{consumer}"
     return (
-        f"put a nop @sync with deps=[{producer}] at the end of its arm{times[0]}, a nop @sync {start}, and the "
-        f"name of the latter into the deps of %{consumer}"
+        f"put a nop @sync with deps=[{producer}] at the end of its arm{times[0]} and a nop @sync {start}, and add "
+        f"the name of the latter to the deps of %{consumer}"
     )
 
 
-def _told(program: Program, edit: Edit) -> str:
+def _edit_text(program: Program, edit: Edit) -> str:
     match edit:
         case AddDependence():
             return _dependence(program, edit)

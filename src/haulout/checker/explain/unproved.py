@@ -1,4 +1,4 @@
-"""What is said when not every way through loops and branches was looked at."""
+"""The finding that not every path through loops and branches was checked."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from haulout.ir.enums import NONE
 from haulout.ir.labels import place
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
-_MOST = 8
+_MAX_BLOCKS = 8
 """Blocks that are shown."""
 
 
-def unproved_paths(function: Function, blocks: Iterable[int], looked: int, total: int) -> list[Diagnostic]:
-    """`unproved-paths`, when ways through some headers and forks, given by number, were left out."""
+def unproved_paths(function: Function, blocks: Iterable[int], checked: int, total: int) -> list[Diagnostic]:
+    """`unproved-paths`, when paths through some loops and forks, given by their blocks, were not checked."""
     missing, nest, program = sorted(blocks), function.nest, function.program
     if not missing or nest is None:
         return []
@@ -28,13 +28,15 @@ def unproved_paths(function: Function, blocks: Iterable[int], looked: int, total
         what = f"the loop at {name} runs an unknown number of times" if is_loop else f"the branch at {name}"
         span = place(program, NONE, int(program.blocks.text_line[rows.start + block]))
         labels.append(Label(what, span))
-    shown = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
+    shown = ", ".join(names[:_MAX_BLOCKS]) + (
+        f" and {len(names) - _MAX_BLOCKS} more" if len(names) > _MAX_BLOCKS else ""
+    )
     count = f"{total:,}" if total < 10**12 else "more than 10**12"
-    message = f"{looked} of {count} ways through {shown} were looked at: what the others do is not proved"
+    message = f"checked {checked} of {count} paths through {shown}: the others are not proved"
     help_text = (
-        "put a core_barrier @all of all cores between the branches, outside of them: its sides are proved apart",
-        "or say how often the loops run with trip=, or split the function",
+        "put a core_barrier @all of all cores between the branches, outside of them, to prove both sides separately",
+        "or give the number of iterations of the loops with trip=, or split the function",
     )
     subject = Subject("paths", function.name)
-    shown_labels = tuple(labels[:_MOST])
+    shown_labels = tuple(labels[:_MAX_BLOCKS])
     return [Diagnostic("unproved-paths", Severity.WARNING, message, shown_labels, (), help_text, subject)]

@@ -1,1 +1,1 @@
-"""What order a program guarantees: the fused graph, semaphores, barriers, `sendrecv`."""
+"""The order that a program guarantees: the fused graph, barriers, `sendrecv`, semaphores, happens-before."""

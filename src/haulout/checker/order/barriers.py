@@ -1,13 +1,13 @@
-"""Who meets whom at which barrier: every pair of cores must attend its common barriers in one sequence.
+"""Barrier matching: every pair of cores must attend its common barriers in one sequence.
 
-Barriers are matched by index, line by line (`all` is a line of its own): the k-th barrier that two cores both
-attend on an engine is one rendezvous for both. Its name and its participants must be equal on both sides; otherwise
-each core waits at another place than the other believes, and the message shows both sequences around the first
-difference. In different arms of one divergent fork names may differ: which text a core comes from is then no matter.
+Barriers are matched by index, engine by engine (`all` counts as an engine): the k-th barrier that two cores both
+attend on an engine is one rendezvous of the two. Both sides must agree on its name and its participants; otherwise
+the cores wait at different barriers, and the message shows both sequences around the first difference. Names may
+differ between arms of one divergent fork, because each core takes its own arm.
 
-A barrier is then known by (engine, participants, how many of those came before on this core). All barriers of one
-engine and one set of participants are in one order, the same on every participant: such a *line* is what the bands of
-`order.py` are measured on.
+A matched barrier is identified by (engine, participants, how many of those came before on this core). All barriers of
+one engine and one set of participants are in one order, the same on every participant. Such a *chain* is what the
+bands of `happens_before.py` are measured on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Bools, Bytes, Ids, Ints, Masks
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
-_AROUND = 2
+_SHOWN_AROUND = 2
 """Barriers shown before and after the first difference."""
 
 
@@ -40,21 +40,21 @@ class Barriers:
     """Participants, a bit a core; never 0."""
     given: Ints
     """`index=`, NONE when absent."""
-    line: Ids
+    chain: Ids
     """(engine, participants), numbered densely."""
     index: Ids
-    """Place on the line, on this core."""
-    cut: Ids
-    """Which segment of the run begins with it (`Run.segments`), NONE: none."""
+    """Position on the chain, on this core."""
+    segment: Ids
+    """The segment of the run that begins with it (`Run.segments`); NONE: it begins no segment."""
 
     @property
-    def lines(self) -> int:
-        """How many lines."""
-        return int(self.line.max()) + 1 if len(self.line) else 0
+    def chains(self) -> int:
+        """The number of chains."""
+        return int(self.chain.max(initial=NONE)) + 1
 
 
 def find_barriers(model: Model) -> Barriers:
-    """The barriers of a model with their lines."""
+    """The barriers of a model with their chains."""
     table = model.program.barriers
     rows = np.flatnonzero(model.local[table.instruction] != NONE)
     rows = rows[np.argsort(model.local[table.instruction[rows]], kind="stable")]
@@ -63,7 +63,7 @@ def find_barriers(model: Model) -> Barriers:
     cores = np.where(table.cores[rows] == 0, everyone, table.cores[rows])
     engine, core = model.engine[instruction], model.core[instruction]
     _, participants = np.unique(cores, return_inverse=True)
-    _, line = np.unique(engine.astype(np.int64) * (len(rows) + 1) + participants, return_inverse=True)
+    _, chain = np.unique(engine.astype(np.int64) * (len(rows) + 1) + participants, return_inverse=True)
     return Barriers(
         instruction=instruction,
         core=core,
@@ -71,25 +71,27 @@ def find_barriers(model: Model) -> Barriers:
         name=table.name[rows],
         cores=cores,
         given=table.index[rows],
-        line=line.astype(np.int32),
-        index=occurrence(line * np.int64(model.cores) + core).astype(np.int32),
-        cut=_cuts(model, instruction, (engine == Engine.ALL) & (cores == everyone)),
+        chain=chain.astype(np.int32),
+        index=occurrence(chain * np.int64(model.cores) + core).astype(np.int32),
+        segment=_segments(model, instruction, (engine == Engine.ALL) & (cores == everyone)),
     )
 
 
-def _cuts(model: Model, instruction: Ids, full: Bools) -> Ids:
-    """The place of the segment that each barrier begins: the first of all cores in the block where it starts."""
-    cut = np.full(len(instruction), NONE, np.int32)
+def _segments(model: Model, instruction: Ids, full: Bools) -> Ids:
+    """The segment that each barrier begins: on each core the first full barrier of the block where a segment
+    starts.
+    """
+    segment = np.full(len(instruction), NONE, np.int32)
     if model.unrolled is None or not model.unrolled.run.segments:
-        return cut
+        return segment
     rows = np.flatnonzero(full)
     place = model.unrolled.execution[model.rows[instruction[rows]]]
     begins = np.isin(place, model.unrolled.run.segments)
     rows, place = rows[begins], place[begins]
     key = model.core[instruction[rows]].astype(np.int64) * (len(model.unrolled.run.executions) + 1) + place
     _, first = np.unique(key, return_index=True)
-    cut[rows[first]] = place[first]
-    return cut
+    segment[rows[first]] = place[first]
+    return segment
 
 
 def check_barriers(model: Model, barriers: Barriers) -> list[Diagnostic]:
@@ -106,13 +108,13 @@ def check_barriers(model: Model, barriers: Barriers) -> list[Diagnostic]:
 
 
 def _outsiders(model: Model, barriers: Barriers) -> list[Diagnostic]:
-    """Barriers that stand on a core which is no participant."""
+    """Barriers on a core that is not one of their participants."""
     inside = barriers.cores >> barriers.core.astype(np.uint64) & np.uint64(1)
     found = []
     for at in np.flatnonzero(inside == 0)[:1].tolist():
         message = (
-            f"{_title(model, barriers, at)} stands on core {barriers.core[at]}, which is not one of its "
-            f"participants {_cores(int(barriers.cores[at]))}"
+            f"{_title(model, barriers, at)} is on core {barriers.core[at]}, but its participants are "
+            f"{_cores(int(barriers.cores[at]))}"
         )
         label = model.label(int(barriers.instruction[at]))
         entity = model.instruction_entity(int(barriers.instruction[at]))
@@ -122,9 +124,9 @@ def _outsiders(model: Model, barriers: Barriers) -> list[Diagnostic]:
 
 
 def _falling_indices(model: Model, barriers: Barriers) -> list[Diagnostic]:
-    """Indices given in the program that do not rise along their line of their core."""
+    """Given indices that do not rise along the list of their core and engine."""
     has = np.flatnonzero(barriers.given != NONE)
-    # An index is a place in the text: a run may come to an inner loop only in a later turn of the outer one.
+    # An index follows the text: a run may reach an inner loop only in a later iteration of the outer one.
     rows = barriers.instruction[has]
     text = rows if model.unrolled is None else model.unrolled.origin[model.rows[rows]]
     order = has[np.lexsort((text, barriers.engine[has], barriers.core[has]))]
@@ -135,9 +137,9 @@ def _falling_indices(model: Model, barriers: Barriers) -> list[Diagnostic]:
     for at in np.flatnonzero(wrong)[:1].tolist():
         first, second = int(before[at]), int(after[at])
         message = (
-            f"on core {barriers.core[first]}, {_title(model, barriers, second)} has index={barriers.given[second]}, "
-            f"and {_title(model, barriers, first)} before it on @{Engine(barriers.engine[first]).text} has "
-            f"index={barriers.given[first]}"
+            f"{_title(model, barriers, second)} on core {barriers.core[first]} has index={barriers.given[second]}, "
+            f"expected more than index={barriers.given[first]} of the earlier {_title(model, barriers, first)} on "
+            f"@{Engine(barriers.engine[first]).text}"
         )
         labels = tuple(model.label(int(barriers.instruction[row])) for row in (second, first))
         entities = tuple(model.instruction_entity(int(barriers.instruction[row])) for row in (first, second))
@@ -147,7 +149,7 @@ def _falling_indices(model: Model, barriers: Barriers) -> list[Diagnostic]:
 
 
 def _mismatch(model: Model, barriers: Barriers, first: int, second: int) -> Diagnostic | None:
-    """The first difference between the common barriers of two cores, line by line."""
+    """The first difference between the common barriers of two cores, engine by engine."""
     both = np.uint64(1 << first | 1 << second)
     common = (barriers.cores & both) == both
     here, there = (np.flatnonzero(common & (barriers.core == core)) for core in (first, second))
@@ -156,28 +158,28 @@ def _mismatch(model: Model, barriers: Barriers, first: int, second: int) -> Diag
         left, right = here[barriers.engine[here] == engine], there[barriers.engine[there] == engine]
         length = min(len(left), len(right))
         left_part, right_part = left[:length], right[:length]
-        differs = (barriers.name[left_part] != barriers.name[right_part]) & ~_apart(
+        differs = (barriers.name[left_part] != barriers.name[right_part]) & ~_in_opposite_arms(
             model, barriers, left_part, right_part
         )
         differs |= barriers.cores[left_part] != barriers.cores[right_part]
-        # A fence of all cores that what was chosen before has shifted is none in some other run.
-        differs |= barriers.cut[left_part] != barriers.cut[right_part]
+        # Full barriers that begin different segments pair up in this run only, not in every run.
+        differs |= barriers.segment[left_part] != barriers.segment[right_part]
         at = int(np.argmax(differs)) if differs.any() else length
         if at < max(len(left), len(right)):
             return _show_mismatch(model, barriers, (first, second), (left, right), at, Engine(engine))
     return None
 
 
-def _apart(model: Model, barriers: Barriers, left: Ids, right: Ids) -> Bools:
-    """Pairs that stand in different arms of one divergent fork."""
-    apart = np.zeros(len(left), bool)
+def _in_opposite_arms(model: Model, barriers: Barriers, left: Ids, right: Ids) -> Bools:
+    """Which pairs are in different arms of one divergent fork."""
+    found = np.zeros(len(left), bool)
     if model.unrolled is None:
-        return apart
+        return found
     executions = model.unrolled.run.executions
     sides = [model.unrolled.execution[model.rows[barriers.instruction[rows]]].tolist() for rows in (left, right)]
     for at, (one, other) in enumerate(zip(*sides, strict=True)):
-        apart[at] = model.unrolled.nest.opposite(executions[one][0], executions[other][0])
-    return apart
+        found[at] = model.unrolled.nest.opposite(executions[one][0], executions[other][0])
+    return found
 
 
 def _show_mismatch(
@@ -199,7 +201,7 @@ def _show_mismatch(
             text += f" cores={_cores(int(barriers.cores[row]))}"
         return f"{text} {model.name(int(barriers.instruction[row]))}"
 
-    # What both sides say of it decides the sentence.
+    # The sentence depends on which side has a barrier at this position.
     ends = [at < len(sequence) for sequence in sequences]
     labels: list[Label] = []
     for core, sequence, present in zip(cores, sequences, ends, strict=True):
@@ -213,9 +215,9 @@ def _show_mismatch(
             labels.append(model.label(last, f"the last barrier on @{engine.text} of core {core}"))
     if all(ends):
         left, right = (int(sequence[at]) for sequence in sequences)
-        what, sides = "is", [_said(model, barriers, row) for row in (left, right)]
+        what, sides = "is", [_described(model, barriers, row) for row in (left, right)]
         if barriers.name[left] == barriers.name[right]:
-            what = "has other participants:"
+            what = "has different participants:"
             if sides[0] == sides[1]:
                 what = "is"
                 sides = [model.name(int(barriers.instruction[row])) for row in (left, right)]
@@ -227,16 +229,16 @@ def _show_mismatch(
         row = int(sequences[0 if ends[0] else 1][at])
         message = (
             f"core {alone} waits at {_title(model, barriers, row)}, barrier {at} on @{engine.text}; core {other} "
-            f"has no more than {at} there"
+            f"has {f'only {at}' if at else 'none'} there"
         )
     notes = _side_by_side(cores, [[cell(seq, p) for p in _window(at, sequences)] for seq in sequences], at, sequences)
     if at + 1 < min(map(len, sequences)) and _inverted(barriers, sequences, at):
-        notes.append("the order is inverted: each core has the other's next barrier there")
-    at_hand = [int(barriers.instruction[sequence[at]]) for sequence in sequences if at < len(sequence)]
+        notes.append("the order is inverted: each core attends the next barrier of the other first")
+    here = [int(barriers.instruction[sequence[at]]) for sequence in sequences if at < len(sequence)]
     subject = Subject(
         "barrier sequence",
         model.function,
-        tuple(map(model.instruction_entity, at_hand)),
+        tuple(map(model.instruction_entity, here)),
         cores=cores,
         position=at,
         provisos=model.meeting_provisos(*cores),
@@ -246,7 +248,7 @@ def _show_mismatch(
 
 
 def _window(at: int, sequences: Sequence[Ids]) -> range:
-    return range(max(at - _AROUND, 0), min(at + _AROUND + 1, max(map(len, sequences))))
+    return range(max(at - _SHOWN_AROUND, 0), min(at + _SHOWN_AROUND + 1, max(map(len, sequences))))
 
 
 def _side_by_side(cores: tuple[int, int], cells: list[list[str]], at: int, sequences: Sequence[Ids]) -> list[str]:
@@ -263,8 +265,8 @@ def _inverted(barriers: Barriers, sequences: Sequence[Ids], at: int) -> bool:
     return left == right[::-1]
 
 
-def _said(model: Model, barriers: Barriers, row: int) -> str:
-    """What one side says: the name, or the participants when only they differ is for the caller's sentence."""
+def _described(model: Model, barriers: Barriers, row: int) -> str:
+    """The name and the participants of a barrier."""
     text = format_value(model.program.strings[int(barriers.name[row])])
     return f"{text} of cores {_cores(int(barriers.cores[row]))}"
 

@@ -1,14 +1,14 @@
 """The fused graph: the instructions of all cores, with one node for each rendezvous.
 
-A node is an instruction, named by its number; the participants of one rendezvous share the node of the first of
-them. A `sendrecv` has two: it arrives at its own, it completes at an extra one behind all instructions. So every
-instruction is entered at one node and left at one. Its reads happen where it is entered, its writes where it is
-left.
+A node is an instruction, named by its number. The participants of one rendezvous share the node of the first of them.
+A `sendrecv` has two nodes: it arrives at its own and completes at an extra one, numbered after all instructions. So
+every instruction has one node where it starts (`enter`) and one where it is complete (`leave`). It reads at the first
+and writes at the second.
 
-Edges, from "complete" to "may start": engine order, dependences, everything before a barrier on `all` to it and from
-it to everything after it, a branch to everything after it, arrivals to completions, and what waits of semaphores are
-behind (`counting.py`). A topological order of the graph is a schedule; where there is none, the cycle is the
-deadlock.
+Edges lead from "complete" to "may start": engine order, dependences, everything before a barrier on `all` to the
+barrier and the barrier to everything after it, a branch to everything after it, arrivals to completions, and signals
+to the waits that need them (`semaphore_order.py`). A topological order of the graph is a schedule. Without one, the
+cycle is the deadlock.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ import numpy as np
 
 from haulout.checker.model import Model
 from haulout.checker.order.barriers import Barriers
-from haulout.checker.order.semaphore_counts import Counting, Fused, find_counting
-from haulout.checker.order.semaphores import Counts, check_outrun, check_reachable, find_counts
-from haulout.checker.order.sendrecv import Meetings
+from haulout.checker.order.schedule import schedule_without
+from haulout.checker.order.semaphore_order import Fused, SemaphoreOrder, find_semaphore_order
+from haulout.checker.order.semaphores import Semaphores, check_outrun, check_reachable, find_semaphores
+from haulout.checker.order.sendrecv import SendRecvs
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Severity, Subject
 from haulout.support.jit import njit
 
-_SHOWN = 12
-"""Steps of a cycle that are listed."""
+_MAX_STEPS = 12
+"""Waits of a cycle that are listed."""
 
 
 @dataclass(slots=True)
@@ -46,46 +47,48 @@ class Graph:
     """Node v is followed by `successors[starts[v]:starts[v + 1]]`."""
     order: Ids
     """Nodes in a topological order; fewer than `nodes` when there is a cycle."""
-    counts: Counts
-    counting: Counting | None
-    """What its semaphores do, when it has some."""
+    semaphores: Semaphores
+    semaphore_order: SemaphoreOrder | None
+    """The order that its semaphores give; None without semaphores."""
 
 
-def build_graph(model: Model, barriers: Barriers, meetings: Meetings) -> Graph:
-    """The fused graph of a model whose barriers agree and whose meetings have their partners."""
+def build_graph(model: Model, barriers: Barriers, sendrecvs: SendRecvs) -> Graph:
+    """The fused graph of a model whose barriers agree and whose `sendrecv`s are all paired."""
     count = len(model.rows)
     enter = np.arange(count, dtype=np.int32)
     # Group by rendezvous (line, index): its node is its first instruction.
-    key = barriers.line.astype(np.int64) * (count + 1) + barriers.index
+    key = barriers.chain.astype(np.int64) * (count + 1) + barriers.index
     _, first, rendezvous = np.unique(key, return_index=True, return_inverse=True)
     enter[barriers.instruction] = barriers.instruction[first[rendezvous]]
     leave = enter.copy()
-    leave[meetings.instruction] = count + np.arange(len(meetings.instruction), dtype=np.int32)
-    nodes = count + len(meetings.instruction)
+    leave[sendrecvs.instruction] = count + np.arange(len(sendrecvs.instruction), dtype=np.int32)
+    nodes = count + len(sendrecvs.instruction)
 
-    before, after = _scan_lines(
+    before, after = _scan_core_order(
         model.core_starts, model.queue, model.is_fence, model.is_branch, len(model.queue_core)
     )
     waits = np.repeat(np.arange(count, dtype=np.int32), np.diff(model.producer_starts))
-    arrives, completes = meetings.instruction[meetings.arrives], meetings.instruction[meetings.completes]
-    source = np.concatenate([leave[before], leave[model.producer], enter[meetings.instruction], enter[arrives]])
-    target = np.concatenate([enter[after], enter[waits], leave[meetings.instruction], leave[completes]])
+    arrives, completes = sendrecvs.instruction[sendrecvs.arrives], sendrecvs.instruction[sendrecvs.completes]
+    source = np.concatenate([leave[before], leave[model.producer], enter[sendrecvs.instruction], enter[arrives]])
+    target = np.concatenate([enter[after], enter[waits], leave[sendrecvs.instruction], leave[completes]])
     starts, successors = _scan_successors(source, target, nodes)
-    counts = find_counts(model)
-    if not counts:
-        return Graph(enter, leave, nodes, starts, successors, _scan_topological(starts, successors), counts, None)
-    fused = Fused(enter, leave, model.queue, meetings.instruction, source, target, starts, successors)
-    counting = find_counting(fused, counts)
-    come = np.where(counting.arrival, enter[counting.producer], leave[counting.producer])
-    source, target = np.append(source, come), np.append(target, enter[counting.instruction])
+    semaphores = find_semaphores(model)
+    if not semaphores:
+        nothing = np.zeros(0, np.int32)
+        schedule, _ = schedule_without(enter, leave, starts, successors, semaphores, nothing)
+        return Graph(enter, leave, nodes, starts, successors, schedule, semaphores, None)
+    fused = Fused(enter, leave, model.queue, sendrecvs.instruction, source, target, starts, successors)
+    found = find_semaphore_order(fused, semaphores)
+    begins = np.where(found.arrival, enter[found.producer], leave[found.producer])
+    source, target = np.append(source, begins), np.append(target, enter[found.instruction])
     starts, successors = _scan_successors(source, target, nodes)
-    return Graph(enter, leave, nodes, starts, successors, counting.schedule, counts, counting)
+    return Graph(enter, leave, nodes, starts, successors, found.schedule, semaphores, found)
 
 
 @njit
-def _scan_lines(core_starts: Ints, queue: Ids, fence: Bools, branch: Bools, queues: int) -> tuple[Ids, Ids]:
-    """Order of the lines of each core as pairs (before, after): engine order, fences against all queues, branches
-    before all that follows.
+def _scan_core_order(core_starts: Ints, queue: Ids, fence: Bools, branch: Bools, queues: int) -> tuple[Ids, Ids]:
+    """The order inside each core as pairs (before, after): engine order, fences against all queues, branches before
+    all that follows.
     """
     count = len(queue)
     before = np.empty(4 * count, np.int32)
@@ -94,11 +97,11 @@ def _scan_lines(core_starts: Ints, queue: Ids, fence: Bools, branch: Bools, queu
     pairs = 0
     for core in range(len(core_starts) - 1):
         newest_fence = -1
-        newest_branch = -1  # behind the newest fence
+        newest_branch = -1  # since the newest fence
         for i in range(core_starts[core], core_starts[core + 1]):
             previous = last[queue[i]]
             if fence[i]:
-                # Only what came after the fence before needs an edge of its own.
+                # Only instructions after the previous fence need an edge of their own.
                 for q in range(queues):
                     if last[q] >= core_starts[core] and last[q] >= newest_fence:
                         before[pairs], after[pairs] = last[q], i
@@ -136,57 +139,32 @@ def _scan_successors(source: Ids, target: Ids, nodes: int) -> tuple[Ints, Ids]:
     return starts, successors
 
 
-@njit
-def _scan_topological(starts: Ints, successors: Ids) -> Ids:
-    """Kahn's algorithm, first come first served: every node after its predecessors; a cycle's nodes are left out."""
-    nodes = len(starts) - 1
-    missing = np.zeros(nodes, np.int32)
-    for e in range(len(successors)):
-        missing[successors[e]] += 1
-    order = np.empty(nodes, np.int32)
-    done = 0
-    for v in range(nodes):
-        if missing[v] == 0:
-            order[done] = v
-            done += 1
-    at = 0
-    while at < done:
-        v = order[at]
-        at += 1
-        for e in range(starts[v], starts[v + 1]):
-            w = successors[e]
-            missing[w] -= 1
-            if missing[w] == 0:
-                order[done] = w
-                done += 1
-    return order[:done].copy()
-
-
 # -- deadlock --------------------------------------------------------------------------------------------------------
 
 
-def check_acyclic(model: Model, graph: Graph, barriers: Barriers, meetings: Meetings) -> list[Diagnostic]:
-    """`deadlock`: waits for more than is ever signalled, or for more and more; else the cycle of waits, if any."""
+def check_acyclic(model: Model, graph: Graph, barriers: Barriers, sendrecvs: SendRecvs) -> list[Diagnostic]:
+    """`deadlock`: waits for a count that is never reached, or else the cycle of waits."""
     if len(graph.order) == graph.nodes:
-        return check_outrun(model, graph.counts)
-    if short := check_reachable(model, graph.counts):
+        return check_outrun(model, graph.semaphores)
+    if short := check_reachable(model, graph.semaphores):
         return short
     cycle = _cycle(graph)
-    members = _members(model, barriers, meetings)
+    members = _members(model, barriers, sendrecvs)
     steps = []
     labels = []
     for here, there in pairwise([*cycle, cycle[0]]):
         first, second, why = _step(model, graph, members, here, there)
         steps.append(f"{second} waits for {first}: {why}")
-    turns = [node for node in cycle if len(members.get(node, ())) > 1] or cycle
-    for node in turns[:_SHOWN]:
+    rendezvous = [node for node in cycle if len(members.get(node, ())) > 1] or cycle
+    for node in rendezvous[:_MAX_STEPS]:
         labels += [model.label(instruction) for instruction in members.get(node, [node])]
-    shown = steps if len(steps) <= _SHOWN else [*steps[:_SHOWN], f"... and {len(steps) - _SHOWN} more steps"]
+    shown = (
+        steps if len(steps) <= _MAX_STEPS else [*steps[:_MAX_STEPS], f"... and {len(steps) - _MAX_STEPS} more waits"]
+    )
     cores = sorted({int(model.core[i]) for node in cycle for i in members.get(node, [node])})
-    message = f"cores {cores} wait for each other for ever: {len(steps)} waits form a cycle"
-    if len(cores) == 1:
-        message = f"core {cores[0]} waits for itself for ever: {len(steps)} waits form a cycle"
-    help_text = "meet in the same order on all cores, or drop one of the waits"
+    who = f"core {cores[0]} deadlocks on itself" if len(cores) == 1 else f"cores {cores} deadlock"
+    message = f"{who}: {len(steps)} waits form a cycle"
+    help_text = "put every rendezvous in the same order on all cores, or remove one of the waits"
     entities = tuple(model.instruction_entity(i) for node in cycle for i in members.get(node, [node]))
     subject = Subject("cycle of waits", model.function, entities, cores=tuple(cores))
     return [Diagnostic("deadlock", Severity.ERROR, message, tuple(labels), tuple(shown), (help_text,), subject)]
@@ -201,59 +179,59 @@ def _cycle(graph: Graph) -> list[int]:
     before: dict[int, list[int]] = {}
     for v, w in zip(source[edges].tolist(), graph.successors[edges].tolist(), strict=True):
         before.setdefault(w, []).append(v)
-    for signal, wait in _unmet(graph):
+    for signal, wait in _unsatisfied(graph):
         if stuck[graph.leave[signal]]:
             before.setdefault(int(graph.enter[wait]), []).append(int(graph.leave[signal]))
-    # Every stuck node waits for a stuck one: going back from any of them ends on a cycle.
-    node, seen = min(before), set()
-    while node not in seen:
-        seen.add(node)
+    # Every stuck node waits for a stuck one, so walking back from any of them reaches a cycle.
+    node, visited = min(before), set()
+    while node not in visited:
+        visited.add(node)
         node = before[node][0]
     # Breadth first, from that node back to itself: the shortest cycle through it.
     next_of: dict[int, int] = {}
     front = [node]
     while node not in next_of:
-        behind = []
+        following = []
         for w in front:
             for v in before.get(w, []):
                 if v not in next_of:
                     next_of[v] = w
-                    behind.append(v)
-        front = behind
+                    following.append(v)
+        front = following
     cycle = [node]
-    while (following := next_of[cycle[-1]]) != node:
-        cycle.append(following)
+    while (successor := next_of[cycle[-1]]) != node:
+        cycle.append(successor)
     return cycle
 
 
-def _unmet(graph: Graph) -> Iterator[tuple[int, int]]:
-    """(A signal of it, a wait) for the waits whose count is not reached."""
-    if graph.counting is None:
+def _unsatisfied(graph: Graph) -> Iterator[tuple[int, int]]:
+    """(Signal, wait) for each wait whose count is not reached and each signal of its semaphore."""
+    if graph.semaphore_order is None:
         return
-    counts = graph.counts
-    for at in np.flatnonzero(counts.value > graph.counting.reached[counts.wait_for]).tolist():
-        for signal in counts.signal[counts.signal_to == counts.wait_for[at]].tolist():
-            yield signal, int(counts.wait[at])
+    semaphores = graph.semaphores
+    for at in np.flatnonzero(semaphores.value > graph.semaphore_order.reached[semaphores.wait_for]).tolist():
+        for signal in semaphores.signal[semaphores.signal_to == semaphores.wait_for[at]].tolist():
+            yield signal, int(semaphores.wait[at])
 
 
-def _members(model: Model, barriers: Barriers, meetings: Meetings) -> dict[int, list[int]]:
-    """Node -> the instructions that stand for it, where that is not the instruction of the node's number."""
+def _members(model: Model, barriers: Barriers, sendrecvs: SendRecvs) -> dict[int, list[int]]:
+    """Node -> its instructions, for nodes that are not just the instruction of their number."""
     members: dict[int, list[int]] = {}
-    key = barriers.line.astype(np.int64) * (len(model.rows) + 1) + barriers.index
+    key = barriers.chain.astype(np.int64) * (len(model.rows) + 1) + barriers.index
     order = np.argsort(key, kind="stable")
     first = 0
     for at, row in enumerate(order.tolist()):
         if at == 0 or key[row] != key[order[at - 1]]:
             first = int(barriers.instruction[row])
         members.setdefault(first, []).append(int(barriers.instruction[row]))
-    for extra, instruction in enumerate(meetings.instruction.tolist()):
+    for extra, instruction in enumerate(sendrecvs.instruction.tolist()):
         members[len(model.rows) + extra] = [instruction]
     return members
 
 
 def _step(model: Model, graph: Graph, members: dict[int, list[int]], here: int, there: int) -> tuple[str, str, str]:
-    """Two neighbours on a cycle, named on the core where one waits for the other, and why it does."""
-    best = _step_of_counts(graph, members.get(here, [here]), members.get(there, [there]))
+    """Two neighbours on a cycle, named on the core where one waits for the other, and the reason."""
+    best = _step_of_semaphores(graph, members.get(here, [here]), members.get(there, [there]))
     for first in members.get(here, [here]):
         for second in members.get(there, [there]):
             if model.core[first] != model.core[second]:
@@ -262,12 +240,12 @@ def _step(model: Model, graph: Graph, members: dict[int, list[int]], here: int, 
             if first in model.producer[begin:end].tolist():
                 best = best or (first, second, "a dependence")
             elif first < second and model.queue[first] == model.queue[second]:
-                best = best or (first, second, "it stands before it on its engine")
+                best = best or (first, second, "it comes first on the same engine")
             elif first < second and model.is_branch[first]:
-                best = best or (first, second, "it stands behind that branch")
+                best = best or (first, second, "it comes after that branch")
             elif first < second and (model.is_fence[first] or model.is_fence[second]):
-                best = best or (first, second, "a barrier on all engines stands between")
-    if best is None:  # only a meeting leads from core to core without a shared node, or from itself to itself
+                best = best or (first, second, "a barrier on all engines orders them")
+    if best is None:  # only a sendrecv leads from core to core without a shared node, or from itself to itself
         first, second = members.get(here, [here])[0], members.get(there, [there])[0]
         best = (first, second, "a sendrecv completes when its partners have arrived")
     first, second, why = best
@@ -278,16 +256,17 @@ def _step(model: Model, graph: Graph, members: dict[int, list[int]], here: int, 
     )
 
 
-def _step_of_counts(graph: Graph, here: list[int], there: list[int]) -> tuple[int, int, str] | None:
-    """A signal and a wait that needs it, and what the count comes to; None when there are none."""
-    if graph.counting is None:
+def _step_of_semaphores(graph: Graph, here: list[int], there: list[int]) -> tuple[int, int, str] | None:
+    """A signal, a wait that needs it, and the count that is reached; None: there is no such pair."""
+    if graph.semaphore_order is None:
         return None
-    counts = graph.counts
-    for at in np.flatnonzero(np.isin(counts.wait, there)).tolist():
-        semaphore = int(counts.wait_for[at])
-        reached = int(graph.counting.reached[semaphore])
-        signals = counts.signal[(counts.signal_to == semaphore) & np.isin(counts.signal, here)]
-        if len(signals) and counts.value[at] > reached:
-            why = f"it signals {counts.title(semaphore)}, which must be {counts.value[at]} and comes to {reached}"
-            return int(signals[0]), int(counts.wait[at]), why
+    semaphores = graph.semaphores
+    for at in np.flatnonzero(np.isin(semaphores.wait, there)).tolist():
+        semaphore = int(semaphores.wait_for[at])
+        reached = int(graph.semaphore_order.reached[semaphore])
+        signals = semaphores.signal[(semaphores.signal_to == semaphore) & np.isin(semaphores.signal, here)]
+        if len(signals) and semaphores.value[at] > reached:
+            title, value = semaphores.title(semaphore), semaphores.value[at]
+            why = f"it signals {title}, which must reach {value} and reaches only {reached}"
+            return int(signals[0]), int(semaphores.wait[at]), why
     return None

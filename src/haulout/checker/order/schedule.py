@@ -1,33 +1,35 @@
-"""How far a fused graph with semaphores comes: Kahn's algorithm, with counts.
+"""A schedule of a fused graph, as far as one exists: Kahn's algorithm, with semaphores.
 
-Counts never fall, so what can run stays able to until it does: doing whatever can be done comes as far as any
-schedule.
+Counts never fall, so an instruction that can run stays able to run until it does. Running whatever can run therefore
+gets as far as any schedule.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from haulout.checker.order.semaphores import Counts
+from haulout.checker.order.semaphores import Semaphores
 from haulout.ir.schema import Ids, Ints
 from haulout.support.jit import njit
 
 
 def schedule_without(
-    enter: Ids, leave: Ids, starts: Ints, successors: Ids, counts: Counts, blocked: Ids
+    enter: Ids, leave: Ids, starts: Ints, successors: Ids, semaphores: Semaphores, blocked: Ids
 ) -> tuple[Ids, Ints]:
-    """The nodes that can run when some never do, in an order in which they can, and what the semaphores come to."""
-    by_node = np.argsort(leave[counts.signal], kind="stable")
-    by_value = np.lexsort((counts.value, counts.wait_for))
+    """The nodes that can run when the `blocked` ones never do, in a possible order, and the counts that semaphores
+    reach.
+    """
+    by_node = np.argsort(leave[semaphores.signal], kind="stable")
+    by_value = np.lexsort((semaphores.value, semaphores.wait_for))
     return _scan_counted(
         starts,
         successors,
-        np.searchsorted(leave[counts.signal[by_node]], np.arange(len(starts))),
-        counts.signal_to[by_node],
-        counts.amount[by_node],
-        np.searchsorted(counts.wait_for[by_value], np.arange(len(counts.names) + 1)),
-        enter[counts.wait[by_value]],
-        counts.value[by_value],
+        np.searchsorted(leave[semaphores.signal[by_node]], np.arange(len(starts))),
+        semaphores.signal_to[by_node],
+        semaphores.amount[by_node],
+        np.searchsorted(semaphores.wait_for[by_value], np.arange(len(semaphores.names) + 1)),
+        enter[semaphores.wait[by_value]],
+        semaphores.value[by_value],
         blocked,
     )
 
@@ -44,7 +46,7 @@ def _scan_counted(
     value: Ints,
     blocked: Ids,
 ) -> tuple[Ids, Ints]:
-    """Kahn's algorithm, first come first served, with counts: nodes in order, and what the semaphores come to.
+    """Kahn's algorithm, first come first served, with semaphores: nodes in order, and what the semaphores come to.
 
     The signals of a node are made when it is over; the waits of a semaphore stand with the smallest count first;
     what is blocked never runs.

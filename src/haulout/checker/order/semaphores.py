@@ -1,10 +1,10 @@
-"""The semaphores of a model: who adds how much to which, and who waits for how much.
+"""The semaphores of a model: which instruction adds how much to which, and which one waits for how much.
 
-A semaphore is a core and a name. It starts at 0 and never falls. A signal adds when its instruction is complete, a
-wait holds its instruction back until the count is reached. `wait_back` stands for a count as soon as the run is
-known: what its core has issued to that name before, less its number.
+A semaphore is a core and a name. It starts at 0 and never falls. A signal adds when its instruction is complete; a
+wait holds its instruction back until the count is reached. `wait_back` is resolved to a count once the run is known:
+what its core has issued to that name before, less its number.
 
-A run may execute a loop less often than the program does; what follows for counts is in `iterations.py`.
+A run may execute a loop less often than the program does: `skipped_iterations.py` tells what follows for counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.checker.model import Model
-from haulout.checker.order.skipped_iterations import Given, Outrun, left_out
+from haulout.checker.order.skipped_iterations import Outrun, SemaphoreOps, find_skipped
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label
@@ -22,14 +22,14 @@ from haulout.ir.schema import Ids, Ints
 from haulout.ir.semaphores import semaphore_use
 from haulout.support.diagnostics import Diagnostic, Severity, Subject, bad_input
 
-_MOST = 10
-"""Waits that are listed."""
-_SIGNALS = 3
-"""Signals of each that are shown."""
+_MAX_FINDINGS = 10
+"""Waits that are reported."""
+_MAX_SIGNALS = 3
+"""Signals of each wait that are shown."""
 
 
 @dataclass(slots=True)
-class Counts:
+class Semaphores:
     """Signals and waits, each by instruction; semaphores are numbered densely over all cores."""
 
     names: list[tuple[int, str]]
@@ -46,14 +46,14 @@ class Counts:
     value: Ints
     """... to be at least this; more than 0."""
     omitted: Ints
-    """What iterations that the run leaves out would add before; taken from `value` already."""
+    """What the skipped iterations would add before; `value` is reduced by it already."""
     place: Ids
-    """Where the run has the wait, as a place in its executions."""
+    """The execution of the run that has the wait."""
     open_until: Ids
-    """Of each signal: further iterations, which the run leaves out, repeat it any number of times, as seen by waits
-    whose place is smaller than this; -1: none do."""
+    """Of each signal: skipped iterations repeat it any number of times, as seen by waits whose place is smaller than
+    this; -1: they do not repeat it."""
     outrun: list[tuple[int, int, Outrun]]
-    """(Instruction, semaphore, why) of waits that are not satisfied when a loop runs more often."""
+    """(Instruction, semaphore, reason) of waits that are not satisfied when a loop runs more often."""
 
     def __bool__(self) -> bool:
         return bool(self.names)
@@ -64,14 +64,14 @@ class Counts:
         return f"{format_name(name)} of core {core}"
 
 
-def find_counts(model: Model) -> Counts:
-    """The semaphores of a model; `bad-input` where an attribute says nothing of the kind."""
+def find_semaphores(model: Model) -> Semaphores:
+    """The semaphores of a model; `bad-input` where an attribute is malformed."""
 
     def malformed(row: int, message: str) -> None:
         bad_input(message, instruction_label(model.program, row))
 
     if model.unrolled is not None and not any(model.unrolled.footprints.has_semaphores):
-        return _none()  # many runs, one look
+        return _none()  # asked once for many runs
     use = semaphore_use(model.program, malformed)
     if not use:
         return _none()
@@ -90,13 +90,13 @@ def find_counts(model: Model) -> Counts:
     back = np.flatnonzero(waits.back[theirs])
     issued_key = model.core[signal] * np.int64(names) + name
     value[back] = _sums(issued_key, signal, amount).before(for_key[back], wait[back]) - value[back]
-    given = Given(signal, to_key, issued_key, amount, wait, for_key, value, ~waits.back[theirs])
-    left = left_out(model, given)
+    ops = SemaphoreOps(signal, to_key, issued_key, amount, wait, for_key, value, ~waits.back[theirs])
+    left = find_skipped(model, ops)
     value -= left.omitted
 
     keys = np.unique(np.concatenate([to_key, for_key]))
     kept = value > 0
-    return Counts(
+    return Semaphores(
         [(int(key // names), use.names[int(key % names)]) for key in keys],
         signal,
         np.searchsorted(keys, to_key).astype(np.int32),
@@ -111,29 +111,28 @@ def find_counts(model: Model) -> Counts:
     )
 
 
-def _none() -> Counts:
+def _none() -> Semaphores:
     ids, ints = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    return Counts([], ids, ids, ints, ids, ids, ints, ints, ids, ids, [])
+    return Semaphores([], ids, ids, ints, ids, ids, ints, ints, ids, ids, [])
 
 
-def check_reachable(model: Model, counts: Counts) -> list[Diagnostic]:
-    """`deadlock` for waits whose count is more than all signals together make."""
-    total = np.zeros(len(counts.names), np.int64)
-    np.add.at(total, counts.signal_to, counts.amount)
+def check_reachable(model: Model, semaphores: Semaphores) -> list[Diagnostic]:
+    """`deadlock` for waits whose count is more than all signals add up to."""
+    total = np.zeros(len(semaphores.names), np.int64)
+    np.add.at(total, semaphores.signal_to, semaphores.amount)
     found = []
-    for at in np.flatnonzero(counts.value > total[counts.wait_for])[:_MOST].tolist():
-        semaphore, instruction = int(counts.wait_for[at]), int(counts.wait[at])
-        more = int(counts.omitted[at])
-        signals = counts.signal[counts.signal_to == semaphore]
+    for at in np.flatnonzero(semaphores.value > total[semaphores.wait_for])[:_MAX_FINDINGS].tolist():
+        semaphore, instruction = int(semaphores.wait_for[at]), int(semaphores.wait[at])
+        more = int(semaphores.omitted[at])
+        signals = semaphores.signal[semaphores.signal_to == semaphore]
         message = (
-            f"{model.name(instruction)} on core {model.core[instruction]} waits for ever: semaphore "
-            f"{counts.title(semaphore)} must be {counts.value[at] + more}, and all its signals together make "
+            f"{model.name(instruction)} on core {model.core[instruction]} deadlocks: semaphore "
+            f"{semaphores.title(semaphore)} must reach {semaphores.value[at] + more}, but all its signals add up to "
             f"{total[semaphore] + more}"
         )
-        labels = (model.label(instruction), *(model.label(signal) for signal in signals[:_SIGNALS].tolist()))
-        number = {0: "no instruction that runs signals", 1: "one instruction signals"}
-        notes = [number.get(len(signals), f"{len(signals)} instructions signal") + " it"]
-        help_text = "lower the count, or signal more; a semaphore belongs to one core, others need remote_signal"
+        labels = (model.label(instruction), *(model.label(signal) for signal in signals[:_MAX_SIGNALS].tolist()))
+        notes = [f"signals that run: {len(signals)}"]
+        help_text = "lower the count, or add signals; other cores signal this semaphore with remote_signal"
         subject = Subject(
             "semaphore never reached",
             model.function,
@@ -146,23 +145,23 @@ def check_reachable(model: Model, counts: Counts) -> list[Diagnostic]:
     return found
 
 
-def check_outrun(model: Model, counts: Counts) -> list[Diagnostic]:
-    """`deadlock` for waits whose count rises by more in each iteration of a loop than is signalled."""
+def check_outrun(model: Model, semaphores: Semaphores) -> list[Diagnostic]:
+    """`deadlock` for waits whose count rises by more in each iteration of a loop than its signals add."""
     found: dict[tuple[str, int, str], Diagnostic] = {}
-    for instruction, semaphore, why in counts.outrun:
+    for instruction, semaphore, why in semaphores.outrun:
         name = model.name(instruction)
         message = (
-            f"{name} on core {model.core[instruction]} waits for ever once the loop at {why.loop} has run often "
-            f"enough: its count of semaphore {counts.title(semaphore)} rises by {why.wanted} in each iteration, and "
-            f"{why.added} is signalled"
+            f"{name} on core {model.core[instruction]} deadlocks after some iterations of the loop at {why.loop}: "
+            f"its count of semaphore {semaphores.title(semaphore)} rises by {why.wanted} in each iteration, but "
+            f"signals add only {why.added}"
         )
-        note = "wait_back counts what its core adds to semaphores of that name, its own and those of other cores"
+        note = "wait_back counts what its core adds to semaphores of that name, on this core and on others"
         entity = model.instruction_entity(instruction)
         subject = Subject("semaphore outrun", model.function, (entity,), cores=(entity.core,), position=semaphore)
         label = model.label(instruction)
         finding = Diagnostic("deadlock", Severity.ERROR, message, (label,), (note,), subject=subject)
         found.setdefault((name, semaphore, why.loop), finding)
-    return list(found.values())[:_MOST]
+    return list(found.values())[:_MAX_FINDINGS]
 
 
 @dataclass(slots=True)

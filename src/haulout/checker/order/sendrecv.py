@@ -1,8 +1,8 @@
-"""Who meets whom in `sendrecv`: the k-th send of (sender, receiver, tag) meets the k-th receive of the same three.
+"""Pairs of `sendrecv`s: the k-th send of (sender, receiver, tag) is paired with the k-th receive of the same three.
 
-A `sendrecv` is two events, *arrive* and *complete*. It completes when its own arrival, that of the core it sends to
-and that of the core it receives from are over. The pairs found here become the edges arrive -> complete between
-cores. One without a partner waits for ever.
+A `sendrecv` is two events, *arrive* and *complete*. It completes when it has arrived itself, and so have its
+partners: the `sendrecv` of the core that it sends to and that of the core that it receives from. The pairs found here
+become the edges arrive -> complete between cores. A `sendrecv` without a partner deadlocks.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Column, Ids
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
-_MOST = 10
-"""Lonely ones that are listed."""
+_MAX_FINDINGS = 10
+"""Unpaired ones that are reported."""
 
 
 @dataclass(slots=True)
-class Meetings:
-    """The `sendrecv`s of a model, in list order, and who waits for whom."""
+class SendRecvs:
+    """The `sendrecv`s of a model, in list order, and which waits for which."""
 
     instruction: Ids
     arrives: Ids
     """Pairs: the arrival of `instruction[arrives]` ..."""
     completes: Ids
     """... comes before the completion of `instruction[completes]`."""
-    lonely: Ids
+    unpaired: Ids
     """Sides without a partner: rows of `instruction`, one for each missing side."""
-    lonely_sends: Bools
+    unpaired_sends: Bools
 
 
-def find_meetings(model: Model) -> Meetings:
+def find_sendrecvs(model: Model) -> SendRecvs:
     """The `sendrecv`s of a model, paired."""
     table = model.program.meetings
     rows = np.flatnonzero(model.local[table.instruction] != NONE)
@@ -47,38 +47,40 @@ def find_meetings(model: Model) -> Meetings:
     send_key = _keys(model, core[sends], table.to[rows[sends]], tag[sends])
     receive_key = _keys(model, table.source[rows[receives]], core[receives], tag[receives])
     _, sender, receiver = np.intersect1d(send_key, receive_key, assume_unique=True, return_indices=True)
-    lonely_send = np.setdiff1d(sends, sends[sender], assume_unique=True)
-    lonely_receive = np.setdiff1d(receives, receives[receiver], assume_unique=True)
-    return Meetings(
+    unpaired_send = np.setdiff1d(sends, sends[sender], assume_unique=True)
+    unpaired_receive = np.setdiff1d(receives, receives[receiver], assume_unique=True)
+    return SendRecvs(
         instruction=instruction,
         arrives=np.concatenate([sends[sender], receives[receiver]]).astype(np.int32),
         completes=np.concatenate([receives[receiver], sends[sender]]).astype(np.int32),
-        lonely=np.concatenate([lonely_send, lonely_receive]).astype(np.int32),
-        lonely_sends=np.arange(len(lonely_send) + len(lonely_receive)) < len(lonely_send),
+        unpaired=np.concatenate([unpaired_send, unpaired_receive]).astype(np.int32),
+        unpaired_sends=np.arange(len(unpaired_send) + len(unpaired_receive)) < len(unpaired_send),
     )
 
 
 def _keys(model: Model, sender: Ids, receiver: Ids, tag: Ids) -> Column:
-    """(sender, receiver, tag, how many of these came before on this side), packed."""
+    """(sender, receiver, tag, how many of those came before on this side), packed."""
     key = (sender.astype(np.int64) * model.cores + receiver) * (len(model.program.strings) + 1) + tag + 1
     return key * (len(model.program.meetings) + 1) + occurrence(key)
 
 
-def check_meetings(model: Model, meetings: Meetings) -> list[Diagnostic]:
-    """`deadlock` for every `sendrecv` whose partner never comes."""
+def check_sendrecvs(model: Model, sendrecvs: SendRecvs) -> list[Diagnostic]:
+    """`deadlock` for every `sendrecv` without a partner."""
     found = []
     table, program = model.program.meetings, model.program
     row_of = {int(model.local[row]): at for at, row in enumerate(table.instruction.tolist())}
-    for at, sends in zip(meetings.lonely[:_MOST].tolist(), meetings.lonely_sends.tolist(), strict=False):
-        instruction = int(meetings.instruction[at])
+    for at, sends in zip(
+        sendrecvs.unpaired[:_MAX_FINDINGS].tolist(), sendrecvs.unpaired_sends.tolist(), strict=False
+    ):
+        instruction = int(sendrecvs.instruction[at])
         row = row_of[instruction]
         tag = "no tag" if table.tag[row] == NONE else f"tag {format_value(program.strings[int(table.tag[row])])}"
         core = int(model.core[instruction])
         peer = int(table.to[row] if sends else table.source[row])
         does, partner = ("sends to", f"from={core}") if sends else ("receives from", f"to={core}")
         message = (
-            f"{model.name(instruction)} on core {core} {does} core {peer} ({tag}) and waits for ever: core {peer} "
-            f"has no sendrecv {partner} left to meet it"
+            f"{model.name(instruction)} on core {core} {does} core {peer} ({tag}) and deadlocks: core {peer} has no "
+            f"matching sendrecv {partner}"
         )
         labels: tuple[Label, ...] = (model.label(instruction),)
         subject = Subject(

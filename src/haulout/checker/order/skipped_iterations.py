@@ -1,23 +1,23 @@
-"""What the iterations that a run leaves out would do to semaphores.
+"""What the iterations that a run skips would do to semaphores.
 
-A run executes some iterations of a loop, and stands for all that do the same (`runs.py`). Two things would be
-different with all of them.
+A run executes some iterations of a loop and represents all runs that do the same (`runs.py`). With all iterations
+three things would be different.
 
-1. They add to what stands behind. `wait_back` counts what its core issues before it, so it shrinks with the run. From
-   a count that is a constant, what the iterations left out would have added before is subtracted. (Where a wait for a
-   constant stands in the loop, `constants.py` has it run often enough.)
+1. Skipped iterations add to semaphores before later waits. `wait_back` counts what its core issues before it, so it
+   shrinks with the run. From a count that is a constant, what the skipped iterations would have added is subtracted.
+   (Where a wait for a constant is in the loop, `wait_trips.py` makes the loop run often enough.)
 
 2. Engines run ahead: signals of later iterations may satisfy a wait before them, when those that it means have not
-   been made yet. So signals of the last iteration count as often as one likes for waits before that iteration. For
-   waits inside it nothing changes: what can happen to them happens to those of the iteration before as well. But a
-   wait for a constant is in later iterations satisfied by more signals: for one in a loop that signals, or behind one
-   with unknown trips, they count so as well.
+   been made yet. So signals of the last iteration count any number of times for waits before that iteration. For
+   waits inside it nothing changes: what can happen to them happens to those of the previous iteration as well. But in
+   later iterations more signals satisfy a wait for a constant: for one in a loop that signals, or after one with
+   unknown trips, they count any number of times too.
 
-   So it is with a `wait_back` where an iteration signals more than its core issues: when other cores signal it from
-   arms of a divergent fork that it does not take. Such a wait stands still while the signals go on, and is taken for
-   a constant, less what its core issues.
+   The same holds for a `wait_back` where an iteration signals more than its core issues, which happens when other
+   cores signal it from arms of a divergent fork that this core does not take. Its count stays while the signals go
+   on, so it is treated as a constant, less what its core issues.
 
-3. What `wait_back` counts may rise by more in each iteration than is signalled: such a wait is *outrun* in the end.
+3. What `wait_back` counts may rise by more in each iteration than the signals add: such a wait is *outrun* at last.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids, Ints
 
 
-class LeftOut(NamedTuple):
+class Skipped(NamedTuple):
     """Columns over waits and signals."""
 
     place: Ids
-    """Of each wait: the execution that it stands in; -1: all signals that may be repeated are."""
+    """Of each wait: its execution; -1: every signal that may be repeated is repeated."""
     omitted: Ints
-    """Of each wait: what was to be added to its semaphore before, and is left out."""
+    """Of each wait: what the skipped iterations would have added to its semaphore before."""
     open_until: Ids
     """Of each signal: for waits at places before this one it is repeated any number of times; -1: for none."""
     outrun: list[Outrun]
@@ -56,16 +56,16 @@ class Outrun(NamedTuple):
     wanted: int
     """How much its count rises in an iteration."""
     added: int
-    """How much is signalled in an iteration."""
+    """How much its signals add in an iteration."""
 
 
-class Given(NamedTuple):
-    """Signals and waits of a model, as columns. A semaphore is a number, the same on both sides."""
+class SemaphoreOps(NamedTuple):
+    """Signals and waits of a model, as columns. Semaphores have one numbering for both."""
 
     signal: Ids
     to: Ints
     issued: Ints
-    """Of each signal: the semaphore of that name of the signalling core; what `wait_back` counts."""
+    """Of each signal: the semaphore of that name on the signalling core, which `wait_back` counts."""
     amount: Ints
     wait: Ids
     semaphore: Ints
@@ -73,14 +73,14 @@ class Given(NamedTuple):
     constant: Bools
 
 
-def left_out(model: Model, given: Given) -> LeftOut:
-    """What a run leaves out, for each wait and signal."""
+def find_skipped(model: Model, ops: SemaphoreOps) -> Skipped:
+    """What a run skips, for each wait and signal."""
     if model.unrolled is None:
-        waits = np.zeros(len(given.wait), np.int32)
-        return LeftOut(waits, waits.astype(np.int64), np.full(len(given.signal), -1, np.int32), [])
+        waits = np.zeros(len(ops.wait), np.int32)
+        return Skipped(waits, waits.astype(np.int64), np.full(len(ops.signal), -1, np.int32), [])
     of_row = model.unrolled.execution[model.rows]
-    place, signal_place = of_row[given.wait], of_row[given.signal]
-    added, issued = (_by_place(signal_place, key, given.amount) for key in (given.to, given.issued))
+    place, signal_place = of_row[ops.wait], of_row[ops.signal]
+    added, issued = (_by_place(signal_place, key, ops.amount) for key in (ops.to, ops.issued))
     instances = list(_instances(model.unrolled))
     after: list[tuple[int, dict[int, int]]] = []
     after_issued: list[tuple[int, dict[int, int]]] = []
@@ -93,11 +93,11 @@ def left_out(model: Model, given: Given) -> LeftOut:
             for by_place, so_far in ((added, after), (issued, after_issued)):
                 if sums := _missing(each, by_place, so_far):
                     so_far.append((each.places[-1][0], sums))
-    omitted = np.zeros(len(given.wait), np.int64)
-    shown = place.copy()
+    omitted = np.zeros(len(ops.wait), np.int64)
+    seen_from = place.copy()
     rates = {id(each): (_rate(each, added), _rate(each, issued)) for each in instances if each.is_open}
-    for row, constant in enumerate(given.constant.tolist()):
-        at, key = int(place[row]), int(given.semaphore[row])
+    for row, constant in enumerate(ops.constant.tolist()):
+        at, key = int(place[row]), int(ops.semaphore[row])
         omitted[row] = sum(sums.get(key, 0) for end, sums in after if end < at)
         if not constant:
             counted = sum(sums.get(key, 0) for end, sums in after_issued if end < at)
@@ -113,35 +113,35 @@ def left_out(model: Model, given: Given) -> LeftOut:
                 comes, expected = rates[id(each)]
                 grows = comes.get(key, 0) > expected.get(key, 0)
             if grows:
-                shown[row] = -1
-    return LeftOut(shown, omitted, open_until[signal_place], _outrun(given, place, instances, added, issued))
+                seen_from[row] = -1
+    return Skipped(seen_from, omitted, open_until[signal_place], _outrun(ops, place, instances, added, issued))
 
 
 def _outrun(
-    given: Given,
+    ops: SemaphoreOps,
     place: Ids,
-    instances: Sequence[_Instance],
+    instances: Sequence[_LoopInstance],
     added: dict[int, dict[int, int]],
     issued: dict[int, dict[int, int]],
 ) -> list[Outrun]:
     total: dict[int, int] = {}
-    for key, amount in zip(given.to.tolist(), given.amount.tolist(), strict=True):
+    for key, amount in zip(ops.to.tolist(), ops.amount.tolist(), strict=True):
         _add(total, key, amount)
     found: list[Outrun] = []
     for each in instances:
         if not each.is_open:
             continue
         rates = [_rate(each, sums) for sums in (issued, added)]
-        for row in np.flatnonzero(~given.constant & (place >= each.places[0][0])).tolist():
-            key = int(given.semaphore[row])
+        for row in np.flatnonzero(~ops.constant & (place >= each.places[0][0])).tolist():
+            key = int(ops.semaphore[row])
             wanted, comes = (rate.get(key, 0) for rate in rates)
-            short = int(given.value[row]) - total.get(key, 0)
+            short = int(ops.value[row]) - total.get(key, 0)
             if wanted > comes and (each.missing == NONE or short + each.missing * (wanted - comes) > 0):
                 found.append(Outrun(row, each.name, wanted, comes))
     return found
 
 
-def _rate(each: _Instance, by_place: dict[int, dict[int, int]]) -> dict[int, int]:
+def _rate(each: _LoopInstance, by_place: dict[int, dict[int, int]]) -> dict[int, int]:
     """Sums over the last iteration."""
     rate: dict[int, int] = {}
     for at, iteration in each.places:
@@ -160,7 +160,7 @@ def _by_place(place: Ids, keys: Ints, amounts: Ints) -> dict[int, dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Instance:
+class _LoopInstance:
     """A loop in given iterations of the loops around it."""
 
     places: list[tuple[int, int]]
@@ -168,15 +168,15 @@ class _Instance:
     times: int
     """Its iterations; the header's last execution is one more."""
     missing: int
-    """Iterations left out; NONE: there may be any number."""
+    """Skipped iterations; NONE: there may be any number."""
     is_open: bool
-    """There may be more iterations than the run has."""
+    """The program may have more iterations than the run."""
     name: str
     """`^header`."""
 
 
-def _instances(unrolled: Unrolled) -> Iterator[_Instance]:
-    """Inner ones first, since an outer iteration that is left out has inner ones."""
+def _instances(unrolled: Unrolled) -> Iterator[_LoopInstance]:
+    """Inner ones first, since a skipped outer iteration has inner ones."""
     nest, run = unrolled.nest, unrolled.run
     found: dict[tuple[int, int, tuple[int, ...]], list[tuple[int, int]]] = {}
     for at, (block, iterations) in enumerate(run.executions):
@@ -187,15 +187,15 @@ def _instances(unrolled: Unrolled) -> Iterator[_Instance]:
         end, times = places[-1]
         trip, name = nest.loops[loop].trip, nest.loops[loop].name
         if trip == NONE:
-            yield _Instance(places, times, NONE, times > 0 and end not in exact, name)
+            yield _LoopInstance(places, times, NONE, times > 0 and end not in exact, name)
         else:
-            yield _Instance(places, times, trip - times, 0 < times < trip, name)
+            yield _LoopInstance(places, times, trip - times, 0 < times < trip, name)
 
 
 def _missing(
-    each: _Instance, by_place: dict[int, dict[int, int]], after: list[tuple[int, dict[int, int]]]
+    each: _LoopInstance, by_place: dict[int, dict[int, int]], after: list[tuple[int, dict[int, int]]]
 ) -> dict[int, int]:
-    """What the iterations left out would add: as often as they are, what the last one does."""
+    """What the skipped iterations would add: each of them what the last executed one adds."""
     sums: dict[int, int] = {}
     last = [at for at, iteration in each.places if iteration == each.times - 1]
     if not last:

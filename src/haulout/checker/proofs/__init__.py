@@ -1,1 +1,1 @@
-"""What is proved over one schedule: conflicts, storage, values, the order of the source."""
+"""The proofs over one schedule: conflicts, storage, undefined values, source order."""

@@ -1,22 +1,22 @@
 """Unordered writes that do no harm: every schedule leaves the same bytes, and no read comes between.
 
-Look at one atom of storage and all accesses that touch it. Writes that nothing orders, directly or through others,
-form a *cluster*. A cluster is harmless when its last writes, those before no other of it, leave equal bytes
+Take one atom of storage and all accesses that touch it. Writes that are unordered, directly or through others, form a
+*cluster*. A cluster is harmless when its last writes, those that come before no other write of it, leave equal bytes
 (`equal_values.py`), and every read of the atom happens before all of the cluster or after all of it.
 
-Of any other cluster the pairs of writes that leave equal bytes are harmless, and only these: a read that a write is
-not ordered with is a race, which nothing excuses. The sweep lists no pair for which a later access of a queue stands.
-So where a pair is excused all the others of its cluster are listed here.
+In any other cluster only the pairs of writes that leave equal bytes are harmless: an unordered read and write is a
+race, which has no excuse. The sweep lists no pair that a later access of a queue implies, so where a pair is excused
+all other bad pairs of its cluster are listed here.
 
-All that is decided on the values of one schedule. It holds for all: take any other, and in it the first read of other
-bytes than in the one that was numbered. All instructions before it compute the same. Reads are ordered against all
-writes, so the read has the same writes before it in both schedules, and in each sees one that is before no other of
-these. If the two differ they are not ordered, so in one cluster. It is harmless, or the two leave equal bytes, or one
-of its pairs is a race, which is reported.
+All that is decided on the values of one schedule, and holds for all of them. Take any other schedule, and in it the
+first read of other bytes than in the numbered one. All instructions before it compute the same. Reads are ordered
+against all writes, so the read has the same writes before it in both schedules, and in each it sees one that comes
+before no other of these. If the two differ they are unordered, so they are in one cluster. It is harmless, or the two
+leave equal bytes, or one of its pairs is a race, which is reported.
 
-Of a location that a loop or an arm touches only pairs that leave equal bytes are excused: some run shows each pair,
-and no run need show a whole cluster. Only writes of one location, through whichever view, are looked at: of two
-locations in one place at one time neither is excused.
+For a location that a loop or an arm touches only pairs that leave equal bytes are excused: some run shows each pair,
+but no run has to show a whole cluster. Only writes of one location, through any of its views, are examined: two
+locations in one place at one time are never excused.
 """
 
 from __future__ import annotations
@@ -27,40 +27,39 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 
-from haulout.checker.columns import stretched
+from haulout.checker.columns import grouped, positions, stretched
 from haulout.checker.model import Model
 from haulout.checker.order.happens_before import Order
-from haulout.checker.order.sendrecv import Meetings
+from haulout.checker.order.sendrecv import SendRecvs
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.conflicts import Conflicts
 from haulout.checker.proofs.equal_values import Values, number_values
-from haulout.checker.proofs.extents import Regions
+from haulout.checker.proofs.extents import Extents
 from haulout.ir.schema import Bools, Ids, Ints
 
 MAX_ACCESSES = 1 << 20
-"""Accesses of a function whose values are numbered; in a larger one nothing is excused."""
+"""Accesses of a function whose values are numbered; a larger function gets no excuse."""
 MAX_COVERS = 1 << 23
-"""Pairs of an atom and a region that covers it, for all atoms in question."""
+"""Pairs of an atom and an extent that covers it, for all atoms of candidates."""
 MAX_QUERIES = 1 << 22
-"""Pairs of accesses whose order is looked up."""
+"""Pairs of accesses whose order is queried."""
 
 
 def excuse_writes(
-    model: Model, order: Order, regions: Regions, meetings: Meetings, events: Ids, conflicts: list[Conflicts]
+    model: Model, order: Order, extents: Extents, sendrecvs: SendRecvs, schedule: Ids, conflicts: list[Conflicts]
 ) -> list[Conflicts]:
     """The conflicts, with unordered writes that do no harm as `sweep.DUPLICATE`."""
     kinds = (sweep.RACE, sweep.DEPENDENCE)
     masks = {each.kind: _candidates(model, each) for each in conflicts if each.kind in kinds}
-    if len(events) > MAX_ACCESSES or not any(mask.any() for mask in masks.values()):
+    if len(schedule) > MAX_ACCESSES or not any(mask.any() for mask in masks.values()):
         return conflicts
-    covers = _find_covers(model, regions, [each for each in conflicts if each.kind in masks], masks)
+    covers = _find_covers(model, extents, [each for each in conflicts if each.kind in masks], masks)
     if covers is None:
         return conflicts
-    values = number_values(model, regions, meetings, events)
-    place = np.empty(len(events), np.int64)
-    place[events] = np.arange(len(events))
-    unsure = model.maybe | regions.unknown[regions.of_access]
-    judge = _Judge(model, order, regions, values, place, covers, model.owners()[model.location], unsure)
+    values = number_values(model, extents, sendrecvs, schedule)
+    place = positions(schedule, len(schedule))
+    unsure = model.maybe | extents.unknown[extents.of_access]
+    judge = _Judge(model, order, extents, values, place, covers, model.owners()[model.location], unsure)
     kept: list[Conflicts] = []
     benign: list[Conflicts] = []
     for each in conflicts:
@@ -88,7 +87,7 @@ def _joined(kind: int, parts: Sequence[Conflicts]) -> Conflicts:
 
 
 def _candidates(model: Model, conflicts: Conflicts) -> Bools:
-    """Pairs of writes to one location, when all pairs of their kind are at hand."""
+    """Pairs of writes to one location, when all pairs of their kind are listed."""
     first, second = conflicts.first, conflicts.second
     if conflicts.total > len(first):
         return np.zeros(len(first), bool)
@@ -103,15 +102,15 @@ def _chosen(conflicts: Conflicts, mask: Bools, kind: int, total: int | None = No
     return replace(conflicts, kind=kind, first=first, second=second, total=len(first) if total is None else total)
 
 
-def _atoms(regions: Regions, region: int) -> Ints:
-    begin, end = int(regions.starts[region]), int(regions.starts[region + 1])
-    low, high = regions.low[begin:end], regions.high[begin:end]
+def _atoms(extents: Extents, extent: int) -> Ints:
+    begin, end = int(extents.starts[extent]), int(extents.starts[extent + 1])
+    low, high = extents.low[begin:end], extents.high[begin:end]
     return stretched(low.astype(np.int64), (high - low).astype(np.int64))
 
 
 @dataclass(slots=True)
 class _Covers:
-    """Which regions cover some atoms: each different set of them once."""
+    """The extents that cover each of some atoms; each distinct set of extents is stored once."""
 
     atoms: Ints
     which: Ids
@@ -119,29 +118,29 @@ class _Covers:
     sets: list[tuple[int, ...]]
 
     def of(self, atoms: Ints) -> list[tuple[int, ...]]:
-        """The different sets of some of the atoms."""
+        """The distinct sets of some of the atoms."""
         return [self.sets[each] for each in np.unique(self.which[np.searchsorted(self.atoms, atoms)]).tolist()]
 
 
 def _find_covers(
-    model: Model, regions: Regions, conflicts: Sequence[Conflicts], masks: dict[int, Bools]
+    model: Model, extents: Extents, conflicts: Sequence[Conflicts], masks: dict[int, Bools]
 ) -> _Covers | None:
     """The covers of all atoms that candidates touch; None when they are too many."""
     touched = [side[masks[each.kind]] for each in conflicts for side in (each.first, each.second)]
-    wanted = np.zeros(len(regions.location), bool)
-    wanted[regions.of_access[np.concatenate(touched)]] = True
-    region = np.repeat(np.arange(len(regions.starts) - 1), np.diff(regions.starts))
-    edge = np.zeros(len(regions.first_key) + 1, np.int64)
-    np.add.at(edge, regions.low[wanted[region]], 1)
-    np.add.at(edge, regions.high[wanted[region]], -1)
+    wanted = np.zeros(len(extents.location), bool)
+    wanted[extents.of_access[np.concatenate(touched)]] = True
+    extent = np.repeat(np.arange(len(extents.starts) - 1), np.diff(extents.starts))
+    edge = np.zeros(len(extents.first_key) + 1, np.int64)
+    np.add.at(edge, extents.low[wanted[extent]], 1)
+    np.add.at(edge, extents.high[wanted[extent]], -1)
     atoms = np.flatnonzero(np.cumsum(edge)[:-1] > 0)
-    used = np.zeros(len(regions.location), bool)
-    used[regions.of_access] = True
-    rows = np.flatnonzero(used[region])
-    first, last = (np.searchsorted(atoms, ends[rows]) for ends in (regions.low, regions.high))
+    used = np.zeros(len(extents.location), bool)
+    used[extents.of_access] = True
+    rows = np.flatnonzero(used[extent])
+    first, last = (np.searchsorted(atoms, ends[rows]) for ends in (extents.low, extents.high))
     if int((last - first).sum()) > MAX_COVERS:
         return None
-    at, covering = stretched(first, last - first), np.repeat(region[rows], last - first)
+    at, covering = stretched(first, last - first), np.repeat(extent[rows], last - first)
     by = np.lexsort((covering, at))
     starts = np.searchsorted(at[by], np.arange(len(atoms) + 1)).tolist()
     listed = covering[by].tolist()
@@ -156,56 +155,54 @@ class _Judge:
 
     model: Model
     order: Order
-    regions: Regions
+    extents: Extents
     values: Values
-    place: Ints
-    """Of each access: where the schedule has it."""
+    place: Ids
+    """Of each access: its position in the schedule."""
     covers: _Covers
     owner: Ids
     """Of each access: the owner of its location."""
     unsure: Bools
-    """Of each access: which bytes it touches is not known."""
+    """Of each access: the bytes that it touches are not known."""
     listed: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     """Kind -> bad pairs of clusters that are not harmless, in the schedule's order."""
     queries: int = 0
     _known: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict)
     _clusters: dict[tuple[int, ...], dict[int, bool]] = field(default_factory=dict)
     _starts: Ints | None = None
-    _by_region: Ids | None = None
+    _by_extent: Ints | None = None
 
     def harmless(self, first: int, second: int) -> bool:
-        """Whether two unordered writes leave the same bytes in every schedule, in all atoms that they share."""
-        one, other = (int(self.regions.of_access[access]) for access in (first, second))
-        if self.regions.apart[one] or self.regions.apart[other]:
+        """True if two unordered writes leave the same bytes in every schedule, in all atoms that they share."""
+        one, other = (int(self.extents.of_access[access]) for access in (first, second))
+        if self.extents.atomless[one] or self.extents.atomless[other]:
             return False  # no atoms
         equal = self._commute(first, second)
-        # All sets are judged, so that all bad pairs are listed.
+        # Judge all sets, so that all bad pairs are listed.
         found = [self._cluster(covering) for covering in self._groups(one, other)]
         return all(first in each and (equal or each[first]) for each in found)
 
     def _groups(self, one: int, other: int) -> list[tuple[int, ...]]:
-        """The different sets of regions that cover a common atom of two regions, and all that may."""
+        """The distinct sets of extents that cover, or may cover, a common atom of two extents."""
         key = min(one, other), max(one, other)
         if key not in self._known:
-            common = np.intersect1d(_atoms(self.regions, one), _atoms(self.regions, other), assume_unique=True)
-            apart = {each for region in key for each in self.regions.met_apart(region)}
+            common = np.intersect1d(_atoms(self.extents, one), _atoms(self.extents, other), assume_unique=True)
+            atomless = {each for extent in key for each in self.extents.atomless_overlaps(extent)}
             covers = self.covers.of(common)
-            self._known[key] = [tuple(sorted({*each, *apart})) for each in covers] if apart else covers
+            self._known[key] = [tuple(sorted({*each, *atomless})) for each in covers] if atomless else covers
         return self._known[key]
 
     def _cluster(self, covering: tuple[int, ...]) -> dict[int, bool]:
-        """Write -> whether its cluster is harmless, for the atoms that these regions cover."""
+        """Write -> whether its cluster is harmless, for the atoms that these extents cover."""
         if covering not in self._clusters:
-            accesses = np.concatenate([self._accesses(region) for region in covering])
+            accesses = np.concatenate([self._accesses(extent) for extent in covering])
             self._clusters[covering] = self._judged(np.sort(accesses).tolist())
         return self._clusters[covering]
 
-    def _accesses(self, region: int) -> Ids:
-        if self._starts is None or self._by_region is None:
-            by = np.argsort(self.regions.of_access, kind="stable").astype(np.int32)
-            ends = np.arange(len(self.regions.location) + 1)
-            self._starts, self._by_region = np.searchsorted(self.regions.of_access[by], ends), by
-        return self._by_region[self._starts[region] : self._starts[region + 1]]
+    def _accesses(self, extent: int) -> Ints:
+        if self._starts is None or self._by_extent is None:
+            self._starts, self._by_extent = grouped(self.extents.of_access, len(self.extents.location))
+        return self._by_extent[self._starts[extent] : self._starts[extent + 1]]
 
     def _judged(self, accesses: Sequence[int]) -> dict[int, bool]:
         model = self.model
@@ -224,10 +221,10 @@ class _Judge:
         return found
 
     def _list(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Note the pairs that nothing orders, unless they are writes of equal bytes."""
+        """List the unordered pairs that are not writes of equal bytes."""
         model, unsure = self.model, self.unsure
         for one, other in pairs:
-            if model.instruction[one] == model.instruction[other] or not self._meet(one, other):
+            if model.instruction[one] == model.instruction[other] or not self._overlap(one, other):
                 continue
             if self._before(one, other) or self._before(other, one) or self._commute(one, other):
                 continue
@@ -236,15 +233,15 @@ class _Judge:
             pair = (one, other) if self.place[one] < self.place[other] else (other, one)
             self.listed.setdefault(kinds[int(unsure[one] or unsure[other])], set()).add(pair)
 
-    def _meet(self, one: int, other: int) -> bool:
-        """Whether two accesses of one group touch a common byte; those without atoms may not."""
-        first, second = (int(self.regions.of_access[access]) for access in (one, other))
-        if self.regions.apart[second]:
+    def _overlap(self, one: int, other: int) -> bool:
+        """True if two accesses of one group touch a common byte; extents without atoms may not."""
+        first, second = (int(self.extents.of_access[access]) for access in (one, other))
+        if self.extents.atomless[second]:
             first, second = second, first
-        return not self.regions.apart[first] or second in self.regions.met(first)
+        return not self.extents.atomless[first] or second in self.extents.overlapping(first)
 
     def _commute(self, one: int, other: int) -> bool:
-        """Whether two accesses are writes of equal bytes, or atomics that commute, to one location."""
+        """True if two accesses are writes of equal bytes, or atomics that commute, to one location."""
         model = self.model
         if self.owner[one] != self.owner[other]:
             return False
@@ -266,8 +263,8 @@ class _Judge:
             yield cluster
 
     def _is_harmless(self, cluster: Sequence[int], reads: Sequence[int]) -> bool:
-        if self._is_touched_in_regions(cluster[0]):
-            return False  # a run leaves iterations and arms out, and with them accesses
+        if self._is_touched_in_region(cluster[0]):
+            return False  # a run skips iterations and arms, and with them accesses
         if len(set(self.owner[cluster].tolist())) > 1:
             return False
         last = [each for each in cluster if not any(self._before(each, other) for other in cluster)]
@@ -276,8 +273,8 @@ class _Judge:
             for read in reads
         )
 
-    def _is_touched_in_regions(self, access: int) -> bool:
-        """Whether some block of a loop or an arm touches the location of an access."""
+    def _is_touched_in_region(self, access: int) -> bool:
+        """True if some block of a loop or an arm touches the location of an access."""
         unrolled = self.model.unrolled
         if unrolled is None:
             return False
@@ -289,7 +286,7 @@ class _Judge:
         return all(self.values.equal(writes[0], other) for other in writes)
 
     def _before(self, first: int, second: int) -> bool:
-        """Whether one access happens before another; of one instruction the reads come first."""
+        """True if one access happens before another; the reads of an instruction come first."""
         model = self.model
         if model.instruction[first] == model.instruction[second]:
             return bool(not model.write[first] and model.write[second])

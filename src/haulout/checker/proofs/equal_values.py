@@ -1,9 +1,9 @@
 """Value numbering over one schedule: which writes put the same bytes into the same place, on whatever core.
 
 Every access gets the number of the byte sequence that it moves. Equal numbers mean equal bytes; the opposite does not
-hold. A number stands for a term:
+hold. A number identifies a term:
 
-    given     what a location holds at the start
+    given     the initial bytes of a location
     data      of a const: its bytes, so that equal consts are equal on all cores
     fill      one byte value everywhere: `memset`, and copies of nothing else
     result    opcode, attributes and the numbers of all reads, for an opcode that is a function of just these
@@ -11,9 +11,9 @@ hold. A number stands for a term:
     part      other bytes than one instruction wrote
     patches   bytes that several instructions wrote, by the pattern of each
     mixed     the same, run by run, where some of it was overwritten
-    own       everything else: equal to nothing but itself
+    own       everything else: equal only to itself
 
-`result` needs opcodes that are deterministic and say all that they do in their attributes: those of the opcode table
+`result` needs opcodes that are deterministic and whose attributes describe them fully: those of the opcode table
 (`docs/opcodes.md`), and NKI's where `args` gives all arguments. What runs in a loop or in an arm is `own`, `memset`
 excepted, and so is what reads a location that a loop or an arm writes: a run leaves iterations and arms out, and with
 them what they write. An atomic result is `own` because it depends on the order.
@@ -32,15 +32,15 @@ import numpy as np
 
 from haulout.checker import bytesets
 from haulout.checker.model import Model
-from haulout.checker.order.sendrecv import Meetings
-from haulout.checker.proofs.extents import Regions
+from haulout.checker.order.sendrecv import SendRecvs
+from haulout.checker.proofs.extents import Extents
 from haulout.checker.values.byte_flow import ELEMENTS
 from haulout.ir.attributes import AttrValue, format_attrs, format_value
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Ids, Ints
 
-MOST_PARTS = 4096
-"""A read of more differently written parts is `own`."""
+MAX_PARTS = 4096
+"""A read with more differently written parts is `own`."""
 
 _COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 """Opcodes of the table whose two reads may be exchanged."""
@@ -72,36 +72,36 @@ class Values:
     left: Ints
 
     def equal(self, first: int, second: int) -> bool:
-        """Whether two writes of one location leave the same bytes wherever both write."""
+        """True if two writes of one location leave the same bytes wherever both write."""
         return bool(self.left[first] != _OWN and self.left[first] == self.left[second])
 
 
-def number_values(model: Model, regions: Regions, meetings: Meetings, events: Ids) -> Values:
-    """Follow the accesses of a model in the order `events` of one schedule; all in storage keys of `regions`."""
-    return _Numbering(model, regions, meetings).run(events)
+def number_values(model: Model, extents: Extents, sendrecvs: SendRecvs, schedule: Ids) -> Values:
+    """Follow the accesses of a model in the order `schedule` of one schedule; all in storage keys of `extents`."""
+    return _Numbering(model, extents, sendrecvs).run(schedule)
 
 
 @dataclass(slots=True)
 class _Numbering:
     model: Model
-    regions: Regions
-    meetings: Meetings
+    extents: Extents
+    sendrecvs: SendRecvs
     terms: dict[Hashable, int] = field(default_factory=dict)
     wrote: dict[int, tuple[int, Hashable]] = field(default_factory=dict)
-    """What a content is made of: the sequence that was written, and through which pattern."""
+    """Content -> the sequence that was written, and the pattern through which it was written."""
     writer: Ids = field(init=False)
-    """By atom: the access that wrote it last; NONE: what is there was given."""
+    """By atom: the access that wrote it last; NONE: it has its initial bytes."""
     inside: frozenset[int] = field(init=False)
     """Groups of locations that some block of a loop or an arm writes."""
     fills: dict[int, AttrValue] = field(default_factory=dict)
     """The byte value of each fill, which is a sequence and a content."""
 
-    def run(self, events: Ids) -> Values:
-        model, regions = self.model, self.regions
-        self.inside = frozenset(group for writes in _in_regions(model) for group in writes)
+    def run(self, schedule: Ids) -> Values:
+        model, extents = self.model, self.extents
+        self.inside = frozenset(group for writes in _writes_in_regions(model) for group in writes)
         content = self._at_start()
         self.writer = np.full(len(content), NONE, np.int32)
-        of_access = regions.of_access.tolist()
+        of_access = extents.of_access.tolist()
         writes: list[bool] = model.write.tolist()
         instruction: list[int] = model.instruction.tolist()
         unsure: list[bool] = model.maybe.tolist()
@@ -109,24 +109,24 @@ class _Numbering:
         left = np.full(len(of_access), _OWN, np.int64)
         results: dict[int, int] = {}  # by instruction: the number of what it computes
         partner = self._partners()
-        for access in events.tolist():
-            region, i = of_access[access], instruction[access]
+        for access in schedule.tolist():
+            extent, i = of_access[access], instruction[access]
             if not writes[access]:
-                moved[access] = self._read(region, content)
+                moved[access] = self._read(extent, content)
                 continue
             if i not in results:
                 results[i] = self._result(i, moved, partner)
             number = _OWN
-            if results[i] != _OWN and not unsure[access] and not regions.apart[region]:
-                number = self._leave(results[i], i, access, region)
+            if results[i] != _OWN and not unsure[access] and not extents.atomless[extent]:
+                number = self._leave(results[i], i, access, extent)
             left[access] = number
-            # What nothing else equals still differs from what was there before.
+            # A value that equals no other still differs from the one before it.
             kept = number if number != _OWN else self.term("own", access)
-            # Of a region without atoms: any byte of those that it meets may be written.
-            for written in regions.met(region) if regions.apart[region] else (region,):
-                for k in range(int(regions.starts[written]), int(regions.starts[written + 1])):
-                    content[regions.low[k] : regions.high[k]] = kept
-                    self.writer[regions.low[k] : regions.high[k]] = access
+            # An extent without atoms may write any byte of those that it overlaps.
+            for written in extents.overlapping(extent) if extents.atomless[extent] else (extent,):
+                for k in range(int(extents.starts[written]), int(extents.starts[written + 1])):
+                    content[extents.low[k] : extents.high[k]] = kept
+                    self.writer[extents.low[k] : extents.high[k]] = access
         return Values(left)
 
     def term(self, *parts: Hashable) -> int:
@@ -134,7 +134,7 @@ class _Numbering:
         return self.terms.setdefault(parts, len(self.terms))
 
     def content(self, sequence: int, place: Hashable) -> int:
-        """The number of what lies in a place after a sequence of bytes was written to it."""
+        """The number of the content of a place after a sequence of bytes was written to it."""
         if sequence in self.fills:
             return sequence
         number = self.term("content", sequence, place)
@@ -144,100 +144,100 @@ class _Numbering:
     # -- contents --------------------------------------------------------------------------------------------------
 
     def _at_start(self) -> Ints:
-        """What every atom holds before anything runs."""
-        model, regions = self.model, self.regions
+        """The content of every atom before anything runs."""
+        model, extents = self.model, self.extents
         rows = model.program.locations
-        content = np.full(max(len(regions.first_key), 1), self.term("nothing"), np.int64)
+        content = np.full(max(len(extents.first_key), 1), self.term("nothing"), np.int64)
         owners = model.owners()
         for at, row in enumerate(model.locations.tolist()):
             if owners[row] != row:
                 continue
             is_data = rows.kind[row] == Kind.CONST and rows.data[row] != NONE
-            # What nothing has written yet is different in every location.
+            # Unwritten bytes differ between locations.
             given = self.term("data", int(rows.data[row])) if is_data else self.term("given", row)
             number = self.content(given, self._place(at))
-            for k in range(int(regions.starts[at]), int(regions.starts[at + 1])):
-                content[regions.low[k] : regions.high[k]] = number
+            for k in range(int(extents.starts[at]), int(extents.starts[at + 1])):
+                content[extents.low[k] : extents.high[k]] = number
         return content
 
-    def _place(self, region: int) -> Hashable:
-        """Where in its location a region lies: its pattern as written, which is an order of bytes, too."""
-        regions, program = self.regions, self.model.program
-        location = int(regions.location[region])
-        storage = regions.storage
+    def _place(self, extent: int) -> Hashable:
+        """The place of an extent in its location: its pattern as written, which also gives an order of bytes."""
+        extents, program = self.extents, self.model.program
+        location = int(extents.location[extent])
+        storage = extents.storage
         grid = (int(storage.row[location]), int(storage.pitch[location])) if storage.is_grid[location] else None
-        pattern = program.pattern(int(regions.pattern[region]))
+        pattern = program.pattern(int(extents.pattern[extent]))
         return (int(program.locations.size[location]) if pattern is None else pattern, grid)
 
-    def _read(self, region: int, content: Ints) -> int:
-        """The number of the bytes of a region."""
-        regions = self.regions
-        if regions.apart[region]:
+    def _read(self, extent: int, content: Ints) -> int:
+        """The number of the bytes of an extent."""
+        extents = self.extents
+        if extents.atomless[extent]:
             return _OWN
-        begin, end = int(regions.starts[region]), int(regions.starts[region + 1])
-        ranges = [(int(regions.low[k]), int(regions.high[k])) for k in range(begin, end)]
+        begin, end = int(extents.starts[extent]), int(extents.starts[extent + 1])
+        ranges = [(int(extents.low[k]), int(extents.high[k])) for k in range(begin, end)]
         first = int(content[ranges[0][0]]) if ranges else _OWN
-        place = self._place(region)
+        place = self._place(extent)
         if ranges and all(bool(np.all(content[low:high] == first)) for low, high in ranges):
             if first in self.fills:
                 return first
             sequence, where = self.wrote.get(first, (_OWN, None))
-            return sequence if where == place and self._is_plain(region) else self.term("part", first, place)
-        return self._mixed(region, ranges, place, content)
+            return sequence if where == place and self._is_plain(extent) else self.term("part", first, place)
+        return self._mixed(extent, ranges, place, content)
 
-    def _is_plain(self, region: int) -> bool:
-        """Whether a pattern touches no byte twice: then it reads what was written through it."""
-        pattern = self.model.program.pattern(int(self.regions.pattern[region]))
+    def _is_plain(self, extent: int) -> bool:
+        """True if a pattern touches no byte twice: then it reads what was written through it."""
+        pattern = self.model.program.pattern(int(self.extents.pattern[extent]))
         if pattern is None or not pattern.dims:
             return True
         low, high = bytesets.runs(bytesets.byte_set(pattern))
         return pattern.nbytes == int((high - low).sum())
 
-    def _mixed(self, region: int, ranges: list[tuple[int, int]], place: Hashable, content: Ints) -> int:
-        """Bytes that several instructions wrote: by their patterns where all of each is still there, else by runs."""
+    def _mixed(self, extent: int, ranges: list[tuple[int, int]], place: Hashable, content: Ints) -> int:
+        """Bytes of several writers: by the pattern of each writer where none is partly overwritten, else by runs."""
         if (patches := self._patches(ranges, content)) is not None:
             return self.term("patches", patches, place)
-        regions, location = self.regions, int(self.regions.location[region])
-        base = int(regions.storage.base[location])
+        extents, location = self.extents, int(self.extents.location[extent])
+        base = int(extents.storage.base[location])
         parts: list[tuple[int, int, int]] = []
         length = 0
         for low, high in ranges:
-            keys, ends = regions.first_key[low:high] - base, regions.end_key[low:high] - base
+            keys, ends = extents.first_key[low:high] - base, extents.end_key[low:high] - base
             length += int((ends - keys).sum())
             for key, stop, number in zip(keys.tolist(), ends.tolist(), content[low:high].tolist(), strict=True):
                 if parts and parts[-1][1] == key and parts[-1][2] == number:
                     parts[-1] = parts[-1][0], stop, number
                 else:
                     parts.append((key, stop, number))
-        whole = sum(int(high - low) for low, high in zip(*regions.runs(region), strict=True))
-        if length != whole or len(parts) > MOST_PARTS:
+        whole = sum(int(high - low) for low, high in zip(*extents.runs(extent), strict=True))
+        if length != whole or len(parts) > MAX_PARTS:
             return _OWN  # an atom of several runs: its first one does not say where the others are
         return self.term("mixed", tuple(parts), place)
 
     def _patches(self, ranges: list[tuple[int, int]], content: Ints) -> Hashable | None:
-        """What was written, and through which patterns; None where some of it in these atoms is overwritten."""
-        regions = self.regions
+        """What was written, and through which patterns; None where some of it is overwritten in these atoms."""
+        extents = self.extents
         atoms = np.concatenate([np.arange(low, high) for low, high in ranges])
         writers, first, count = np.unique(self.writer[atoms], return_index=True, return_counts=True)
-        if writers[0] == NONE or len(writers) > MOST_PARTS:
+        if writers[0] == NONE or len(writers) > MAX_PARTS:
             return None
         found = set()
         for writer, at, held in zip(writers.tolist(), first.tolist(), count.tolist(), strict=True):
-            region = int(regions.of_access[writer])
-            begin, end = int(regions.starts[region]), int(regions.starts[region + 1])
-            low, high = regions.low[begin:end], regions.high[begin:end]
+            extent = int(extents.of_access[writer])
+            begin, end = int(extents.starts[extent]), int(extents.starts[extent + 1])
+            low, high = extents.low[begin:end], extents.high[begin:end]
             inside = np.searchsorted(atoms, high) - np.searchsorted(atoms, low)
-            if regions.apart[region] or int(inside.sum()) != held:
+            if extents.atomless[extent] or int(inside.sum()) != held:
                 return None
-            found.add((int(content[atoms[at]]), self._place(region)))
+            found.add((int(content[atoms[at]]), self._place(extent)))
         return tuple(sorted(found, key=repr))
 
-    def _leave(self, result: int, instruction: int, access: int, region: int) -> int:
+    def _leave(self, result: int, instruction: int, access: int, extent: int) -> int:
         """The number of what a write leaves."""
         writes = [each for each in self._operands(instruction) if self.model.write[each]]
         alike = access == writes[0] or result in self.fills
         sequence = result if alike else self.term("out", result, writes.index(access))
-        return self.content(sequence, self._place(region))
+        return self.content(sequence, self._place(extent))
 
     # -- results -----------------------------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class _Numbering:
         return self.term("result", opcode, format_attrs(attrs), tuple(arrays), outputs)
 
     def _received(self, i: int, sender: int, moved: list[int]) -> int:
-        """What a `sendrecv` brings: one operand, of as many bytes as were sent and in the same layout."""
+        """The value that a `sendrecv` delivers: one operand, with the bytes and the layout that were sent."""
         model = self.model
         sent = [access for access in self._operands(sender) if not model.write[access]]
         taken = [access for access in self._operands(i) if model.write[access]]
@@ -302,7 +302,7 @@ class _Numbering:
         return self._bytes(access), dtype, program.shape(location) if whole else None
 
     def _varies(self, instruction: int) -> bool:
-        """Whether it may compute something else in a run, or a schedule, that is not looked at."""
+        """True if it may compute another value in a run, or a schedule, that is not examined."""
         model, unrolled = self.model, self.model.unrolled
         if (model.atomic[self._operands(instruction)] > 0).any():
             return True
@@ -317,15 +317,15 @@ class _Numbering:
         )
 
     def _partners(self) -> dict[int, int]:
-        """Receiver -> sender, for each pair of `sendrecv`s that meet."""
-        meetings = self.meetings
-        half = len(meetings.arrives) // 2
-        senders = meetings.instruction[meetings.arrives[:half]].tolist()
-        receivers = meetings.instruction[meetings.completes[:half]].tolist()
+        """Receiver -> sender, for each pair of `sendrecv`s."""
+        sendrecvs = self.sendrecvs
+        half = len(sendrecvs.arrives) // 2
+        senders = sendrecvs.instruction[sendrecvs.arrives[:half]].tolist()
+        receivers = sendrecvs.instruction[sendrecvs.completes[:half]].tolist()
         return dict(zip(receivers, senders, strict=True))
 
 
-def _in_regions(model: Model) -> list[dict[int, int]]:
+def _writes_in_regions(model: Model) -> list[dict[int, int]]:
     """What each block of a loop or an arm writes, by group (`footprints.py`)."""
     unrolled = model.unrolled
     if unrolled is None:
@@ -335,14 +335,14 @@ def _in_regions(model: Model) -> list[dict[int, int]]:
 
 
 def _is_function(opcode: str, attrs: dict[str, AttrValue]) -> bool:
-    """Whether equal reads and equal attributes give equal results."""
+    """True if equal reads and equal attributes give equal results."""
     if opcode.startswith("nki."):
         return "args" in attrs and opcode not in _NKI_OTHERWISE and not opcode.startswith(_NKI_BY_RANK)
     return opcode in _OPCODES
 
 
 def _exchanged(attrs: dict[str, AttrValue], arrays: list[Hashable]) -> tuple[dict[str, AttrValue], list[Hashable]]:
-    """Of an operator whose two operands may be exchanged: they in a fixed order, where their layouts are equal."""
+    """A canonical order of the operands of a commutative operator, where their layouts are equal."""
     args = attrs.get("args")
     if not isinstance(args, list) or len(arrays) != 2:
         return attrs, arrays

@@ -1,11 +1,11 @@
-"""Pairs of regions that may have a byte in common, without looking at all pairs.
+"""Pairs of extents that may have a byte in common, without comparing all pairs.
 
-A region lies in its *hull*, and where it has strides also in a *comb*: the keys whose distance from its origin,
-modulo its pitch, is less than its width. The combs of two regions meet only when their origins come near each other
-modulo the greatest common divisor of the pitches. So for each two pitches, regions are joined on the intervals that
-they cover in the line (hulls) or in the circle of residues (combs), whichever gives fewer pairs; those are then
-compared on the other. Regions with disjoint hulls are joined apart: a thousand tensors with a hundred slices each are
-a thousand small questions. The work is near linear in the regions and in the pairs of the join that is chosen.
+An extent is inside its *hull*, and when it is strided also inside a *comb*: the keys whose distance from its origin,
+modulo its pitch, is less than its width. The combs of two extents overlap only when their origins are close modulo
+the greatest common divisor of the pitches. So for each two pitches, extents are joined on the intervals that they
+cover in the line (hulls) or in the circle of residues (combs), whichever gives fewer pairs; those are then compared
+on the other. Groups of extents with disjoint hulls are joined separately: a thousand tensors with a hundred slices
+each are a thousand small joins. The work is near linear in the extents and in the pairs of the join that is chosen.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ import numpy as np
 from haulout.checker.columns import distinct, stretched
 from haulout.ir.schema import Bools, Column, Ints
 
-MOST_PITCHES = 12
-"""Pitches that are told apart; the rarer ones count as their greatest common divisor."""
+MAX_PITCHES = 12
+"""Distinct pitches; rarer ones are replaced by their greatest common divisor."""
 
 
-class Extents(NamedTuple):
-    """Where regions lie, as columns."""
+class Bounds(NamedTuple):
+    """Hulls and combs of extents, as columns."""
 
     low: Ints
     high: Ints
     """The hull."""
     origin: Ints
     pitch: Ints
-    """0: no comb; the region is its hull."""
+    """0: no comb; the extent is its hull."""
     width: Ints
     """The comb."""
 
 
-def candidates(at: Extents, some: Ints, others: Ints, most: int | None = None) -> tuple[Ints, Ints] | None:
-    """Pairs (one of `some`, one of `others`) whose hulls and combs meet, as two columns; each pair once.
+def candidates(at: Bounds, some: Ints, others: Ints, limit: int | None = None) -> tuple[Ints, Ints] | None:
+    """Pairs (one of `some`, one of `others`) whose hulls and combs overlap, as two columns; each pair once.
 
-    None when more than about `most` of them are to be looked at.
+    None when the joins have more than about `limit` pairs.
     """
     if len(some) == 0 or len(others) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     begin, end = _components(at, some)
     component = np.searchsorted(begin, at.low[some], "right") - 1
-    # A region may reach over several components of the others.
+    # An extent may reach over several components of the others.
     first, last = np.searchsorted(end, at.low[others], "right"), np.searchsorted(begin, at.high[others], "left")
     count = np.maximum(last - first, 0)
     others, place = np.repeat(others, count), stretched(first, count)
@@ -54,15 +54,15 @@ def candidates(at: Extents, some: Ints, others: Ints, most: int | None = None) -
             mine, theirs = pitch[some] == one, pitch[others] == other
             modulus = int(np.gcd(one, other))
             joins.append(_Join(at, some[mine], component[mine], others[theirs], place[theirs], modulus))
-    if most is not None and sum(join.count for join in joins) > most:
+    if limit is not None and sum(join.count for join in joins) > limit:
         return None
     size = len(at.low)
     code = distinct(np.concatenate([left * size + right for left, right in (join.pairs() for join in joins)]))
     return code // size, code % size
 
 
-def _components(at: Extents, rows: Ints) -> tuple[Ints, Ints]:
-    """Stretches of keys that the hulls of some regions cover without a gap."""
+def _components(at: Bounds, rows: Ints) -> tuple[Ints, Ints]:
+    """Intervals of keys that the hulls of some extents cover without a gap."""
     order = rows[np.argsort(at.low[rows], kind="stable")]
     reach = np.maximum.accumulate(at.high[order])
     first = np.append(True, at.low[order][1:] >= reach[:-1])
@@ -70,17 +70,17 @@ def _components(at: Extents, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def _few(pitch: Ints, rows: Ints) -> Ints:
-    """For each region a pitch that divides its own, with few different ones among some rows."""
+    """For each extent a pitch that divides its own, with few distinct ones among some rows."""
     values, counts = np.unique(pitch[rows], return_counts=True)
-    rare = np.isin(pitch, values[np.argsort(-counts, kind="stable")[MOST_PITCHES:]]) & (pitch > 0)
-    common = np.gcd.reduce(values[np.argsort(-counts, kind="stable")[MOST_PITCHES:]], initial=0)
+    rare = np.isin(pitch, values[np.argsort(-counts, kind="stable")[MAX_PITCHES:]]) & (pitch > 0)
+    common = np.gcd.reduce(values[np.argsort(-counts, kind="stable")[MAX_PITCHES:]], initial=0)
     return np.where(rare, common, pitch)
 
 
 class _Join:
-    """Candidates among regions of two pitches with one greatest common divisor, `modulus`."""
+    """Candidates among extents of two pitches with one greatest common divisor, `modulus`."""
 
-    def __init__(self, at: Extents, some: Ints, component: Ints, others: Ints, place: Ints, modulus: int) -> None:
+    def __init__(self, at: Bounds, some: Ints, component: Ints, others: Ints, place: Ints, modulus: int) -> None:
         self.at, self.some, self.others, self.modulus = at, some, others, modulus
         self.component, self.place = component, place
         count = max(int(component.max(initial=-1)), int(place.max(initial=-1))) + 1
@@ -113,8 +113,8 @@ class _Join:
         return np.concatenate([left, left2[kept]]), np.concatenate([right, right2[kept]])
 
 
-def _residues(at: Extents, rows: Ints, modulus: int) -> tuple[Ints, Ints, Ints]:
-    """The residues that regions cover as (number in `rows`, begin, end); an interval that goes round is two."""
+def _residues(at: Bounds, rows: Ints, modulus: int) -> tuple[Ints, Ints, Ints]:
+    """The residues that extents cover as (number in `rows`, begin, end); an interval that wraps around is two."""
     begin = at.origin[rows] % modulus
     width = np.minimum(at.width[rows], modulus)
     begin = np.where(width == modulus, 0, begin)
@@ -129,17 +129,17 @@ def _residues(at: Extents, rows: Ints, modulus: int) -> tuple[Ints, Ints, Ints]:
 
 
 class _Pairs:
-    """Pairs of intervals of two lists that overlap, of one group each."""
+    """Overlapping pairs of intervals of two lists, where both are of one group."""
 
     def __init__(self, group: Ints, low: Ints, high: Ints, group2: Ints, low2: Ints, high2: Ints) -> None:
         ends = distinct(np.concatenate([low, high, low2, high2]))
         size = len(ends) + 1
         self.group, self.group2 = group, group2
-        # One line for all groups, one behind the other.
+        # Put the groups after each other on one line.
         self.low, self.high = (group * size + np.searchsorted(ends, side) for side in (low, high))
         self.low2, self.high2 = (group2 * size + np.searchsorted(ends, side) for side in (low2, high2))
         self.order, self.order2 = np.argsort(self.low, kind="stable"), np.argsort(self.low2, kind="stable")
-        # Two overlap when the second begins in the first, or the first behind the begin of the second and in it.
+        # Two overlap when the second begins inside the first, or the first begins later and inside the second.
         sorted_, sorted2 = self.low[self.order], self.low2[self.order2]
         self.first = np.searchsorted(sorted2, self.low, "left")
         self.count = np.maximum(np.searchsorted(sorted2, self.high, "left") - self.first, 0)

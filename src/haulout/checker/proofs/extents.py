@@ -1,14 +1,14 @@
-"""The distinct sets of bytes that accesses touch, cut into atoms.
+"""The distinct extents that accesses touch, cut into atoms.
 
-A *region* is a location with a pattern; accesses through equal patterns share one. All ends of all runs of all
-regions cut the line of storage keys into segments; no region begins or ends inside one. Where strided regions lie,
-segments that the same regions cover are one *atom*: the even rows of a tensor are one atom, not a thousand. So a
-region is a few ranges of atoms, two regions meet exactly when they share an atom, and a walk over atoms never
-looks at bytes again.
+An *extent* is the bytes of a location with a pattern; accesses through equal patterns share one. The ends of all runs
+of all extents cut the line of storage keys into segments, so no extent begins or ends inside one. Under strided
+extents, segments that the same extents cover are one *atom*: the even rows of a tensor are one atom, not a thousand.
+An extent is then a few ranges of atoms, two extents overlap exactly when they share an atom, and a walk over atoms
+never handles bytes.
 
-Two sorts of regions stand *apart* and have no atoms: `?`, whose bytes are not known, and strided ones of so many runs
-that cutting them costs more than comparing them. For those, the regions that they meet are listed: `candidates.py`
-says which may, without looking at all pairs, and `strides.py` decides each of these exactly.
+Two sorts of extents are *atomless*: `?`, whose bytes are not known, and strided ones of so many runs that cutting
+them costs more than comparing them. For those, the overlapping extents are listed: `extent_pairs.py` finds candidates
+without comparing all pairs, and `strided_overlap.py` decides each candidate exactly.
 """
 
 from __future__ import annotations
@@ -21,64 +21,65 @@ import numpy as np
 
 from haulout.checker import bytesets
 from haulout.checker.bytesets import ByteSet
-from haulout.checker.columns import distinct, stretched
+from haulout.checker.columns import distinct, positions, stretched
 from haulout.checker.model import Model
-from haulout.checker.proofs.extent_pairs import Extents, candidates
+from haulout.checker.proofs.extent_pairs import Bounds, candidates
 from haulout.checker.proofs.storage_map import StorageMap
-from haulout.checker.proofs.strided_overlap import Strided, meeting
+from haulout.checker.proofs.strided_overlap import Strided, overlapping
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Column, Ids, Ints
 
-MOST_RUNS = 1 << 16
-"""A region of more runs stands apart."""
-RUN_BUDGET = 1 << 19
-"""When the strided regions together have more runs, those with the most stand apart ..."""
-MOST_PAIRS = 1 << 22
-"""... unless so many pairs would have to be looked at; then, and where the alternative to atoms is a map of the bytes
-(in loops, see `holders.py`; for what is written), the budget is the next one."""
-LISTED_BUDGET = 1 << 22
-COVER_BUDGET = 1 << 25
-"""The same for the segments that they and the regions above them cover."""
+MAX_RUNS = 1 << 16
+"""An extent of more runs is atomless."""
+RUNS_LIMIT = 1 << 19
+"""When the strided extents together have more runs, those with the most are atomless ..."""
+MAX_PAIRS = 1 << 22
+"""... unless more pairs would have to be compared. Then, and where the alternative to atoms is a map of the bytes (in
+loops, `stale_bytes.py`, and for undefined bytes), the next limit holds."""
+RUNS_LIMIT_WITHOUT_PAIRS = 1 << 22
+COVERED_SEGMENTS_LIMIT = 1 << 25
+"""The same for the segments that they and the extents above them cover."""
 
 
 @dataclass(slots=True)
-class Regions:
-    """Regions as columns. The first `len(model.locations)` are whole locations, in the order of `model.locations`."""
+class Extents:
+    """Extents as columns. The first `len(model.locations)` are whole locations, in the order of `model.locations`."""
 
     program: Program
     storage: StorageMap
     of_access: Ids
-    """Region of each access; NONE for accesses left out."""
+    """Extent of each access; NONE for accesses left out."""
     location: Ids
     pattern: Ids
     unknown: Bools
-    apart: Bools
+    atomless: Bools
     starts: Ints
-    """Region r covers the atom ranges `low[k]:high[k]` for k in `starts[r]:starts[r + 1]`."""
+    """Extent r covers the atom ranges `low[k]:high[k]` for k in `starts[r]:starts[r + 1]`."""
     low: Ids
     high: Ids
     first_key: Ints
     """The first key of each atom ..."""
     end_key: Ints
-    """... and the key behind its first run; strided atoms have more runs."""
+    """... and the key after its first run; strided atoms have more runs."""
     slot: Ids
-    """Regions that meet one which stands apart are numbered; NONE for the others."""
-    meet_starts: Ints
-    meets: Ids
-    """Region r meets, by reason of one that stands apart, the slots `meets[meet_starts[r]:meet_starts[r + 1]]`."""
+    """Extents that overlap an atomless one are numbered; NONE for the others."""
+    overlap_starts: Ints
+    overlaps: Ids
+    """Region r meets, by reason of one that stands apart, the slots `meets[overlap_starts[r]:overlap_starts[r + 1]]`.
+    """
     _runs: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
     _by_slot: Ints | None = None
 
-    def runs(self, region: int) -> tuple[Ints, Ints]:
-        """The maximal runs of a region as keys; `?` stands for its whole location."""
-        if region not in self._runs:
-            self._runs[region] = _runs_of(self, region)
-        return self._runs[region]
+    def runs(self, extent: int) -> tuple[Ints, Ints]:
+        """The maximal runs of an extent as keys; `?` is the whole location."""
+        if extent not in self._runs:
+            self._runs[extent] = _runs_of(self, extent)
+        return self._runs[extent]
 
-    def met(self, region: int) -> list[int]:
-        """The regions that meet one which stands apart; of another one those that stand apart and meet it."""
-        slots = self.meets[self.meet_starts[region] : self.meet_starts[region + 1]]
+    def overlapping(self, extent: int) -> list[int]:
+        """The extents that overlap an atomless one; for one with atoms, the atomless extents that overlap it."""
+        slots = self.overlaps[self.overlap_starts[extent] : self.overlap_starts[extent + 1]]
         if not len(slots):
             return []
         if self._by_slot is None:
@@ -86,31 +87,35 @@ class Regions:
         found: list[int] = self._by_slot[slots].tolist()
         return found
 
-    def met_apart(self, region: int) -> list[int]:
-        """Those of them that stand apart."""
-        return [each for each in self.met(region) if self.apart[each]]
+    def atomless_overlaps(self, extent: int) -> list[int]:
+        """The atomless extents among them."""
+        return [each for each in self.overlapping(extent) if self.atomless[each]]
 
-    def byte_set(self, region: int) -> ByteSet:
-        """A region of linear storage as a set of keys; `?` stands for its whole location."""
-        location, pattern = int(self.location[region]), int(self.pattern[region])
+    def max_runs(self, extent: int) -> int:
+        """An upper bound of the number of its runs; extents in a grid have few."""
+        return 1 if self.storage.is_grid[self.location[extent]] else self.byte_set(extent).max_runs
+
+    def byte_set(self, extent: int) -> ByteSet:
+        """An extent of linear storage as a set of keys; `?` is the whole location."""
+        location, pattern = int(self.location[extent]), int(self.pattern[extent])
         found = self.program.pattern(pattern)
         whole = ByteSet(0, int(self.program.locations.size[location]))
         normal = whole if found is None or found.is_unknown else bytesets.byte_set(found)
-        return normal.moved(int(self.storage.base[location]))
+        return normal.shifted(int(self.storage.base[location]))
 
 
-def find_regions(
+def find_extents(
     model: Model,
     storage: StorageMap,
     keep: Bools | None = None,
     wholes: Bools | None = None,
     *,
-    meets: bool = True,
-) -> Regions:
-    """The regions of a model's accesses, and all its whole locations.
+    overlaps: bool = True,
+) -> Extents:
+    """The extents of a model's accesses, and all its whole locations.
 
     `keep` masks the accesses, `wholes` the locations (of `model.locations`) that are of interest; others get no
-    atoms. Without `meets` it is not looked up which regions those that stand apart meet.
+    atoms. With `overlaps=False` the overlaps of atomless extents are not listed.
     """
     program = model.program
     of_access, location, pattern = _distinct(model, keep)
@@ -121,42 +126,40 @@ def find_regions(
         used[: len(wholes)] = wholes
         used[of_access[of_access != NONE]] = True
     used &= program.locations.size[location] > 0
-    regions = Regions(
+    extents = Extents(
         program=program,
         storage=storage,
         of_access=of_access,
         location=location,
         pattern=pattern,
         unknown=unknown,
-        apart=unknown & used,
+        atomless=unknown & used,
         starts=np.zeros(0, np.int64),
         low=np.zeros(0, np.int32),
         high=np.zeros(0, np.int32),
         first_key=np.zeros(0, np.int64),
         end_key=np.zeros(0, np.int64),
         slot=np.full(len(location), NONE, np.int32),
-        meet_starts=np.zeros(len(location) + 1, np.int64),
-        meets=np.zeros(0, np.int32),
+        overlap_starts=np.zeros(len(location) + 1, np.int64),
+        overlaps=np.zeros(0, np.int32),
     )
-    choices: list[tuple[int, int | None]] = [(LISTED_BUDGET, None)]
-    if meets and model.unrolled is None:
-        choices.insert(0, (RUN_BUDGET, MOST_PAIRS))
-    for budget, most in choices:
-        regions.apart = unknown & used
-        _cut(regions, *_all_runs(regions, used, budget))
-        if not meets or not regions.apart.any() or _find_meets(regions, used, most):
+    choices: list[tuple[int, int | None]] = [(RUNS_LIMIT_WITHOUT_PAIRS, None)]
+    if overlaps and model.unrolled is None:
+        choices.insert(0, (RUNS_LIMIT, MAX_PAIRS))
+    for budget, limit in choices:
+        extents.atomless = unknown & used
+        _cut(extents, *_all_runs(extents, used, budget))
+        if not overlaps or not extents.atomless.any() or _find_overlaps(extents, used, limit):
             break
-    return regions
+    return extents
 
 
 def _distinct(model: Model, keep: Bools | None) -> tuple[Ids, Ids, Ids]:
-    """Region of each access, and location and pattern of each region: whole locations, then the rest by (both)."""
+    """Extent of each access, and location and pattern of each extent: whole locations, then the rest by (both)."""
     program = model.program
     wholes = len(model.locations)
-    number = np.full(len(program.locations), NONE, np.int32)
-    number[model.locations] = np.arange(wholes, dtype=np.int32)
-    of_access = number[model.location]
-    # A pattern that says `0:size` is the whole location.
+    of_access = positions(model.locations, len(program.locations))[model.location]
+    # The pattern `0:size` is the whole location.
     patterns, sizes = program.patterns, program.locations.size
     partial = np.flatnonzero(model.pattern != NONE)
     each = model.pattern[partial]
@@ -179,56 +182,56 @@ def _distinct(model: Model, keep: Bools | None) -> tuple[Ids, Ids, Ids]:
 # -- runs -----------------------------------------------------------------------------------------------------------
 
 
-def _all_runs(regions: Regions, used: Bools, budget: int) -> tuple[Ids, Ints, Ints]:
-    """The runs of all regions that do not stand apart, as (region, low, high), sorted by region; marks more apart."""
-    program, storage = regions.program, regions.storage
+def _all_runs(extents: Extents, used: Bools, budget: int) -> tuple[Ids, Ints, Ints]:
+    """The runs of all extents with atoms, as (extent, low, high), sorted by extent; makes more extents atomless."""
+    program, storage = extents.program, extents.storage
     patterns = program.patterns
-    grid = storage.is_grid[regions.location]
-    dims = np.append(patterns.dim_end - patterns.dim_begin, 0)[regions.pattern]
+    grid = storage.is_grid[extents.location]
+    dims = np.append(patterns.dim_end - patterns.dim_begin, 0)[extents.pattern]
     # One run: whole locations and `lo:hi` in linear storage.
-    flat = np.flatnonzero(used & ~regions.unknown & ~grid & (dims == 0))
-    base = storage.base[regions.location[flat]]
-    low = base + np.append(patterns.offset, 0)[regions.pattern[flat]]
+    flat = np.flatnonzero(used & ~extents.unknown & ~grid & (dims == 0))
+    base = storage.base[extents.location[flat]]
+    low = base + np.append(patterns.offset, 0)[extents.pattern[flat]]
     length = np.where(
-        regions.pattern[flat] == NONE,
-        program.locations.size[regions.location[flat]],
-        np.append(patterns.run, 0)[regions.pattern[flat]],
+        extents.pattern[flat] == NONE,
+        program.locations.size[extents.location[flat]],
+        np.append(patterns.run, 0)[extents.pattern[flat]],
     )
     parts = [(flat.astype(np.int32), low, low + length)]
-    parts += _strided_runs(regions, np.flatnonzero(used & ~regions.unknown & ~grid & (dims > 0)), budget)
-    for row in np.flatnonzero(used & ~regions.unknown & grid).tolist():
-        begin, end = regions.runs(row)
+    parts += _strided_runs(extents, np.flatnonzero(used & ~extents.unknown & ~grid & (dims > 0)), budget)
+    for row in np.flatnonzero(used & ~extents.unknown & grid).tolist():
+        begin, end = extents.runs(row)
         parts.append((np.full(len(begin), row, np.int32), begin, end))
-    region, low, high = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.argsort(region, kind="stable")
-    return region[order], low[order], high[order]
+    extent, low, high = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(extent, kind="stable")
+    return extent[order], low[order], high[order]
 
 
-def _strided_runs(regions: Regions, rows: Ints, budget: int) -> list[tuple[Ids, Ints, Ints]]:
-    """Runs of strided regions in linear storage: the dims are expanded once for all regions that share them."""
+def _strided_runs(extents: Extents, rows: Ints, budget: int) -> list[tuple[Ids, Ints, Ints]]:
+    """Runs of strided extents in linear storage: the dims are expanded once for all extents that share them."""
     if len(rows) == 0:
         return []
-    program, storage = regions.program, regions.storage
-    shape_of, shapes = _shapes(program, regions.pattern[rows])
-    counts = np.array([shape.most_runs for shape in shapes], np.int64)[shape_of]
+    program, storage = extents.program, extents.storage
+    shape_of, shapes = _shapes(program, extents.pattern[rows])
+    counts = np.array([shape.max_runs for shape in shapes], np.int64)[shape_of]
     order = np.argsort(counts, kind="stable")
-    expanded = order[(counts[order] <= MOST_RUNS) & (np.cumsum(counts[order]) <= budget)]
-    regions.apart[rows] = True
-    regions.apart[rows[expanded]] = False
+    expanded = order[(counts[order] <= MAX_RUNS) & (np.cumsum(counts[order]) <= budget)]
+    extents.atomless[rows] = True
+    extents.atomless[rows[expanded]] = False
     parts = []
     by_shape = expanded[np.argsort(shape_of[expanded], kind="stable")]
     cuts = np.flatnonzero(np.append(True, np.diff(shape_of[by_shape]) != 0)[: len(by_shape)]).tolist()
     for begin, end in pairwise([*cuts, len(by_shape)]):
         chosen = rows[by_shape[begin:end]]
         low, high = bytesets.runs(shapes[int(shape_of[by_shape[begin]])])
-        start = storage.base[regions.location[chosen]] + program.patterns.offset[regions.pattern[chosen]]
-        region = np.repeat(chosen, len(low)).astype(np.int32)
-        parts.append((region, (start[:, None] + low).ravel(), (start[:, None] + high).ravel()))
+        start = storage.base[extents.location[chosen]] + program.patterns.offset[extents.pattern[chosen]]
+        extent = np.repeat(chosen, len(low)).astype(np.int32)
+        parts.append((extent, (start[:, None] + low).ravel(), (start[:, None] + high).ravel()))
     return parts
 
 
 def _shapes(program: Program, patterns: Ids) -> tuple[Ids, list[ByteSet]]:
-    """Group strided patterns by run and dims, whatever their offset; each group as a set for offset 0."""
+    """Group strided patterns by run and dims, ignoring the offset; each group as a set at offset 0."""
     table, dims = program.patterns, program.dims
     used, inverse = np.unique(patterns, return_inverse=True)
     rank = table.dim_end[used] - table.dim_begin[used]
@@ -245,15 +248,15 @@ def _shapes(program: Program, patterns: Ids) -> tuple[Ids, list[ByteSet]]:
     return shape_of[inverse], shapes
 
 
-def _runs_of(regions: Regions, region: int) -> tuple[Ints, Ints]:
-    """Maximal runs of one region, as keys; in a grid, cut where a partition's share ends."""
-    location, pattern = int(regions.location[region]), int(regions.pattern[region])
-    storage = regions.storage
+def _runs_of(extents: Extents, extent: int) -> tuple[Ints, Ints]:
+    """Maximal runs of one extent, as keys; in a grid, cut where a partition's share ends."""
+    location, pattern = int(extents.location[extent]), int(extents.pattern[extent])
+    storage = extents.storage
     if not storage.is_grid[location]:
-        return bytesets.runs(regions.byte_set(region))
-    found = regions.program.pattern(pattern)
+        return bytesets.runs(extents.byte_set(extent))
+    found = extents.program.pattern(pattern)
     if found is None or found.is_unknown:
-        low, high = np.array([0], np.int64), regions.program.locations.size[[location]]
+        low, high = np.array([0], np.int64), extents.program.locations.size[[location]]
     else:
         low, high = bytesets.runs(bytesets.byte_set(found))
     base, row, pitch = (int(column[location]) for column in (storage.base, storage.row, storage.pitch))
@@ -267,29 +270,29 @@ def _runs_of(regions: Regions, region: int) -> tuple[Ints, Ints]:
 # -- atoms ----------------------------------------------------------------------------------------------------------
 
 
-def _cut(regions: Regions, region: Ids, low: Ints, high: Ints) -> None:
-    """Segments between all ends of runs; ranges of atoms for every region."""
+def _cut(extents: Extents, extent: Ids, low: Ints, high: Ints) -> None:
+    """Segments between all ends of runs; ranges of atoms for every extent."""
     cuts = distinct(np.concatenate([low, high]))
     segment = np.arange(max(len(cuts) - 1, 0))  # of each atom: its first segment
     first, last = (np.searchsorted(cuts, ends).astype(np.int32) for ends in (low, high))
-    count = np.bincount(region, minlength=len(regions.location))
+    count = np.bincount(extent, minlength=len(extents.location))
     if count.max(initial=0) > 1:
-        strided = (count > 1)[region]
+        strided = (count > 1)[extent]
         covered = _covering(first[strided], last[strided], len(segment)) > 0
         touched = np.zeros(len(count), bool)
         inside = np.append(0, np.cumsum(covered))
-        touched[region[inside[last] > inside[first]]] = True
-        patterned = (count > 1) & (regions.pattern != NONE)
-        if int((last - first)[touched[region]].sum()) > COVER_BUDGET and patterned.any():
-            # Too fine a cut: let the finer half of the strided regions stand apart.
-            regions.apart |= patterned & (count >= int(np.median(count[patterned])))
-            kept = ~regions.apart[region]
-            _cut(regions, region[kept], low[kept], high[kept])
+        touched[extent[inside[last] > inside[first]]] = True
+        patterned = (count > 1) & (extents.pattern != NONE)
+        if int((last - first)[touched[extent]].sum()) > COVERED_SEGMENTS_LIMIT and patterned.any():
+            # Too many segments: make the finer half of the strided extents atomless.
+            extents.atomless |= patterned & (count >= int(np.median(count[patterned])))
+            kept = ~extents.atomless[extent]
+            _cut(extents, extent[kept], low[kept], high[kept])
             return
-        region, first, last, segment = _merge(region, first, last, covered, touched)
-    regions.starts = np.searchsorted(region, np.arange(len(count) + 1)).astype(np.int64)
-    regions.low, regions.high = first, last
-    regions.first_key, regions.end_key = cuts[segment], cuts[segment + 1]
+        extent, first, last, segment = _merge(extent, first, last, covered, touched)
+    extents.starts = np.searchsorted(extent, np.arange(len(count) + 1)).astype(np.int64)
+    extents.low, extents.high = first, last
+    extents.first_key, extents.end_key = cuts[segment], cuts[segment + 1]
 
 
 def _covering(first: Ids, last: Ids, segments: int) -> Ints:
@@ -298,14 +301,14 @@ def _covering(first: Ids, last: Ids, segments: int) -> Ints:
     return np.cumsum(edge)[:segments]
 
 
-def _merge(region: Ids, first: Ids, last: Ids, covered: Bools, touched: Bools) -> tuple[Ids, Ids, Ids, Ints]:
-    """Make one atom of the segments under strided regions that the same regions cover.
+def _merge(extent: Ids, first: Ids, last: Ids, covered: Bools, touched: Bools) -> tuple[Ids, Ids, Ids, Ints]:
+    """Make one atom of the segments under strided extents that the same extents cover.
 
-    The set of regions over a segment is known by the exclusive or of a random number for each. Were two sets ever to
-    share a number, atoms would be too coarse: a false alarm, never a missed conflict.
+    The set of extents over a segment is identified by the exclusive or of a random number for each. If two sets ever
+    shared a number, atoms would be too coarse: a false alarm, never a missed conflict.
     """
     segments = len(covered)
-    number = _mixed(region)
+    number = _mixed(extent)
     edge = np.zeros(segments + 1, np.uint64)
     np.bitwise_xor.at(edge, first, number)
     np.bitwise_xor.at(edge, last, number)
@@ -316,15 +319,15 @@ def _merge(region: Ids, first: Ids, last: Ids, covered: Bools, touched: Bools) -
     atom[inside] = inside[representative[which]]
     kept = np.flatnonzero(atom == np.arange(segments))
     dense = np.searchsorted(kept, atom)
-    # Regions over merged segments: list the segments, then the distinct atoms, then the ranges of those.
-    rows = np.flatnonzero(touched[region])
+    # Extents over merged segments: list the segments, then the distinct atoms, then the ranges of those.
+    rows = np.flatnonzero(touched[extent])
     length = (last - first)[rows].astype(np.int64)
     segment = stretched(first[rows], length)
-    pair = distinct(np.repeat(region[rows], length).astype(np.int64) * (segments + 1) + dense[segment])
+    pair = distinct(np.repeat(extent[rows], length).astype(np.int64) * (segments + 1) + dense[segment])
     begins = np.append(True, np.diff(pair) != 1)[: len(pair)]
     ends = np.append(begins[1:], True)[: len(pair)]
-    others = np.flatnonzero(~touched[region])
-    merged = np.concatenate([region[others], (pair[begins] // (segments + 1)).astype(np.int32)])
+    others = np.flatnonzero(~touched[extent])
+    merged = np.concatenate([extent[others], (pair[begins] // (segments + 1)).astype(np.int32)])
     low = np.concatenate([dense[first[others]], pair[begins] % (segments + 1)])
     high = np.concatenate([dense[last[others] - 1] + 1, pair[ends] % (segments + 1) + 1])
     order = np.argsort(merged, kind="stable")
@@ -340,54 +343,56 @@ def _mixed(values: Column) -> Column:
         return x ^ (x >> np.uint64(31))
 
 
-# -- regions that stand apart ----------------------------------------------------------------------------------------
+# -- atomless extents
+# -------------------------------------------------------------------------------------------------
 
 
-def _find_meets(regions: Regions, used: Bools, most: int | None) -> bool:
-    """List, for the regions that stand apart and for those that they meet, which regions they meet; nothing is done,
-    and false returned, when more than `most` pairs would have to be looked at."""
-    low, high = _hulls(regions)
-    sets, at = _extents(regions, low, high)
+def _find_overlaps(extents: Extents, used: Bools, limit: int | None) -> bool:
+    """List the overlaps of the atomless extents, on both sides. Does nothing and returns False when more than `limit`
+    pairs would have to be compared.
+    """
+    low, high = _hulls(extents)
+    sets, at = _bounds(extents, low, high)
     rows = np.flatnonzero(used & (high > low))
-    pairs = candidates(at, rows[regions.apart[rows]], rows, most)
+    pairs = candidates(at, rows[extents.atomless[rows]], rows, limit)
     if pairs is None:
         return False
     left, right = pairs
-    grid = regions.storage.is_grid[regions.location]
+    grid = extents.storage.is_grid[extents.location]
     rough = grid[left] | grid[right]
     listed = np.flatnonzero(rough)
     wanted = np.zeros(len(left), bool)
-    wanted[~rough] = meeting(sets, left[~rough], right[~rough])
+    wanted[~rough] = overlapping(sets, left[~rough], right[~rough])
     wanted[listed] = [
-        len(bytesets.common(regions.runs(first), regions.runs(second))[0]) > 0
+        len(bytesets.common(extents.runs(first), extents.runs(second))[0]) > 0
         for first, second in zip(left[listed].tolist(), right[listed].tolist(), strict=True)
     ]
     left, right = left[wanted], right[wanted]
-    size = len(regions.location)
+    size = len(extents.location)
     pair = distinct(np.concatenate([left * size + right, right * size + left]))
     members = np.unique(pair // size)
-    regions.slot[members] = np.arange(len(members), dtype=np.int32)
-    regions.meet_starts = np.searchsorted(pair // size, np.arange(size + 1)).astype(np.int64)
-    regions.meets = regions.slot[pair % size]
+    extents.slot[members] = np.arange(len(members), dtype=np.int32)
+    extents.overlap_starts = np.searchsorted(pair // size, np.arange(size + 1)).astype(np.int64)
+    extents.overlaps = extents.slot[pair % size]
     return True
 
 
-def _extents(regions: Regions, low: Ints, high: Ints) -> tuple[Strided, Extents]:
-    """All regions as strided sets (those in a grid as their hulls), and where they lie."""
-    program, storage = regions.program, regions.storage
-    count = len(regions.location)
+def _bounds(extents: Extents, low: Ints, high: Ints) -> tuple[Strided, Bounds]:
+    """All extents as strided sets (those in a grid as their hulls), and their bounds."""
+    program, storage = extents.program, extents.storage
+    count = len(extents.location)
     begin, end = np.zeros(count, np.int32), np.zeros(count, np.int32)
     run = high - low
     pitch, width = np.zeros(count, np.int64), high - low
     origin = low.copy()
-    grid = storage.is_grid[regions.location]
+    grid = storage.is_grid[extents.location]
     # In a grid: the rectangle of the location.
-    place = regions.location[grid]
+    place = extents.location[grid]
     origin[grid], pitch[grid], width[grid] = storage.base[place], storage.pitch[place], storage.row[place]
     patterns = program.patterns
-    strided = np.append((patterns.dim_end > patterns.dim_begin) & (patterns.run != NONE), False)[regions.pattern]
+    strided = np.append((patterns.dim_end > patterns.dim_begin) & (patterns.run != NONE), False)[extents.pattern]
     rows = np.flatnonzero(strided & ~grid)
-    shape_of, shapes = _shapes(program, regions.pattern[rows])
+    shape_of, shapes = _shapes(program, extents.pattern[rows])
     combs = np.array([_comb(shape) for shape in shapes], np.int64).reshape(-1, 2)
     ends = np.cumsum([0] + [len(shape.dims) for shape in shapes])
     begin[rows], end[rows] = ends[shape_of], ends[shape_of + 1]
@@ -395,32 +400,32 @@ def _extents(regions: Regions, low: Ints, high: Ints) -> tuple[Strided, Extents]
     pitch[rows], width[rows] = combs[shape_of].T
     dims = np.array([dim for shape in shapes for dim in shape.dims], np.int64).reshape(-1, 2)
     sets = Strided(low, run, begin, end, dims[:, 0].copy(), dims[:, 1].copy())
-    return sets, Extents(low, high, origin, pitch, width)
+    return sets, Bounds(low, high, origin, pitch, width)
 
 
 def _comb(shape: ByteSet) -> tuple[int, int]:
-    """(pitch, width): the greatest common divisor of the larger strides, and the extent of what the others repeat,
+    """(pitch, width): the greatest common divisor of the larger strides, and the span of what the others repeat,
     so chosen that the comb is as thin as possible; pitch 0 where it has no gaps."""
-    pitch, extent = 0, shape.extent
-    best = (0, extent)
+    pitch, span = 0, shape.span
+    best = (0, span)
     for stride, count in shape.dims:
-        pitch, extent = gcd(pitch, stride), extent - stride * (count - 1)
-        if extent < pitch and (best[0] == 0 or extent * best[0] < best[1] * pitch):
-            best = (pitch, extent)
+        pitch, span = gcd(pitch, stride), span - stride * (count - 1)
+        if span < pitch and (best[0] == 0 or span * best[0] < best[1] * pitch):
+            best = (pitch, span)
     return best
 
 
-def _hulls(regions: Regions) -> tuple[Ints, Ints]:
-    """First key and key behind the last of every region."""
-    program, storage = regions.program, regions.storage
-    location, patterns = regions.location, program.patterns
+def _hulls(extents: Extents) -> tuple[Ints, Ints]:
+    """The first key of every extent, and the key after its last."""
+    program, storage = extents.program, extents.storage
+    location, patterns = extents.location, program.patterns
     reach = program.dims.stride * (program.dims.count - 1)
     below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
     begin = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
     end = patterns.offset + above[patterns.dim_end] - above[patterns.dim_begin] + patterns.run
-    whole = regions.unknown | (regions.pattern == NONE)
-    low = np.where(whole, 0, np.append(begin, 0)[regions.pattern])
-    high = np.where(whole, program.locations.size[location], np.append(end, 0)[regions.pattern])
+    whole = extents.unknown | (extents.pattern == NONE)
+    low = np.where(whole, 0, np.append(begin, 0)[extents.pattern])
+    high = np.where(whole, program.locations.size[location], np.append(end, 0)[extents.pattern])
     row, pitch = storage.row[location], storage.pitch[location]
     grid = pitch != 0
     # In a grid: the rectangle's first and last partition; a hull may be larger than needed.

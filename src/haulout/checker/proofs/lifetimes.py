@@ -1,7 +1,7 @@
-"""When a location is in use: its first and its last access on each queue of each core.
+"""The use of each location: its first and its last access on each queue of each core.
 
-A queue is in order, so these say all: every access of one location comes before every access of another exactly when
-its last on each queue comes before the other's first on each queue.
+A queue is in order, so these are enough: every access of one location comes before every access of another exactly
+when its last access on each queue comes before the first one of the other on each queue.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The compiled program must order every conflict as its source does, where the source orders it.
 
-The source's order is `seq`, the position of the source operation, equal on all cores; inside a core it is list order,
-and `seq` must not contradict that. The sweep compares each ordered pair with it (`Order.time`): once no pair races,
-every read sees exactly the writes that it sees in the source. Storage that two tensors share is no matter of order
-here: `storage.py` and `holders.py` prove that no read sees the other's bytes. In loops time is (iterations, `seq`).
+The order of the source is `seq`, the position of the source operation, equal on all cores; inside a core it is list
+order, and `seq` must not contradict that. The sweep compares each ordered pair with it (`Order.time`): once no pair
+races, every read sees exactly the writes that it sees in the source. Storage that two tensors share is not a matter
+of order: `storage.py` and `stale_bytes.py` prove that no read sees bytes of the other tensor. In loops time is
+(iterations, `seq`).
 
-A program without `seq` is its own source. When it was made from another one, that one's happens-before counts: a
-schedule of it stands in for `seq`, and a pair that disagrees with the schedule is reported only when the source
-itself orders it the other way.
+A program without `seq` is its own source. When it was made from another program, the happens-before of that one
+counts: one schedule of it replaces `seq`, and a pair that disagrees with the schedule is reported only when the
+source itself orders it in the opposite direction.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.columns import occurrence
+from haulout.checker.columns import occurrence, positions
 from haulout.checker.model import Function, Model, functions
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph
 from haulout.checker.order.happens_before import Order, build_order
-from haulout.checker.order.sendrecv import find_meetings
+from haulout.checker.order.sendrecv import find_sendrecvs
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
@@ -30,15 +31,17 @@ from haulout.support.diagnostics import Diagnostic, Severity, Subject
 
 @dataclass(slots=True)
 class SourceOrder:
-    """Where each instruction of a model stands in time, and the source's own order when that is a schedule only."""
+    """The time of each instruction of a model, and the order of the source when that time is only one schedule of
+    it.
+    """
 
     time: Ints
     match: Ids | None = None
-    """Instruction -> the source's instruction of that name, NONE: it has none."""
+    """Instruction -> the instruction of that name in the source; NONE: there is none."""
     order: Order | None = None
 
     def contradicts(self, model: Model, first: Ids, second: Ids) -> Bools:
-        """Of pairs that run first to second against `time`: those that the source orders the other way."""
+        """Which pairs, ordered against `time`, the source orders in the opposite direction."""
         wrong = np.ones(len(first), bool)
         if self.order is None or self.match is None:
             return wrong
@@ -50,29 +53,28 @@ class SourceOrder:
 
 
 def source_order(model: Model, source: Program | None) -> SourceOrder:
-    """The order to be kept: `seq`, else the order of the source, else none but list order."""
+    """The order to be kept: `seq`, else the order of the source, else only list order."""
     time = model.time
     if source is None or bool(np.any(time != NONE)):
         return SourceOrder(time)
     other = _model_of(source, model)
     if other is None:
         return SourceOrder(time)
-    barriers, meetings = find_barriers(other), find_meetings(other)
-    if check_barriers(other, barriers) or len(meetings.lonely):
+    barriers, sendrecvs = find_barriers(other), find_sendrecvs(other)
+    if check_barriers(other, barriers) or len(sendrecvs.unpaired):
         return SourceOrder(time)
-    graph = build_graph(other, barriers, meetings)
+    graph = build_graph(other, barriers, sendrecvs)
     if len(graph.order) != graph.nodes:
         return SourceOrder(time)
     match = _match(model, other)
-    rank = np.empty(graph.nodes, np.int64)
-    rank[graph.order] = np.arange(graph.nodes)
+    rank = positions(graph.order, graph.nodes).astype(np.int64)
     time = np.where(match == NONE, NONE, np.append(rank[graph.enter], NONE)[match])
     nothing = np.full(len(other.rows), NONE, np.int64)
-    return SourceOrder(time, match, build_order(other, graph, barriers, meetings, nothing))
+    return SourceOrder(time, match, build_order(other, graph, barriers, sendrecvs, nothing))
 
 
 def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
-    """`unfaithful-order` where `seq` falls along a core's list, or rises otherwise than the source's."""
+    """`unfaithful-order` where `seq` falls along the list of a core, or contradicts that of the source."""
     seq, time = model.program.instructions.seq[model.rows], model.time
     found = []
     timed = np.flatnonzero(time != NONE)
@@ -80,8 +82,8 @@ def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
     falls = np.flatnonzero(same & (time[timed[1:]] < time[timed[:-1]]))
     for before, after in zip(timed[falls][:1].tolist(), timed[falls + 1][:1].tolist(), strict=True):
         message = (
-            f"seq falls from {seq[before]} to {seq[after]} along the list of core {model.core[before]}: the list "
-            f"runs in another order than the source"
+            f"seq falls from {seq[before]} to {seq[after]} in the list of core {model.core[before]}: the list is not "
+            f"in source order"
         )
         found.append(_unfaithful(model, before, after, "falling seq", message))
     other = _model_of(source, model) if source is not None else None
@@ -91,7 +93,7 @@ def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
     known = np.flatnonzero((match != NONE) & (time != NONE))
     given = other.time[match[known]]
     known, given = known[given != NONE], given[given != NONE]
-    # Sort by the source's time: the compiled program's may not fall, nor stand still where the source's rises.
+    # Sorted by the time of the source, the time of the program may not fall, and must rise where the former rises.
     by = np.lexsort((time[known], given))
     known, given = known[by], given[by]
     highest = np.maximum.accumulate(time[known])
@@ -116,7 +118,7 @@ def _unfaithful(model: Model, first: int, second: int, kind: str, message: str) 
 
 
 def _before(order: Order, first: int, second: int) -> bool:
-    """Whether one instruction of the source comes before another on a different core; `sendrecv`s count as one."""
+    """True if one instruction of the source comes before another one on a different core."""
     if NONE in (first, second):
         return False
     accesses = [np.flatnonzero(order.instruction == each) for each in (first, second)]
@@ -126,23 +128,23 @@ def _before(order: Order, first: int, second: int) -> bool:
 
 
 def check_comparable(function: Function, source: Program) -> list[Diagnostic]:
-    """A warning where the source's order cannot be compared, because its function has other loops and branches."""
+    """A warning where source order is not checked, because the source has different loops and branches."""
     other = _function_of(source, function.name)
     shapes = [each.nest.shape if each.nest is not None else None for each in (function, other) if each is not None]
     if len(shapes) == 2 and shapes[0] == shapes[1]:
         return []
-    why = "has other loops or branches" if other is not None else "has none that is understood"
-    message = f"the source {why} in @{function.name}: its order was not compared"
+    why = "has different loops or branches in" if other is not None else "has no supported function"
+    message = f"the source {why} @{function.name}: source order is not checked"
     return [Diagnostic("unfaithful-order", Severity.WARNING, message, subject=Subject(why, function.name))]
 
 
 def _function_of(source: Program, name: str) -> Function | None:
-    """The source's function of that name."""
+    """The function of that name in the source."""
     return next((each for each in functions(source) if isinstance(each, Function) and each.name == name), None)
 
 
 def _model_of(source: Program, model: Model) -> Model | None:
-    """The source's function of that name; where it has loops or branches, the same run of it."""
+    """The function of that name in the source; where it has loops or branches, the same run of it."""
     other = _function_of(source, model.function)
     if other is None:
         return None
@@ -154,7 +156,7 @@ def _model_of(source: Program, model: Model) -> Model | None:
 
 
 def _match(model: Model, other: Model) -> Ids:
-    """Join on (core, name, which copy): the source's instruction for each of the model's, NONE: it has none."""
+    """Join on (core, name, number of the copy): the source instruction of each instruction; NONE: there is none."""
     strings, theirs = model.program.strings, other.program.strings
     names = model.program.instructions.name[model.rows]
     other_names = other.program.instructions.name[other.rows]

@@ -2,14 +2,14 @@
 
 In a straight line two tensors that share bytes are ordered as wholes. In a loop they take turns: one is written, read
 and dead, then the other, then in the next iteration the first is written again. That is right when every read finds
-the bytes as its own tensor's last write left them, so that is what is proved: the accesses of a run are taken in the
-order of a schedule, and each atom knows who holds it. A write takes it; the tensor that held it has *lost* it until
-it writes it again. A read of something lost is the fault. When nothing races (`conflicts.py` looks at the same bytes)
-one schedule stands for all.
+the bytes as the last write of its own tensor left them, so that is what is proved. The accesses of a run are taken in
+the order of a schedule, and each atom records its *holder*, the access that wrote it last. The tensor that held it
+before has *lost* it until it writes it again. A read of a lost atom is the fault. When nothing races (`conflicts.py`
+examines the same bytes) one schedule is representative of all.
 
-A `?` write may have taken any byte of its location: it puts what others hold there in doubt, and gives nothing back
-to its own tensor. Inputs, outputs, inouts and consts live in the whole function, as in a straight line: whoever lies
-on them is a fault. So is an instruction that reads one tensor and writes another on the same bytes.
+A `?` write may have taken any byte of its location: it makes the bytes of other tensors there doubtful, and restores
+none of its own. Inputs, outputs, inouts and consts are live in the whole function, as in a straight line, so any
+overlap with them is a fault. So is an instruction that reads one tensor and writes another on the same bytes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.checker.columns import positions
 from haulout.checker.model import Model
-from haulout.checker.proofs.extents import Regions
+from haulout.checker.proofs.extents import Extents
 from haulout.checker.proofs.storage import storage_subject
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import location_label
@@ -28,98 +29,95 @@ from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Severity
 from haulout.support.jit import njit
 
-_MOST = 20
-"""Findings that are listed."""
-_MOST_PAIRS = 1 << 12
+_MAX_FINDINGS = 20
+"""Findings that are reported."""
+_MAX_PAIRS = 1 << 12
 
 
 class Layout(NamedTuple):
-    """What accesses touch, as columns over accesses and regions; places number `model.locations`."""
+    """What accesses touch, as columns over accesses and extents; a *place* is a number in `model.locations`."""
 
     place: Ids
-    """Of each access: the owner's."""
+    """Of each access: the place of its owner."""
     write: Bools
-    region: Ids
-    """Of each access; where bytes are not known, its whole location."""
+    extent: Ids
+    """Of each access; where its bytes are not known, the whole location."""
     guess: Bools
-    """Of each access: it touches some bytes of its region."""
+    """Of each access: it touches some bytes of its extent."""
     starts: Ints
     low: Ids
     high: Ids
 
 
-def check_holders(model: Model, regions: Regions, events: Ids) -> list[Diagnostic]:
-    """`overlapping-storage`: a tensor that is read although another one has taken its bytes, or that lies on one
-    which lives in the whole function.
-    """
+def check_stale_bytes(model: Model, extents: Extents, schedule: Ids) -> list[Diagnostic]:
+    """`overlapping-storage`: a tensor is read after another one has taken its bytes, or overlaps a permanent one."""
     program, mine, rows = model.program, model.locations, model.program.locations
     owners = model.owners()
     placed = (rows.address[mine] != NONE) & (owners[mine] == mine) & (rows.size[mine] > 0)
     if not placed.any():
         return []
-    number = np.full(len(program.locations), NONE, np.int32)
-    number[mine] = np.arange(len(mine), dtype=np.int32)
-    guess = (regions.unknown | regions.apart)[regions.of_access]
+    number = positions(mine, len(program.locations))
+    guess = (extents.unknown | extents.atomless)[extents.of_access]
     layout = Layout(
         place=number[owners[model.location]],
         write=model.write,
-        region=np.where(guess, number[model.location], regions.of_access).astype(np.int32),
+        extent=np.where(guess, number[model.location], extents.of_access).astype(np.int32),
         guess=guess | model.maybe,
-        starts=regions.starts,
-        low=regions.low,
-        high=regions.high,
+        starts=extents.starts,
+        low=extents.low,
+        high=extents.high,
     )
-    forever = rows.kind[mine] != Kind.INTERNAL
-    living = placed & forever
+    permanent = rows.kind[mine] != Kind.INTERNAL
+    living = placed & permanent
     living[layout.place] |= placed[layout.place]
-    atoms = max(len(regions.first_key), 1)
+    atoms = max(len(extents.first_key), 1)
     found = []
-    for first, second in zip(*_scan_forever(layout, living, forever, atoms, _MOST), strict=True):
-        found.append(_on_forever(model, int(first), int(second)))
-    # Places with patterns too fine for atoms are judged byte by byte.
+    for first, second in zip(*_scan_permanent(layout, living, permanent, atoms, _MAX_FINDINGS), strict=True):
+        found.append(_permanent_overlap(model, int(first), int(second)))
+    # Check places whose patterns are too fine for atoms byte by byte.
     fine = np.zeros(len(mine), bool)
-    fine[layout.place[(regions.apart & ~regions.unknown)[regions.of_access]]] = True
-    pairs = [_scan_inside(layout, model.access_starts, atoms, _MOST_PAIRS)]
-    pairs.append(_scan_takers(layout, events, fine, atoms, _MOST_PAIRS))
+    fine[layout.place[(extents.atomless & ~extents.unknown)[extents.of_access]]] = True
+    pairs = [_scan_inside(layout, model.access_starts, atoms, _MAX_PAIRS)]
+    pairs.append(_scan_stale_reads(layout, schedule, fine, atoms, _MAX_PAIRS))
     for place in np.flatnonzero(fine & placed).tolist():
-        pairs.append(_byte_by_byte(model, regions, layout, events, place))
-    told: set[tuple[int, int]] = set()
+        pairs.append(_byte_by_byte(model, extents, layout, schedule, place))
+    reported: set[tuple[int, int]] = set()
     for taker, reader in zip(*(np.concatenate(side).tolist() for side in zip(*pairs, strict=True)), strict=True):
         places = int(layout.place[taker]), int(layout.place[reader])
-        if places in told or forever[list(places)].any():
+        if places in reported or permanent[list(places)].any():
             continue
-        told.add(places)
-        if len(found) < _MOST:
-            found.append(_taken(model, taker, reader))
+        reported.add(places)
+        if len(found) < _MAX_FINDINGS:
+            found.append(_stale_read(model, taker, reader))
     return found
 
 
 @njit
-def _scan_forever(layout: Layout, living: Bools, forever: Bools, atoms: int, most: int) -> tuple[Ids, Ids]:
-    """Places that lie on one which lives in the whole function, as pairs (that, place)."""
-    first, second = np.empty(most, np.int32), np.empty(most, np.int32)
+def _scan_permanent(layout: Layout, living: Bools, permanent: Bools, atoms: int, limit: int) -> tuple[Ids, Ids]:
+    """Pairs (permanent place, place) that share an atom. A permanent place is live in the whole function."""
+    first, second = np.empty(limit, np.int32), np.empty(limit, np.int32)
     count = 0
-    lord = np.full(atoms, -1, np.int32)
+    owner = np.full(atoms, -1, np.int32)
     for turn in range(2):
         for place in range(len(living)):
-            if not living[place] or forever[place] != (turn == 0):
+            if not living[place] or permanent[place] != (turn == 0):
                 continue
-            seen = -1
+            previous = -1
             for k in range(layout.starts[place], layout.starts[place + 1]):
                 for atom in range(layout.low[k], layout.high[k]):
-                    if lord[atom] >= 0 and lord[atom] != seen and count < most:
-                        seen = lord[atom]
-                        first[count], second[count] = seen, place
+                    if owner[atom] >= 0 and owner[atom] != previous and count < limit:
+                        previous = owner[atom]
+                        first[count], second[count] = previous, place
                         count += 1
                     if turn == 0:
-                        lord[atom] = place
+                        owner[atom] = place
     return first[:count].copy(), second[:count].copy()
 
 
 @njit
-def _scan_inside(layout: Layout, access_starts: Ints, atoms: int, most: int) -> tuple[Ids, Ids]:
-    """Pairs (write, other access) of one instruction, on the same atom and of different places."""
-    takers, readers = np.empty(most, np.int32), np.empty(most, np.int32)
+def _scan_inside(layout: Layout, access_starts: Ints, atoms: int, limit: int) -> tuple[Ids, Ids]:
+    """Pairs (write, other access) of one instruction that touch the same atom and are of different places."""
+    takers, readers = np.empty(limit, np.int32), np.empty(limit, np.int32)
     count = 0
     stamp = np.full(atoms, -1, np.int32)
     for i in range(len(access_starts) - 1):
@@ -127,11 +125,16 @@ def _scan_inside(layout: Layout, access_starts: Ints, atoms: int, most: int) -> 
         if end - begin < 2 or not layout.write[end - 1]:
             continue
         for a in range(begin, end):
-            r = layout.region[a]
+            r = layout.extent[a]
             for k in range(layout.starts[r], layout.starts[r + 1]):
                 for atom in range(layout.low[k], layout.high[k]):
                     other = stamp[atom]
-                    if layout.write[a] and other >= begin and layout.place[other] != layout.place[a] and count < most:
+                    if (
+                        layout.write[a]
+                        and other >= begin
+                        and layout.place[other] != layout.place[a]
+                        and count < limit
+                    ):
                         takers[count], readers[count] = a, other
                         count += 1
                     stamp[atom] = a
@@ -139,18 +142,18 @@ def _scan_inside(layout: Layout, access_starts: Ints, atoms: int, most: int) -> 
 
 
 @njit
-def _scan_takers(layout: Layout, events: Ids, fine: Bools, atoms: int, most: int) -> tuple[Ids, Ids]:
-    """Pairs (write, read): the read finds what the write of another place left."""
-    takers, readers = np.empty(most, np.int32), np.empty(most, np.int32)
+def _scan_stale_reads(layout: Layout, schedule: Ids, fine: Bools, atoms: int, limit: int) -> tuple[Ids, Ids]:
+    """Pairs (write, read): the read finds what a write of another place left."""
+    takers, readers = np.empty(limit, np.int32), np.empty(limit, np.int32)
     count = 0
     holder = np.full(atoms, -1, np.int32)  # the access that wrote the atom last
     doubt = np.full(atoms, -1, np.int32)  # an access of another place that may have written it since
     lost = np.full(atoms, -1, np.int32)  # by atom: list of places that held it before
     cells = np.empty((64, 2), np.int32)  # place, next
     used = 0
-    for at in range(len(events)):
-        a = events[at]
-        place, r = layout.place[a], layout.region[a]
+    for at in range(len(schedule)):
+        a = schedule[at]
+        place, r = layout.place[a], layout.extent[a]
         for k in range(layout.starts[r], layout.starts[r + 1]):
             for atom in range(layout.low[k], layout.high[k]):
                 h = holder[atom]
@@ -166,7 +169,7 @@ def _scan_takers(layout: Layout, events: Ids, fine: Bools, atoms: int, most: int
                     elif h >= 0 and d >= 0:
                         taker = d
                     known = count > 0 and takers[count - 1] == taker and readers[count - 1] == a
-                    if taker >= 0 and not known and not fine[place] and count < most:
+                    if taker >= 0 and not known and not fine[place] and count < limit:
                         takers[count], readers[count] = taker, a
                         count += 1
                     continue
@@ -193,21 +196,21 @@ def _scan_takers(layout: Layout, events: Ids, fine: Bools, atoms: int, most: int
     return takers[:count].copy(), readers[:count].copy()
 
 
-def _byte_by_byte(model: Model, regions: Regions, layout: Layout, events: Ids, place: int) -> tuple[Column, Column]:
+def _byte_by_byte(model: Model, extents: Extents, layout: Layout, schedule: Ids, place: int) -> tuple[Column, Column]:
     """The same for the reads of one place, on a map of its bytes (or of their common units)."""
-    low, high = regions.runs(place)
+    low, high = extents.runs(place)
     begin, end = int(low[0]), int(high[-1])
     runs: dict[int, tuple[Ints, Ints]] = {}
 
     def clipped(access: int) -> tuple[Ints, Ints]:
-        region = int(regions.of_access[access])
-        if region not in runs:
-            lows, highs = regions.runs(region)
+        extent = int(extents.of_access[access])
+        if extent not in runs:
+            lows, highs = extents.runs(extent)
             kept = (highs > begin) & (lows < end)
-            runs[region] = np.maximum(lows[kept], begin) - begin, np.minimum(highs[kept], end) - begin
-        return runs[region]
+            runs[extent] = np.maximum(lows[kept], begin) - begin, np.minimum(highs[kept], end) - begin
+        return runs[extent]
 
-    touching = [access for access in events.tolist() if len(clipped(access)[0])]
+    touching = [access for access in schedule.tolist() if len(clipped(access)[0])]
     ends = [end - begin] + [int(np.gcd.reduce(np.concatenate(pair))) for pair in runs.values() if len(pair[0])]
     unit = int(np.gcd.reduce(np.array(ends, np.int64)))
     size = (end - begin) // unit
@@ -223,7 +226,7 @@ def _byte_by_byte(model: Model, regions: Regions, layout: Layout, events: Ids, p
         elif not layout.write[access]:
             if (lost[mask] != NONE).any():
                 found.append((int(lost[mask].max()), access))
-        elif not (regions.unknown[regions.of_access[access]] or model.maybe[access]):
+        elif not (extents.unknown[extents.of_access[access]] or model.maybe[access]):
             held[mask], lost[mask] = True, NONE
     takers, readers = (np.array([pair[side] for pair in found], np.int32) for side in (0, 1))
     return takers, readers
@@ -232,7 +235,7 @@ def _byte_by_byte(model: Model, regions: Regions, layout: Layout, events: Ids, p
 # -- messages --------------------------------------------------------------------------------------------------------
 
 
-def _on_forever(model: Model, first: int, second: int) -> Diagnostic:
+def _permanent_overlap(model: Model, first: int, second: int) -> Diagnostic:
     program = model.program
     here, there = int(model.locations[first]), int(model.locations[second])
     message = (
@@ -240,14 +243,14 @@ def _on_forever(model: Model, first: int, second: int) -> Diagnostic:
         f"bytes while both are live"
     )
     kind = Kind(int(program.locations.kind[here])).text
-    note = f"{model.location_name(here)} is kind={kind}: it lives in the whole function"
+    note = f"{model.location_name(here)} is kind={kind}: it is live in the whole function"
     labels = (location_label(program, there), location_label(program, here))
-    help_text = "give one of them other bytes"
+    help_text = "move one of them to other bytes"
     subject = storage_subject(model, here, there)
     return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, (note,), (help_text,), subject)
 
 
-def _taken(model: Model, taker: int, reader: int) -> Diagnostic:
+def _stale_read(model: Model, taker: int, reader: int) -> Diagnostic:
     program, owners = model.program, model.owners()
     i, j = int(model.instruction[taker]), int(model.instruction[reader])
     here, there = int(owners[model.location[taker]]), int(owners[model.location[reader]])
@@ -259,7 +262,7 @@ def _taken(model: Model, taker: int, reader: int) -> Diagnostic:
         f"{model.core[i]} has written {names[0]}"
     )
     help_text = (
-        f"give one of them other bytes, or write {names[1]} again between {model.name(i)} and {model.name(j)}",
+        f"move one of them to other bytes, or write {names[1]} again between {model.name(i)} and {model.name(j)}",
     )
     labels = (model.label(j), model.label(i), location_label(program, there), location_label(program, here))
     subject = replace(

@@ -1,12 +1,12 @@
-"""Where bytes lie: every location gets a place on one number line of storage keys.
+"""Storage keys: every location gets a place on one number line, and bytes with equal keys are the same storage.
 
-Two maps. In the *physical* one an allocated location lies where its own row says, a view too: the one DRAM first,
-then each core's SBUF and PSUM, then every owner that has no address, in storage of its own. A view without an
-address lies where its owner does. Bytes with equal keys are the same storage. In the *logical* one every owner has
-storage of its own, whatever its address: there two keys are equal when they are the same byte of the same tensor.
+There are two maps. In the *physical* one an allocated location, or view, is at the address of its own row: first the
+one DRAM, then SBUF and PSUM of each core, then every owner without an address, in storage of its own. A view without
+an address is where its owner is. In the *logical* map every owner has storage of its own and addresses are ignored:
+two keys are equal when they are the same byte of the same tensor.
 
-SBUF and PSUM are a grid. Partition p of a core's grid starts `pitch * p` keys after its first, so a location that
-spans several partitions is a rectangle: `row` bytes of it lie in each.
+SBUF and PSUM are grids. Partition p of the grid of a core starts `pitch * p` keys after its first, so a location that
+spans several partitions is a rectangle with `row` bytes in each of them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from haulout.ir.enums import NONE, Space
 from haulout.ir.schema import Bools, Ints
 from haulout.support.diagnostics import bad_input
 
-_MOST = 1 << 62
+_MAX_KEY = 1 << 62
 """Keys stay below this, so that sums of two fit in 64 bits."""
 
 
 @dataclass(slots=True)
 class StorageMap:
-    """By location of the program (rows of other functions mean nothing).
+    """By location of the program (rows of other functions are undefined).
 
     Byte x of a location has the key `base + pitch * (x // row) + x % row`.
     """
@@ -45,7 +45,7 @@ class StorageMap:
 
 
 def logical_map(model: Model) -> StorageMap:
-    """Every owner in storage of its own; views lie on their owners."""
+    """Every owner in storage of its own; views share it."""
     size, owners = model.program.locations.size, model.owners()
     base = np.zeros(len(size), np.int64)
     wanted = np.zeros(len(size), np.int64)
@@ -91,7 +91,7 @@ def physical_map(model: Model) -> StorageMap:
 
 
 def _reserve(base: Ints, wanted: Ints, end: int) -> None:
-    """Place owners that want bytes behind each other from key `end` on."""
+    """Place the owners with a size one after the other, from key `end` on."""
     owners = np.flatnonzero(wanted)
     sizes = wanted[owners]
     _highest(np.array([float(end) + float(sizes.sum(dtype=float))]))
@@ -99,8 +99,8 @@ def _reserve(base: Ints, wanted: Ints, end: int) -> None:
 
 
 def _highest(ends: Ints) -> int:
-    """The largest of some ends, 0 for none; an error where keys would leave 64 bits."""
+    """The largest of some ends, 0 for none; an error where keys would exceed 64 bits."""
     highest = float(ends.max()) if len(ends) else 0.0
-    if highest > _MOST:
+    if highest > _MAX_KEY:
         bad_input("more than 2**62 bytes of storage cannot be checked")
     return int(highest)

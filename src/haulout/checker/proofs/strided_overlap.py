@@ -1,4 +1,4 @@
-"""Whether two strided sets of bytes meet: exact, without listing runs.
+"""An exact test whether two strided sets of bytes overlap, without listing their runs.
 
 Runs that start at p and at q, `run` and `run2` bytes long, have a byte in common when `-run2 < q - p < run`. With one
 of the sets counted backwards the difference of the starts is a sum of multiples of all strides, none negative, so the
@@ -6,11 +6,11 @@ question is whether such a sum
 
     stride[0] * x[0] + stride[1] * x[1] + ...        0 <= x[d] <= last[d]
 
-falls into an interval. Equal strides of the two sets are one dimension. Of one dimension that is a division. Of two,
-some multiple of the larger stride must leave a small enough remainder modulo the other: how many of them do is the
-difference of two sums of quotients, and an Euclidean algorithm gives these sums. Of more dimensions, the values of
-the largest are tried in turn, those that the others can still complete: nested strides, the rule, leave one or two.
-An interval without a multiple of the greatest common divisor of the strides is empty.
+falls into an interval. Equal strides of the two sets are one dimension. One dimension takes a division. With two,
+some multiple of the larger stride must leave a small enough remainder modulo the other: the number of such multiples
+is the difference of two sums of quotients, which a Euclidean algorithm computes. With more dimensions, the values of
+the largest are tried in turn, as far as the others can complete them: nested strides, the usual case, leave one or
+two. An interval without a multiple of the greatest common divisor of the strides is empty.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.jit import compiled_if_large, njit
 
-_FEW = 1000
-"""Pairs that plain Python decides as soon as compiled code is loaded."""
+_INTERPRETED_LIMIT = 1000
+"""Up to this many pairs, plain Python is as fast as loading compiled code."""
 
 
 class Strided(NamedTuple):
@@ -38,25 +38,25 @@ class Strided(NamedTuple):
     repeats: Ints
 
 
-def meeting(sets: Strided, left: Ints, right: Ints) -> Bools:
+def overlapping(sets: Strided, left: Ints, right: Ints) -> Bools:
     """Which of the pairs of sets have a byte in common."""
     rank = int((sets.dim_end - sets.dim_begin).max(initial=0))
-    with compiled_if_large(len(left), _FEW):
+    with compiled_if_large(len(left), _INTERPRETED_LIMIT):
         return _scan_pairs(sets, left, right, 2 * rank + 1)
 
 
 @njit
-def _scan_pairs(sets: Strided, left: Ints, right: Ints, most: int) -> Bools:
+def _scan_pairs(sets: Strided, left: Ints, right: Ints, limit: int) -> Bools:
     found = np.zeros(len(left), np.bool_)
-    dims = np.zeros((7, most + 1), np.int64)
+    dims = np.zeros((7, limit + 1), np.int64)
     for at in range(len(left)):
-        found[at] = _meets(sets, left[at], right[at], dims)
+        found[at] = _overlaps(sets, left[at], right[at], dims)
     return found
 
 
 @njit
-def _meets(sets: Strided, first: int, second: int, dims: Ints) -> bool:
-    """Whether two sets meet; `dims`: room for the rows below."""
+def _overlaps(sets: Strided, first: int, second: int, dims: Ints) -> bool:
+    """True if two sets overlap; `dims` is scratch space for the rows below."""
     stride, last, reach, common, lows, highs, choice = dims[0], dims[1], dims[2], dims[3], dims[4], dims[5], dims[6]
     distance = int(sets.offset[second] - sets.offset[first])
     size = 0
@@ -80,7 +80,7 @@ def _meets(sets: Strided, first: int, second: int, dims: Ints) -> bool:
             size += 1
     low = total - distance - int(sets.run[second]) + 1
     high = total - distance + int(sets.run[first]) - 1
-    # What the dims from each one on can add, and their greatest common divisor.
+    # The largest sum of the dims from each one on, and their greatest common divisor.
     reach[size] = 0
     common[size] = 0
     for at in range(size - 1, -1, -1):
@@ -92,7 +92,7 @@ def _meets(sets: Strided, first: int, second: int, dims: Ints) -> bool:
     while level >= 0:
         low, high = int(lows[level]), int(highs[level])
         if choice[level] < 0:
-            # A level that is entered: decided at once, or its first value.
+            # Enter a level: decide it at once, or take its first value.
             left = size - level
             if high < 0 or low > reach[level] or (left > 0 and high // int(common[level]) * int(common[level]) < low):
                 level -= 1
@@ -126,12 +126,13 @@ def _meets(sets: Strided, first: int, second: int, dims: Ints) -> bool:
 
 @njit
 def _two(large: int, last: int, small: int, last2: int, low: int, high: int) -> bool:
-    """Whether `low <= large * x + small * y <= high` for some x in 0..last, y in 0..last2."""
+    """True if `low <= large * x + small * y <= high` for some x in 0..last, y in 0..last2."""
     first = max(-((small * last2 - low) // large), 0)
     final = min(high // large, last)
     if first > final:
         return False
-    # For these x the highest y that is not above `high` is right if it is not below `low`, or is beyond last2.
+    # For these x the highest y with a sum of at most `high` is right if its sum is at least `low`, or y is over
+    # last2.
     if high - large * first >= small * last2 or high - low >= small - 1:
         return True
     turns = final - first + 1

@@ -1,21 +1,22 @@
-"""Two sweeps over the storage of a program in the order of one schedule: who meets whom, who holds what.
+"""Two sweeps over the storage of a program in the order of one schedule: conflicting accesses, and overlapping
+locations.
 
 Both keep an *interval map* of the atoms: an interval begins at an atom whose bit is set, and all its atoms have the
-same history. An access cuts the map at its ends and looks at the intervals between them; a write that comes after
-everything there makes one interval of them. So each interval is made by one access and ends with one: the work is
-near linear in the number of accesses, however many tensors used the bytes before.
+same history. An access cuts the map at its ends and examines the intervals between them; a write that comes after
+everything there merges them into one. So each interval is made by one access and ends with one: the work is near
+linear in the number of accesses, and does not depend on how many tensors used the bytes before.
 
-The history for conflicts is that of FastTrack (Flanagan, Freund, 2009), by in-order queues in place of threads: for
+The history for conflicts is that of FastTrack (Flanagan, Freund, 2009), with in-order queues in place of threads: for
 each queue the latest write and the latest read. Earlier accesses of that queue come before the latest; so when any of
-them is not ordered before the access at hand, the latest is not either. A schedule never runs an access before one
-that happens before it, so each pair is looked at once, in the only direction that it can have. A write that comes
-after all of the history replaces it: who comes after the write comes after them all. Atomics replace nothing but
-their like: another one may come in any order with them, and not with what was there before.
+them is not ordered before the current access, the latest is not either. A schedule never runs an access before one
+that happens before it, so each pair is examined once, in the only direction that it can have. A write that comes
+after all of the history replaces it: what comes after the write comes after them all. Atomics replace only atomics of
+their kind: those may come in any order with each other, but not with what was there before.
 
-A queue orders its own accesses, but where two that conflict have one `seq` nothing says that it is the right order.
-Times do not fall along a queue, so its latest accesses tell whether any of them has the time of the access at hand.
+A queue orders its own accesses, but two that conflict and have one `seq` may be in the wrong order. Times do not fall
+along a queue, so its latest accesses tell whether any of them has the time of the current one.
 
-All kernels that call each other stand in this file, because the cache of compiled code looks at one file only.
+All kernels that call each other are in this file, because the cache of compiled code checks one file only.
 """
 
 from __future__ import annotations
@@ -30,37 +31,37 @@ from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.support.jit import njit
 
 RACE, POSSIBLE_RACE, DEPENDENCE, POSSIBLE_DEPENDENCE, DUPLICATE, UNFAITHFUL, FETCHED, COMMUTING = range(8)
-"""What a pair of conflicting accesses may be. DUPLICATE: writes that leave equal bytes, found later
-(`benign_writes.py`). COMMUTING: atomics in no order, which is as it should be."""
+"""The kinds of conflicting pairs. DUPLICATE: writes that leave equal bytes, found later
+(`benign_writes.py`). COMMUTING: unordered atomics, which are correct."""
 KINDS = 8
 HARMLESS = (DUPLICATE, FETCHED)
-"""Kinds that are worth a note and need no fix."""
+"""Kinds that get a note and need no fix."""
 
 
 class Touched(NamedTuple):
-    """What accesses touch: columns over accesses, streams, regions."""
+    """What accesses touch: columns over accesses, streams, extents."""
 
-    region: Ids
+    extent: Ids
     write: Bools
     owner: Ids
     """Of each access: the owner of its location."""
     stream: Ids
-    """Of each access: its queue, apart for atomics, which do each other no harm, and for what is not certain."""
+    """Of each access: its queue, split by the kind of atomic and by whether its bytes are certain."""
     stream_queue: Ids
     stream_atomic: Ids
     """0, or the kind of its atomics; those of equal kinds commute."""
     stream_fetches: Bools
-    """Its atomics hand on what they found."""
+    """Its atomics return the previous value."""
     unsure: Bools
-    """Of each access: it touches some bytes of its region, not known which."""
+    """Of each access: it touches some bytes of its extent, not known which."""
     starts: Ints
     low: Ids
     high: Ids
-    """Region r covers the atom ranges `low[k]:high[k]`, k in `starts[r]:starts[r + 1]`."""
+    """Extent r covers the atom ranges `low[k]:high[k]`, k in `starts[r]:starts[r + 1]`."""
     slot: Ids
-    meet_starts: Ints
-    meets: Ids
-    """Region r meets, by reason of one that stands apart, these slots."""
+    overlap_starts: Ints
+    overlaps: Ids
+    """Extent r overlaps, as or with an atomless one, these slots."""
 
 
 class Pairs(NamedTuple):
@@ -75,8 +76,9 @@ class Pairs(NamedTuple):
 
 
 def bitmap_levels(atoms: int) -> Ints:
-    """Where each level of a bitmap of 32-bit words begins, and the end; a level has one bit a word of the one
-    below."""
+    """The offset of each level of a bitmap of 32-bit words, and the end; a level has one bit a word of the lower
+    one.
+    """
     words = max(-(-atoms // 32), 1)
     levels = [0, words]
     while words > 1:
@@ -147,20 +149,20 @@ def _clear_bit(bits: Ints, levels: Ints, atom: int) -> None:
 
 @njit
 def _ordered(order: Order, first: int, second: int) -> bool:
-    """Whether one access happens before another, of two different instructions (see `order.py`)."""
+    """True if one access happens before another one of a different instruction (`happens_before.py`)."""
     i, j = order.instruction[first], order.instruction[second]
     if order.core[i] == order.core[j] and order.clock[j, order.column[i]] >= i:
         return True
     m, n = order.node[first], order.node[second]
-    for line in range(order.up.shape[1]):  # noqa: SIM110 (a kernel)
-        if order.down[m, line] <= order.up[n, line]:
+    for chain in range(order.up.shape[1]):  # noqa: SIM110 (a kernel)
+        if order.down[m, chain] <= order.up[n, chain]:
             return True
     return False
 
 
 @njit
 def _judge(order: Order, touched: Touched, first: int, second: int) -> int:
-    """What is wrong with a conflicting pair, `first` earlier in the schedule; -1: nothing."""
+    """The kind of a bad pair, `first` earlier in the schedule; -1: it is not bad."""
     i, j = order.instruction[first], order.instruction[second]
     one, other = touched.stream[first], touched.stream[second]
     # Only bytes of one location are cut into the same elements.
@@ -198,7 +200,7 @@ def _tied(order: Order, wrote: int, read: int, read_before: int, access: int, wr
 
 @njit
 def _same_part(touched: Touched, one: int, other: int) -> bool:
-    """Whether what two streams do is of one sort: ordinary, or atomics that do the same."""
+    """True if two streams are of one sort: ordinary, or the same kind of atomics."""
     if touched.stream_fetches[one] != touched.stream_fetches[other]:
         return False
     return bool(touched.stream_atomic[one] == touched.stream_atomic[other])
@@ -209,18 +211,18 @@ def _same_part(touched: Touched, one: int, other: int) -> bool:
 
 @njit
 def scan_conflicts(
-    order: Order, touched: Touched, events: Ids, levels: Ints, atoms: int, slots: int, forget: bool, most: int
+    order: Order, touched: Touched, schedule: Ids, levels: Ints, atoms: int, slots: int, forget: bool, limit: int
 ) -> Pairs:
-    """Every kind of bad pair that there is, and up to `most` pairs of each kind.
+    """How many bad pairs of each kind there are, and up to `limit` pairs of each kind.
 
     `forget` lets a write replace the history that it comes after. Without it more of the bad pairs of a program that
     has some are found, and the work is no longer near linear.
     """
     streams = len(touched.stream_queue)
     count = np.zeros(KINDS, np.int64)
-    found_first = np.empty((KINDS, most), np.int32)
-    found_second = np.empty((KINDS, most), np.int32)
-    seen_first = np.full(streams, -1, np.int32)  # the pair last looked at, by the stream of its first access
+    found_first = np.empty((KINDS, limit), np.int32)
+    found_second = np.empty((KINDS, limit), np.int32)
+    seen_first = np.full(streams, -1, np.int32)  # the pair judged last, by the stream of its first access
     seen_second = np.full(streams, -1, np.int32)
     seen_kind = np.zeros(streams, np.int32)
 
@@ -234,14 +236,15 @@ def scan_conflicts(
     _free_cells(cells, 0, free)
     latest = np.full((slots, streams, 3), -1, np.int32)  # by slot: latest read, latest write, read before
 
-    for at in range(len(events)):
-        b = events[at]
-        r = touched.region[b]
+    for at in range(len(schedule)):
+        b = schedule[at]
+        r = touched.extent[b]
         s = touched.stream[b]
         queue = touched.stream_queue[s]
         writes = touched.write[b]
-        # What may stay unordered with this write without harm need not come after what the write replaces.
-        apart = touched.stream_atomic[s] > 0
+        # An atomic of the same kind may stay unordered with this write, so it need not come after what the write
+        # replaces.
+        is_atomic = touched.stream_atomic[s] > 0
         for k in range(touched.starts[r], touched.starts[r + 1]):
             lo, hi = touched.low[k], touched.high[k]
             if free[1] <= 2 * streams:
@@ -258,7 +261,7 @@ def scan_conflicts(
                     other = cells[cell, 0]
                     if other == s:
                         mine = cell
-                    elif apart and not _same_part(touched, s, other):
+                    elif is_atomic and not _same_part(touched, s, other):
                         clean = False
                     wrote, read = cells[cell, 1], cells[cell, 2]
                     if touched.stream_queue[other] == queue:
@@ -271,7 +274,7 @@ def scan_conflicts(
                             seen_kind[other] = _judge(order, touched, a, b)
                             kind = seen_kind[other]
                             if kind >= 0:
-                                if count[kind] < most:
+                                if count[kind] < limit:
                                     found_first[kind, count[kind]] = a
                                     found_second[kind, count[kind]] = b
                                 count[kind] += 1
@@ -308,9 +311,9 @@ def scan_conflicts(
                     head[cur] = cell
                 cells[cell, 1] = b
                 cur = end[cur]
-        # Regions that stand apart: each pair that meets is listed.
-        for k in range(touched.meet_starts[r], touched.meet_starts[r + 1]):
-            slot = touched.meets[k]
+        # Atomless extents: overlapping pairs are listed.
+        for k in range(touched.overlap_starts[r], touched.overlap_starts[r + 1]):
+            slot = touched.overlaps[k]
             for other in range(streams):
                 if touched.stream_queue[other] == queue:
                     a = _tied(
@@ -321,7 +324,7 @@ def scan_conflicts(
                 if a >= 0:
                     kind = _judge(order, touched, a, b)
                     if kind >= 0:
-                        if count[kind] < most:
+                        if count[kind] < limit:
                             found_first[kind, count[kind]] = a
                             found_second[kind, count[kind]] = b
                         count[kind] += 1
@@ -422,12 +425,12 @@ def _replace(
     cells[head[low], 1] = access
 
 
-# -- holders ---------------------------------------------------------------------------------------------------------
+# -- overlapping locations -------------------------------------------------------------------------------------------
 
 
 @njit
 def _wholly_before(order: Order, lifetimes: Lifetimes, one: int, other: int) -> bool:
-    """Whether every access of one location happens before every access of another."""
+    """True if every access of one location happens before every access of another."""
     for k in range(lifetimes.starts[one], lifetimes.starts[one + 1]):
         for m in range(lifetimes.starts[other], lifetimes.starts[other + 1]):
             a, b = lifetimes.last[k], lifetimes.first[m]
@@ -437,29 +440,30 @@ def _wholly_before(order: Order, lifetimes: Lifetimes, one: int, other: int) -> 
 
 
 @njit
-def scan_holders(
+def scan_storage(
     order: Order,
     lifetimes: Lifetimes,
     sequence: Ids,
-    forever: Bools,
+    permanent: Bools,
     starts: Ints,
     low: Ids,
     high: Ids,
     levels: Ints,
     atoms: int,
-    most: int,
+    limit: int,
 ) -> Pairs:
-    """Locations that take bytes from one that is not dead yet; `sequence` lists them by their first access.
+    """Pairs of locations where the second takes bytes of the first, which is still live.
 
-    Each location must come wholly after those that held its bytes before; what held them before that comes before
-    those, so only the last holder of each byte is looked at. `forever` ones live in the whole function.
+    `sequence` lists the locations by their first access.
+    Each location must come wholly after those that held its bytes before; earlier holders come before those, so only
+    the last holder of each byte is examined. `permanent` ones are live in the whole function.
     """
     count = np.zeros(1, np.int64)
-    found_first, found_second = np.empty((1, most), np.int32), np.empty((1, most), np.int32)
+    found_first, found_second = np.empty((1, limit), np.int32), np.empty((1, limit), np.int32)
     bits = _all_set(levels)
     end = np.arange(1, atoms + 1).astype(np.int32)
     holder = np.full(atoms, -1, np.int32)
-    checked = np.full(len(forever), -1, np.int32)
+    checked = np.full(len(permanent), -1, np.int32)
     for at in range(len(sequence)):
         taker = sequence[at]
         for k in range(starts[taker], starts[taker + 1]):
@@ -477,8 +481,8 @@ def scan_holders(
                 held = holder[cur]
                 if held >= 0 and held != taker and checked[held] != taker:
                     checked[held] = taker
-                    if forever[held] or forever[taker] or not _wholly_before(order, lifetimes, held, taker):
-                        if count[0] < most:
+                    if permanent[held] or permanent[taker] or not _wholly_before(order, lifetimes, held, taker):
+                        if count[0] < limit:
                             found_first[0, count[0]] = held
                             found_second[0, count[0]] = taker
                         count[0] += 1

@@ -1,15 +1,15 @@
-"""What nothing has written reaches no output, and outputs are written to the last byte.
+"""Undefined bytes reach no output, and outputs are written to the last byte.
 
 Only `internal` and `output` locations start without a value. A write counts for the bytes of its own tensor, through
-whichever view it comes; the earlier value of another tensor in the same storage does not. Accesses are taken in the
-order of the schedule: when none of the tensor's accesses race, what came before a read in one schedule comes before
-it in all. Tensors whose accesses race have that reported instead.
+any view; the earlier value of another tensor in the same storage does not. Accesses are taken in the order of the
+schedule: when no accesses of the tensor race, what comes before a read in one schedule comes before it in all.
+Tensors whose accesses race get that finding instead.
 
-Most tensors are written whole first, and one look at their first access settles them. For the others the atoms of
-`regions.py`: each atom points to the next one not written yet, so written stretches are skipped at once (union-find).
-A `?` write may have written any byte, and what rests on it is reported as possible.
+Most tensors are written whole first, which their first access shows. The others use the atoms of `extents.py`: each
+atom points to the next unwritten one, so written intervals are skipped at once (union-find). A `?` write may have
+written any byte, and what depends on it is reported as possible.
 
-Where some read finds bytes that nothing has written, `harm.py` says whether that matters.
+Where a read finds unwritten bytes, `values/harm.py` decides whether that matters.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.checker.bytesets import squeezed
+from haulout.checker.bytesets import compacted
+from haulout.checker.columns import positions
 from haulout.checker.model import Model
-from haulout.checker.order.sendrecv import Meetings
-from haulout.checker.proofs.extents import Regions, find_regions
+from haulout.checker.order.sendrecv import SendRecvs
+from haulout.checker.proofs.extents import Extents, find_extents
 from haulout.checker.proofs.storage_map import logical_map
 from haulout.checker.values.harm import Harm, find_harm
 from haulout.ir.attributes import format_name
@@ -31,49 +32,49 @@ from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Proviso, Severity, Subject
 from haulout.support.jit import compiled_if_large, njit
 
-_MOST = 20
-"""Findings of one sort that are listed."""
-_MOST_HOPS = 5
-"""Locations on the way of undefined bytes that are listed."""
+_MAX_FINDINGS = 20
+"""Findings of one sort that are reported."""
+_MAX_HOPS = 5
+"""Locations that are listed on the path of undefined bytes."""
 
 
 class Missing(NamedTuple):
-    """By location number: whether bytes were missing in a read, and what is in the end."""
+    """By location number: the unwritten bytes that were read, and those at the end."""
 
     read: Bools
-    """Some read found bytes that nothing certainly has written."""
+    """Some read found bytes without a certain write."""
     left: Ints
-    """By location: its first byte never written, NONE: all are."""
+    """The first byte that is never written; NONE: all are written."""
     maybe: Bools
-    """By location: a `?` write may have written what is missing."""
+    """A `?` write may have written what is missing."""
 
 
-def check_written(model: Model, events: Ids, meetings: Meetings, excused: Bools) -> list[Diagnostic]:
-    """`uninitialized-read` and `output-not-written`; locations of the mask `excused` have other troubles."""
+def check_written(model: Model, schedule: Ids, sendrecvs: SendRecvs, excused: Bools) -> list[Diagnostic]:
+    """`uninitialized-read` and `output-not-written`; the mask `excused` has locations with other findings."""
     program = model.program
-    number = np.full(len(program.locations), NONE, np.int32)
-    number[model.locations] = np.arange(len(model.locations), dtype=np.int32)
-    owner = number[model.owners()[model.location]]
+    owner = positions(model.locations, len(program.locations))[model.owners()[model.location]]
     kind, size = program.locations.kind[model.locations], program.locations.size[model.locations]
     is_owner = model.owners()[model.locations] == model.locations
     judged = is_owner & ((kind == Kind.INTERNAL) | (kind == Kind.OUTPUT)) & (size > 0)
-    missing = _missing(model, events, owner, judged, np.zeros(len(owner), bool))
+    missing = _missing(model, schedule, owner, judged, np.zeros(len(owner), bool))
 
     found = []
     reads = model.locations[judged & ~excused[model.locations] & missing.read].tolist()
     if reads:
-        found += [_uninitialized(model, harm) for harm in find_harm(model, events, meetings, reads, _MOST)]
+        found += [_uninitialized(model, harm) for harm in find_harm(model, schedule, sendrecvs, reads, _MAX_FINDINGS)]
     outputs = np.flatnonzero(judged & (kind == Kind.OUTPUT) & (missing.left != NONE))
-    for place in outputs[:_MOST].tolist():
+    for place in outputs[:_MAX_FINDINGS].tolist():
         found.append(_not_written(model, missing, place))
     scattered = model.maybe & model.write
     if scattered.any():
-        # So far these count as writes of all that they may reach. Say where something depends on that.
-        less = _missing(model, events, owner, judged, scattered)
+        # So far these count as writes of all that they may reach. Report what depends on that.
+        less = _missing(model, schedule, owner, judged, scattered)
         depends = (less.read & ~missing.read & ~excused[model.locations]) | (
             (less.left != NONE) & (missing.left == NONE) & (kind == Kind.OUTPUT)
         )
-        found += [_assumed(model, place, scattered) for place in np.flatnonzero(judged & depends)[:_MOST].tolist()]
+        found += [
+            _assumed(model, place, scattered) for place in np.flatnonzero(judged & depends)[:_MAX_FINDINGS].tolist()
+        ]
     return found
 
 
@@ -93,11 +94,11 @@ def _whole(model: Model) -> Bools:
 
 
 @njit
-def _scan_first(events: Ids, owner: Ids, write: Bools, whole: Bools, locations: int) -> Ids:
-    """Whether each location is first written whole; it is then written whole for all that follows."""
+def _scan_first(schedule: Ids, owner: Ids, write: Bools, whole: Bools, locations: int) -> Ids:
+    """The state of each location after its first access: a whole write defines all later reads."""
     state = np.zeros(locations, np.int32)
-    for at in range(len(events)):
-        a = events[at]
+    for at in range(len(schedule)):
+        a = schedule[at]
         if state[owner[a]] == 0:
             state[owner[a]] = 2 if write[a] and whole[a] else 1
     return state
@@ -106,17 +107,17 @@ def _scan_first(events: Ids, owner: Ids, write: Bools, whole: Bools, locations: 
 # -- locations that are written piece by piece -----------------------------------------------------------------------
 
 
-def _missing(model: Model, events: Ids, owner: Ids, judged: Bools, unsure: Bools) -> Missing:
+def _missing(model: Model, schedule: Ids, owner: Ids, judged: Bools, unsure: Bools) -> Missing:
     """What is missing in the locations of the mask `judged`, if accesses of the mask `unsure` write nothing."""
-    state = _scan_first(events, owner, model.write, _whole(model) & ~unsure, len(judged))
-    missing = _partly_written(model, events, owner, judged & (state == _PARTLY), unsure)
+    state = _scan_first(schedule, owner, model.write, _whole(model) & ~unsure, len(judged))
+    missing = _partly_written(model, schedule, owner, judged & (state == _PARTLY), unsure)
     untouched = judged & (state == _UNTOUCHED)
     untouched &= model.program.locations.kind[model.locations] == Kind.OUTPUT
     missing.left[untouched] = 0
     return missing
 
 
-def _partly_written(model: Model, events: Ids, owner: Ids, wanted: Bools, unsure: Bools) -> Missing:
+def _partly_written(model: Model, schedule: Ids, owner: Ids, wanted: Bools, unsure: Bools) -> Missing:
     """The same for locations that are not written whole by their first access."""
     size = len(wanted)
     missing = Missing(
@@ -128,32 +129,32 @@ def _partly_written(model: Model, events: Ids, owner: Ids, wanted: Bools, unsure
         return missing
     keep = wanted[owner]
     storage = logical_map(model)
-    regions = find_regions(model, storage, keep, wanted, meets=False)
-    # Regions too fine to be cut: their locations are judged byte by byte.
+    extents = find_extents(model, storage, keep, wanted, overlaps=False)
+    # Check locations whose extents are too fine to be cut byte by byte.
     fine = np.zeros(size, bool)
-    apart = (regions.apart & ~regions.unknown)[regions.of_access] & keep
-    fine[owner[apart]] = True
+    too_fine = (extents.atomless & ~extents.unknown)[extents.of_access] & keep
+    fine[owner[too_fine]] = True
     base = storage.base[model.locations]
-    taken = events[keep[events]]
-    coarse = taken[~fine[owner[taken]]]
-    with compiled_if_large(int(np.diff(regions.starts)[regions.of_access[coarse]].sum())):
+    kept = schedule[keep[schedule]]
+    coarse = kept[~fine[owner[kept]]]
+    with compiled_if_large(int(np.diff(extents.starts)[extents.of_access[coarse]].sum())):
         _scan_written(
             coarse,
             owner,
             model.write,
             unsure,
-            regions.of_access,
-            regions.unknown,
-            regions.starts,
-            regions.low,
-            regions.high,
-            regions.first_key,
+            extents.of_access,
+            extents.unknown,
+            extents.starts,
+            extents.low,
+            extents.high,
+            extents.first_key,
             base,
             np.flatnonzero(wanted & ~fine),
             missing,
         )
     for place in np.flatnonzero(fine).tolist():
-        _byte_by_byte(model, regions, taken[owner[taken] == place], place, unsure, missing)
+        _byte_by_byte(model, extents, kept[owner[kept] == place], place, unsure, missing)
     return missing
 
 
@@ -169,11 +170,11 @@ def _next_unwritten(following: Ids, atom: int) -> int:
 
 @njit
 def _scan_written(
-    events: Ids,
+    schedule: Ids,
     owner: Ids,
     write: Bools,
     unsure: Bools,
-    region: Ids,
+    extent: Ids,
     unknown: Bools,
     starts: Ints,
     low: Ids,
@@ -183,24 +184,24 @@ def _scan_written(
     wanted: Ints,
     missing: Missing,
 ) -> None:
-    """Writes mark atoms, reads look for one that is not marked. A location's own region has its number."""
+    """Writes mark atoms, reads look for one that is not marked. A location's own extent has its number."""
     following = np.arange(len(first_key) + 1).astype(np.int32)
-    for at in range(len(events)):
-        a = events[at]
+    for at in range(len(schedule)):
+        a = schedule[at]
         place = owner[a]
-        guess = unknown[region[a]]
+        guess = unknown[extent[a]]
         if write[a]:
             if guess:
                 missing.maybe[place] = True
             if guess or unsure[a]:
                 continue
-            for k in range(starts[region[a]], starts[region[a] + 1]):
+            for k in range(starts[extent[a]], starts[extent[a] + 1]):
                 atom = _next_unwritten(following, low[k])
                 while atom < high[k]:
                     following[atom] = atom + 1
                     atom = _next_unwritten(following, atom)
             continue
-        whole = place if guess else region[a]
+        whole = place if guess else extent[a]
         for k in range(starts[whole], starts[whole + 1]):
             atom = _next_unwritten(following, low[k])
             if atom < high[k]:
@@ -215,19 +216,19 @@ def _scan_written(
                 break
 
 
-def _byte_by_byte(model: Model, regions: Regions, events: Ids, place: int, unsure: Bools, missing: Missing) -> None:
+def _byte_by_byte(model: Model, extents: Extents, schedule: Ids, place: int, unsure: Bools, missing: Missing) -> None:
     """The same for one location whose patterns are too fine, on a map of its bytes (or of their common units)."""
     size = int(model.program.locations.size[model.locations[place]])
-    base = int(regions.storage.base[model.locations[place]])
-    touched = np.unique(regions.of_access[events]).tolist()
-    small = squeezed([regions.byte_set(region).moved(-base) for region in touched], size)
+    base = int(extents.storage.base[model.locations[place]])
+    touched = np.unique(extents.of_access[schedule]).tolist()
+    small = compacted([extents.byte_set(extent).shifted(-base) for extent in touched], size)
     sets, size = dict(zip(touched, small.sets, strict=True)), small.size
     numbers = [size] + [n for one in sets.values() for n in (one.offset, one.run, *(s for s, _ in one.dims))]
     unit = int(np.gcd.reduce(np.array(numbers, np.int64)))
     written = np.zeros(size // unit, bool)
-    for access in events.tolist():
-        region = int(regions.of_access[access])
-        guess, one = bool(regions.unknown[region]), sets[region]
+    for access in schedule.tolist():
+        extent = int(extents.of_access[access])
+        guess, one = bool(extents.unknown[extent]), sets[extent]
         view = np.lib.stride_tricks.as_strided(
             written[one.offset // unit :],
             shape=(*(count for _, count in one.dims), one.run // unit),
@@ -254,21 +255,23 @@ def _uninitialized(model: Model, harm: Harm) -> Diagnostic:
     where = f"bytes {first}:{end} of {model.location_name(location)}"
     writers = np.flatnonzero((model.owners()[model.location] == location) & model.write)
     provisos = _provisos(model, harm, instruction)
-    unsure = not harm.read.certain or (bool(provisos) and not harm.everywhere)
+    unsure = not harm.read.certain or (bool(provisos) and not harm.in_other_run)
     message = (
         f"{model.name(instruction)} on core {model.core[instruction]} {'may read' if unsure else 'reads'} {where}, "
         "which nothing has written"
     )
     notes = [_where_to(model, harm)]
-    if not harm.certain and not harm.everywhere:
-        notes.append("an access on this way is not known statically: it may have written them, or touch others")
-    if harm.everywhere:
-        notes.append("not in the run that was looked at; in others, of more iterations or other arms, it may")
+    if not harm.certain and not harm.in_other_run:
+        notes.append(
+            "the bytes of an access on this path are not known statically: it may write these, or touch others"
+        )
+    if harm.in_other_run:
+        notes.append("not in the run that was checked, but possibly in one with more iterations or other arms")
     if harm.times > 1:
         notes.append(f"the first of {harm.times} such reads of this location")
     if not len(writers):
-        notes.append("nothing ever writes this location")
-        help_text = "write it first, or declare it kind=input if it is given from outside"
+        notes.append("the location has no writer")
+        help_text = "write it first, or declare it kind=input if the caller provides it"
     else:
         help_text = f"write these bytes before {model.name(instruction)}"
     labels = (
@@ -289,10 +292,10 @@ def _uninitialized(model: Model, harm: Harm) -> Diagnostic:
 
 
 def _provisos(model: Model, harm: Harm, instruction: int) -> tuple[Proviso, ...]:
-    """The choices of the run that kept the bytes unwritten, before they are read or on their way."""
+    """The choices of the run that keep the bytes unwritten, before they are read or on their path."""
     if provisos := model.provisos(NONE, instruction, harm.location):
         return provisos
-    if harm.everywhere:
+    if harm.in_other_run:
         return ()
     hops = harm.reach.hops[1:]
     last = model.last if harm.reach.instruction == NONE else harm.reach.instruction
@@ -304,10 +307,10 @@ def _provisos(model: Model, harm: Harm, instruction: int) -> tuple[Proviso, ...]
 
 
 def _where_to(model: Model, harm: Harm) -> str:
-    """What the bytes reach, and by which locations."""
+    """What the bytes reach, and through which locations."""
     what, instruction, hops = harm.reach
     program, rows = model.program, None
-    if harm.everywhere and model.unrolled is not None:
+    if harm.in_other_run and model.unrolled is not None:
         program, rows = model.unrolled.source, instruction
     name = ""
     if instruction != NONE:
@@ -323,8 +326,8 @@ def _where_to(model: Model, harm: Harm) -> str:
         case "collective":
             does = f"reaches other cores in {name}"
         case _:
-            does = f"goes into {name}, which writes nothing: what becomes of it is not known"
-    shown = between if len(between) <= _MOST_HOPS else [*between[:2], "...", *between[-2:]]
+            does = f"is read by {name}, which writes nothing: its effect is not known"
+    shown = between if len(between) <= _MAX_HOPS else [*between[:2], "...", *between[-2:]]
     return f"it {does}" + (f", through {', '.join(shown)}" if shown else "")
 
 
@@ -333,7 +336,7 @@ def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:
     size = int(model.program.locations.size[location])
     notes: tuple[str, ...] = ()
     if possible:
-        notes = ("a `?` write of this location is not known statically: it may have written it",)
+        notes = ("the bytes of a `?` write of this location are not known statically: it may write this one",)
     provisos = model.provisos(NONE, model.last, location) if len(model.rows) else ()
     possible = possible or bool(provisos)
     if partial := model.program.location_attrs(location).get("partial") is True:
@@ -349,15 +352,16 @@ def _not_written(model: Model, missing: Missing, place: int) -> Diagnostic:
 
 
 def _assumed(model: Model, place: int, scattered: Bools) -> Diagnostic:
-    """A note: some bytes are written only if indices that are not known reach them."""
+    """A note: some bytes are written only if unknown indices reach them."""
     location = int(model.locations[place])
     writers = np.flatnonzero(scattered & (model.owners()[model.location] == location))
     is_output = model.program.locations.kind[location] == Kind.OUTPUT
     name = f"{model.location_name(location)} of core {model.program.location_core[location]}"
-    message = f"it is assumed that indices reach all bytes of {name} that are {'an output' if is_output else 'read'}"
+    what = f"output {name}" if is_output else f"{name} that are read"
+    message = f"indices are assumed to reach all bytes of {what}"
     labels = (location_label(model.program, location), *(model.label(int(model.instruction[w])) for w in writers[:1]))
     entity = model.location_entity(location)
     subject = Subject("assumed to be reached by indices", model.function, (), (entity,), (entity.core,))
     code = "output-not-written" if is_output else "uninitialized-read"
-    note = "which bytes these accesses write is known on the device only; nothing else writes all of the location"
+    note = "the bytes that these accesses write are known at run time only; nothing else writes the whole location"
     return Diagnostic(code, Severity.NOTE, message, labels, (note,), subject=subject)

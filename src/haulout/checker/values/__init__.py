@@ -1,1 +1,1 @@
-"""Undefined values: which bytes an instruction makes of which, and where they can be seen."""
+"""Undefined values: the bytes that instructions derive from them, and where they become visible."""

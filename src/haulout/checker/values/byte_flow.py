@@ -1,15 +1,15 @@
-"""Which bytes of a result an instruction makes of which bytes of an operand, as far as its opcode says.
+"""Byte flow: the bytes of a result that an instruction derives from given bytes of an operand, by its opcode.
 
     bytes        byte k of the result is byte k of the operand
-    elements     element k of a result is made of element k of each operand, or of an operand's only element
-    partitions   what lies in a partition is made of what lies in the same partition of each operand
-    transposed   element k of a partition is made of the partition k of the operand
-    nothing      of every other opcode: each byte of a result may come from each byte of an operand
+    elements     element k of a result depends on element k of each operand, or on the only element of an operand
+    partitions   a partition of the result depends on the same partition of each operand
+    transposed   element k of a partition depends on partition k of the operand
+    unknown      any other opcode: each byte of a result may depend on each byte of an operand
 
-Bytes and elements count in the order of the operand's pattern. Partitions count upwards among those that the pattern
-touches, so an operand in partitions 32:64 meets a result in 0:32. Operands that do not fit each other in that way, as
-one that is broadcast along the partitions, fall back to nothing known; so do those whose order is not that of their
-pattern, or is not known (`layouts.py`).
+Bytes and elements count in the order of the pattern of the operand. Partitions count upwards among those that the
+pattern touches, so an operand in partitions 32:64 corresponds to a result in 0:32. Operands that do not correspond in
+that way, such as one that is broadcast along the partitions, are treated as unknown; so are operands whose order
+differs from that of their pattern, or is not known (`nki_operands.py`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_a
 
 
 def is_index(opcode: str, operand: int, reads: int, guesses: bool) -> bool:
-    """Whether one of the `reads` that an instruction has may be an index.
+    """True if one of the `reads` that an instruction has may be an index.
 
     Where an opcode of no known index `guesses`, that is touches bytes which are not known statically, each operand
     may be the one that says which.
@@ -78,7 +78,7 @@ def is_index(opcode: str, operand: int, reads: int, guesses: bool) -> bool:
 
 
 def is_collective(opcode: str) -> bool:
-    """Whether others read the operands."""
+    """True if others read the operands."""
     name = opcode.removeprefix("nki.")
     return name in COLLECTIVES or (name != opcode and name.startswith(tuple(COLLECTIVES)))
 

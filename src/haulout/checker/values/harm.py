@@ -1,8 +1,8 @@
-"""Which reads of bytes that nothing has written do harm, and what is the first of each location.
+"""Reads of unwritten bytes that do harm, the first one of each location.
 
 Bytes that reach nothing together reach nothing alone. So many are tried at once, and only halves that reach something
-are looked at again. The other way round, one read may need those before it: an access that touches some bytes, not
-known which, takes over undefined ones for certain when all of them are.
+are searched further. The converse does not hold: a read may need those before it, because an access with unknown
+bytes certainly takes undefined ones only when all bytes that it may touch are undefined.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.checker.model import Model
-from haulout.checker.order.sendrecv import Meetings
+from haulout.checker.order.sendrecv import SendRecvs
 from haulout.checker.values.undefined import Flow, Reach, Read
-from haulout.checker.values.undefined_in_loops import Everywhere
+from haulout.checker.values.undefined_in_loops import AnyOrderFlow
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids
 
 
 class Harm(NamedTuple):
-    """A read of bytes that nothing has written, the first of its location that does harm."""
+    """A read of unwritten bytes, the first of its location that does harm."""
 
     location: int
     read: Read
     reach: Reach
     certain: bool
-    everywhere: bool
-    """In the run at hand they reach nothing, but in another they may (`Everywhere`)."""
+    in_other_run: bool
+    """The bytes reach nothing in this run, but may in another one (`AnyOrderFlow`)."""
     times: int
     """Reads of such bytes of this location."""
 
 
-def find_harm(model: Model, events: Ids, meetings: Meetings, locations: Sequence[int], most: int) -> list[Harm]:
-    """For each of some locations the first read that does harm, `most` of them."""
-    flow = Flow(model, events, meetings)
+def find_harm(model: Model, schedule: Ids, sendrecvs: SendRecvs, locations: Sequence[int], limit: int) -> list[Harm]:
+    """For each of some locations the first read that does harm, at most `limit` of them."""
+    flow = Flow(model, schedule, sendrecvs)
     reads = {location: flow.missing(location) for location in locations}
     found = []
-    for location in _guilty(list(reads), lambda some: flow.reach(_all(reads, some), False) is not None, most):
+    for location in _guilty(list(reads), lambda some: flow.reach(_all(reads, some), False) is not None, limit):
         mine = reads[location]
         sure = [each for each in mine if each.certain]
         certain = flow.reach(sure, True) is not None
         mine = sure if certain else mine
         read, reach = _first(mine, partial(flow.reach, certain=certain))
         found.append(Harm(location, read, reach, certain, False, len(mine)))
-    if model.unrolled is None or len(found) == most:
+    if model.unrolled is None or len(found) == limit:
         return found
     source = model.unrolled.source
     rows = np.unique(source.instruction_function[model.unrolled.origin[model.unrolled.origin != NONE]])
-    everywhere = Everywhere(source, rows.tolist(), model.owners())
+    in_other_run = AnyOrderFlow(source, rows.tolist(), model.owners())
     guilty = {each.location for each in found}
     left = [location for location in reads if location not in guilty]
 
     def spreads(some: Sequence[Read]) -> Reach | None:
-        return everywhere.reach([(int(flow.owner[each.access]), each.missing) for each in some])
+        return in_other_run.reach([(int(flow.owner[each.access]), each.missing) for each in some])
 
-    for location in _guilty(left, lambda some: spreads(_all(reads, some)) is not None, most - len(found)):
+    for location in _guilty(left, lambda some: spreads(_all(reads, some)) is not None, limit - len(found)):
         read, reach = _first(reads[location], spreads)
         found.append(Harm(location, read, reach, False, True, len(reads[location])))
     return found
@@ -67,19 +67,19 @@ def _all(reads: dict[int, list[Read]], locations: Iterable[int]) -> list[Read]:
     return [read for location in locations for read in reads[location]]
 
 
-def _guilty(locations: list[int], is_guilty: Callable[[list[int]], bool], most: int) -> list[int]:
-    """Those of some locations that are guilty, at most so many; several are tried at once."""
-    if not locations or most <= 0 or not is_guilty(locations):
+def _guilty(locations: list[int], is_guilty: Callable[[list[int]], bool], limit: int) -> list[int]:
+    """The locations whose reads do harm, at most `limit` of them; several are tried at once."""
+    if not locations or limit <= 0 or not is_guilty(locations):
         return []
     if len(locations) == 1:
         return locations
     half = len(locations) // 2
-    found = _guilty(locations[:half], is_guilty, most)
-    return found + _guilty(locations[half:], is_guilty, most - len(found))
+    found = _guilty(locations[:half], is_guilty, limit)
+    return found + _guilty(locations[half:], is_guilty, limit - len(found))
 
 
 def _first(reads: Sequence[Read], reach: Callable[[Sequence[Read]], Reach | None]) -> tuple[Read, Reach]:
-    """The first of some reads that reaches something, alone or with those before it, and what; together they do."""
+    """The first of some reads that reaches something, alone or with those before it, and what it reaches."""
     low, high = 0, len(reads) - 1
     while low < high:
         middle = (low + high) // 2

@@ -1,10 +1,9 @@
-"""What the attribute `args` of an `nki.*` instruction says of its operands: the order of their elements, their roles.
+"""The attribute `args` of an `nki.*` instruction: the order of the elements of its operands, and their roles.
 
     args=[[PARAMETER,VALUE...],...]     a tensor: [OPERANDS],TYPE,[SHAPE],[STRIDES](,[INDEX,VECTOR,STRIDE,EXTENT])
 
-Patterns of these instructions are sets of bytes, in which the order of a tensor's elements is lost. The layout gives
-it back, and it counts only where it names the bytes of the pattern, each of them and no other. Without a layout that
-does, nothing is known of the order.
+Patterns of these instructions are sets of bytes, without the order of the elements of a tensor. The layout restores
+it, and counts only when it names exactly the bytes of the pattern. Without such a layout the order is unknown.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ _PARAMETERS = {"index": "index", "indices": "index", "stationary": "stationary",
 
 
 class Layout(NamedTuple):
-    """Where the elements of a tensor lie, in elements."""
+    """The places of the elements of a tensor, in elements."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     indirect: bool
-    """Values of an index decide, too."""
+    """They depend on values of an index, too."""
 
 
 class Given(NamedTuple):
-    """What `args` says."""
+    """The content of `args`."""
 
     layouts: Mapping[int, frozenset[Layout]]
-    """By the number of an operand: those of the tensors that lie there."""
+    """By the number of an operand: the layouts of its tensors."""
     roles: Mapping[str, frozenset[int]]
     """`index`, `stationary`, `moving` -> operands."""
 
@@ -44,7 +43,7 @@ NOTHING = Given({}, {})
 
 
 def read_args(value: AttrValue | None) -> Given:
-    """What can be read of an `args`; what is malformed says nothing."""
+    """The content of an `args`; malformed parts are ignored."""
     layouts: dict[int, set[Layout]] = {}
     roles: dict[str, set[int]] = {}
     pending: list[tuple[AttrValue, str | None]] = []
@@ -104,10 +103,10 @@ def order(layout: Layout, pattern: Pattern, row: int, element: int) -> Order:
 
 
 def _element_size(layout: Layout, touched: ByteSet, element: int) -> int:
-    """Bytes an element with which the layout names exactly the bytes of a pattern; 0: there is no such size."""
+    """The element size with which the layout names exactly the bytes of a pattern; 0: there is none."""
     dims = list(zip(layout.strides, layout.shape, strict=True))
     places = math.prod(count for stride, count in dims if stride)
-    size = touched.run * touched.most_runs
+    size = touched.run * touched.max_runs
     for item in (element, size // places if size % places == 0 else 0):
         # Layouts have no offset: the lowest byte is that of the pattern.
         if item and normal(0, item, ((stride * item, count) for stride, count in dims))[1:] == touched[1:]:
@@ -116,7 +115,7 @@ def _element_size(layout: Layout, touched: ByteSet, element: int) -> int:
 
 
 def _keeps_partitions(layout: Layout, touched: ByteSet, item: int, row: int) -> bool:
-    """Whether the first dimension goes up the partitions and the others stay in one."""
+    """True if the first dimension goes up the partitions and the others stay in one."""
     if not layout.shape:
         return touched.offset % row + item <= row
     dims = zip(layout.strides[1:], layout.shape[1:], strict=True)
@@ -127,7 +126,7 @@ def _keeps_partitions(layout: Layout, touched: ByteSet, item: int, row: int) -> 
 
 
 def _falls(dims: Iterable[tuple[int, int]], reach: int) -> bool:
-    """Whether each dimension steps over all that the ones inside of it reach, so that places only go up."""
+    """True if each dimension steps over all that the ones inside of it reach, so that places only go up."""
     for stride, count in reversed([each for each in dims if each[1] > 1]):
         if stride < reach:
             return False

@@ -1,4 +1,4 @@
-"""The operands of some instructions as sets of bytes of their owners, made when somebody asks."""
+"""The operands of instructions as sets of bytes of their owners, computed on demand."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NO_OPERANDS: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What an instruction's attributes say of its operands."""
+    """What the attributes of an instruction tell about its operands."""
 
     maybe: frozenset[int]
-    """Those of which only some bytes are touched."""
+    """Operands with unknown bytes: only some of the pattern is touched."""
     typed: bool
     """They have the types of their locations."""
     has_args: bool
@@ -35,7 +35,7 @@ class _Facts:
 
 
 class Operands:
-    """All accesses of a program, by their rows. Patterns of the mask `moves` stand for unknown bytes."""
+    """All accesses of a program, by their rows. The bytes of accesses in the mask `moves` are unknown."""
 
     def __init__(self, program: Program, owner: Ids, sets: Sets, moves: Bools | None = None) -> None:
         self.program, self.sets, self.moves = program, sets, moves
@@ -67,7 +67,7 @@ class Operands:
         return self._extents[key]
 
     def is_unknown(self, access: int) -> bool:
-        """Whether its pattern is `?`."""
+        """True if its pattern is `?`."""
         pattern = int(self.program.accesses.pattern[access])
         if pattern == NONE:
             return False
@@ -75,7 +75,7 @@ class Operands:
         return moves or int(self.program.patterns.run[pattern]) == NONE
 
     def guess(self, access: int) -> bool:
-        """Whether only some of its bytes are touched, it is not known which: `?`, or listed in `maybe`."""
+        """True if only some of its bytes are touched, it is not known which: `?`, or listed in `maybe`."""
         if self.is_unknown(access):
             return True
         instruction = int(self.instruction[access])
@@ -87,7 +87,7 @@ class Operands:
         return "" if opcode == NONE else self.program.strings[opcode]
 
     def is_index(self, access: int) -> bool:
-        """Whether a read may be an index."""
+        """True if a read may be an index."""
         instruction = int(self.instruction[access])
         mine = self.of(instruction)
         if index := self._role(instruction, "index"):
@@ -123,7 +123,7 @@ class Operands:
         return _ROLES[operand in stationary, operand in moving]
 
     def _same(self, one: int, other: int) -> bool:
-        """Whether two operands are the same bytes of one location."""
+        """True if two operands are the same bytes of one location."""
         pattern = self.program.accesses.pattern
         return bool(self.location[one] == self.location[other] and pattern[one] == pattern[other])
 

@@ -1,18 +1,20 @@
-"""Where bytes that nothing has written go: they do harm only where they can be seen.
+"""The flow of undefined bytes: they do harm only where they become visible.
 
-Reading them is no fault. An instruction makes undefined what it writes of them (`spread.py`), the next one that
-reads it too, through meetings as well, until defined bytes take their place. The fault is when they reach
+Reading them is not a fault. An instruction makes the bytes undefined that it derives from them (`byte_flow.py`), the
+next one that reads those does the same, also through `sendrecv`s, until defined bytes replace them. The fault is when
+they reach
 
-    an output    what it holds in the end, of an output or inout (or any other location that is not internal)
+    an output    the final bytes of an output or inout (or any other location that is not internal)
     a branch     a condition
-    an index     an operand that says which bytes of another are touched
-    an effect    an instruction that writes nothing, or a collective: what becomes of them is not known
+    an index     an operand that selects bytes of another operand
+    an effect    an instruction that writes nothing, or a collective: its effect is not known
 
-The accesses are taken in the order of a schedule, and only those that touch undefined bytes: a queue holds the next
-access of each location that has some. So the cost is that of what undefined bytes touch.
+The accesses are taken in the order of a schedule, and only those that touch undefined bytes: a queue has the next
+access of each location with undefined bytes. So the cost is that of the accesses that touch undefined bytes.
 
-Two strengths. *Certain*: an access of bytes that are not known takes undefined ones only where all that it may touch
-are undefined, and is taken to write all. *Possible*: it takes what it may touch, and overwrites nothing.
+There are two strengths. *Certain*: an access with unknown bytes takes undefined ones only where all bytes that it may
+touch are undefined, and is assumed to write all of them. *Possible*: it takes whatever it may touch, and overwrites
+nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.checker import bytesets
+from haulout.checker.columns import positions
 from haulout.checker.model import Model
-from haulout.checker.order.sendrecv import Meetings
+from haulout.checker.order.sendrecv import SendRecvs
 from haulout.checker.values.byte_flow import NO_BYTES, Runs, is_collective, total, union, without
 from haulout.checker.values.interned import Sets
 from haulout.checker.values.operands import Operands
@@ -34,7 +37,7 @@ from haulout.ir.schema import Ids
 
 
 class Read(NamedTuple):
-    """A read of bytes that nothing has written."""
+    """A read of unwritten bytes."""
 
     access: int
     """Of the model."""
@@ -43,11 +46,11 @@ class Read(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """How undefined bytes came into a location."""
+    """How undefined bytes provenance into a location."""
 
     location: int
     writer: int
-    """The instruction that wrote them there; NONE: they were there from the start."""
+    """The instruction that wrote them there; NONE: the location was never written."""
 
 
 class Reach(NamedTuple):
@@ -56,22 +59,22 @@ class Reach(NamedTuple):
     what: str
     """`output`, `branch`, `index`, `effect`, `collective`."""
     instruction: int
-    """Who reads them; NONE of an output."""
+    """The reader; NONE for an output."""
     hops: tuple[Hop, ...]
-    """The locations that they went through, the first is where they were read; the last is the output."""
+    """The locations on their path; the first is where they were read, the last is the output."""
 
 
-Way = dict[int, tuple[int, int]]
-"""Location -> (instruction that first wrote undefined bytes there, the location that it read them of)."""
+Provenance = dict[int, tuple[int, int]]
+"""Location -> (instruction that first wrote undefined bytes there, location that it read them from)."""
 
 
-def hops_to(came: Way, location: int) -> tuple[Hop, ...]:
-    """The way of undefined bytes into a location."""
+def hops_to(provenance: Provenance, location: int) -> tuple[Hop, ...]:
+    """The path of undefined bytes into a location."""
     found: list[Hop] = []
     passed: set[int] = set()
-    while location in came and location not in passed:
+    while location in provenance and location not in passed:
         passed.add(location)
-        writer, source = came[location]
+        writer, source = provenance[location]
         found.append(Hop(location, writer))
         location = source
     found.append(Hop(location, NONE))
@@ -81,33 +84,32 @@ def hops_to(came: Way, location: int) -> tuple[Hop, ...]:
 class Flow:
     """The flow of undefined bytes through one run."""
 
-    def __init__(self, model: Model, events: Ids, meetings: Meetings) -> None:
+    def __init__(self, model: Model, schedule: Ids, sendrecvs: SendRecvs) -> None:
         self.model, self.program = model, model.program
         self.owner: Ids = model.owners()[model.location]
         self.sets = Sets()
         self.operands = Operands(model.program, model.owners(), self.sets)
-        self.events = events
-        self.at = np.empty(len(events), np.int64)
-        self.at[events] = np.arange(len(events))
-        order = np.argsort(self.owner[events], kind="stable")
-        owners, first = np.unique(self.owner[events[order]], return_index=True)
+        self.schedule = schedule
+        self.at = positions(schedule, len(schedule))
+        order = np.argsort(self.owner[schedule], kind="stable")
+        owners, first = np.unique(self.owner[schedule[order]], return_index=True)
         ends = np.append(first, len(order))
         self.places = {int(owner): order[ends[k] : ends[k + 1]] for k, owner in enumerate(owners)}
         """Owner -> the places of its accesses in the schedule."""
         # The first half of the pairs leads from a sender to its receiver.
-        half = len(meetings.arrives) // 2
-        senders, receivers = (meetings.instruction[side[:half]] for side in (meetings.arrives, meetings.completes))
-        self._meets = set(meetings.instruction.tolist())
+        half = len(sendrecvs.arrives) // 2
+        senders, receivers = (sendrecvs.instruction[side[:half]] for side in (sendrecvs.arrives, sendrecvs.completes))
+        self._sendrecvs = set(sendrecvs.instruction.tolist())
         self._receiver = dict(zip(senders.tolist(), receivers.tolist(), strict=True))
         self._sender = dict(zip(receivers.tolist(), senders.tolist(), strict=True))
 
     def missing(self, owner: int) -> list[Read]:
-        """The reads of a location's bytes that nothing has written, in the order of the schedule."""
+        """The reads of unwritten bytes of a location, in the order of the schedule."""
         size = int(self.program.locations.size[owner])
         whole: Runs = (np.array([0], np.int64), np.array([size], np.int64))
         left, doubted, found = whole, False, []
         for place in self.places[owner].tolist():
-            access = int(self.events[place])
+            access = int(self.schedule[place])
             row = int(self.model.access[access])
             extent, guess = self.operands.extent(row).runs, self.operands.guess(row)
             if not self.model.write[access]:
@@ -129,7 +131,7 @@ class Flow:
 
     def writes(self, instruction: int) -> list[int]:
         """The accesses that get what an instruction has read: its own writes, or those of the core it sends to."""
-        if instruction in self._meets:
+        if instruction in self._sendrecvs:
             instruction = self._receiver.get(instruction, NONE)
             if instruction == NONE:
                 return []
@@ -138,11 +140,11 @@ class Flow:
         return [access for access in mine if self.model.write[access]]
 
     def source(self, instruction: int) -> int:
-        """Where what an instruction writes was read: by itself, or by the core that sends it."""
-        return self._sender.get(instruction, NONE) if instruction in self._meets else instruction
+        """The instruction that read what this one writes: itself, or the sender."""
+        return self._sender.get(instruction, NONE) if instruction in self._sendrecvs else instruction
 
-    def seen(self, access: int) -> str | None:
-        """What a read of undefined bytes is at once, whatever comes of it."""
+    def sink(self, access: int) -> str | None:
+        """The kind of harm (`Reach.what`) that a read of undefined bytes does by itself; None: none."""
         instruction = int(self.model.instruction[access])
         if self.model.is_branch[instruction]:
             return "branch"
@@ -153,22 +155,22 @@ class Flow:
             return "collective"
         starts = self.model.access_starts
         mine = slice(int(starts[instruction]), int(starts[instruction + 1]))
-        alone = instruction not in self._meets and not self.model.write[mine].any()
+        alone = instruction not in self._sendrecvs and not self.model.write[mine].any()
         return "effect" if alone else None
 
 
 class _Walk:
-    """One flow: what is undefined where, as the schedule goes on."""
+    """One flow: the undefined bytes of each location along the schedule."""
 
     def __init__(self, flow: Flow, reads: Sequence[Read], certain: bool) -> None:
         self.flow, self.certain = flow, certain
         self.reads = {read.access: read.missing for read in reads}
         self.state: dict[int, Runs] = {}
-        self.came: Way = {}
+        self.provenance: Provenance = {}
         self.taken: dict[int, list[tuple[int, Runs]]] = {}
         """Instruction -> the undefined bytes that it has read."""
         self.queue: list[tuple[int, int]] = [(int(flow.at[access]), NONE) for access in self.reads]
-        """(Place in the schedule, the location whose next access is asked for, or NONE)."""
+        """(Position in the schedule, location whose next access it is, or NONE)."""
         self.followed: set[int] = set()
         """Locations whose next access is in the queue."""
         self.made: dict[tuple[int, int], Runs] = {}
@@ -182,7 +184,7 @@ class _Walk:
             place, owner = heapq.heappop(self.queue)
             if place != done:
                 done = place
-                if found := self._happens(int(self.flow.events[place]), place):
+                if found := self._happens(int(self.flow.schedule[place]), place):
                     return found
             if owner != NONE:
                 self.followed.discard(owner)
@@ -190,11 +192,11 @@ class _Walk:
         kind = self.flow.program.locations.kind
         for owner in sorted(self.state):
             if kind[owner] != Kind.INTERNAL:
-                return Reach("output", NONE, hops_to(self.came, owner))
+                return Reach("output", NONE, hops_to(self.provenance, owner))
         return None
 
     def _follow(self, owner: int, place: int) -> None:
-        """Ask for the next access of a location behind a place, while it holds undefined bytes."""
+        """Queue the next access of a location, while it has undefined bytes."""
         if owner not in self.state or owner in self.followed:
             return
         places = self.flow.places[owner]
@@ -221,8 +223,8 @@ class _Walk:
         if not len(some[0]):
             return None
         instruction = int(flow.model.instruction[access])
-        if what := flow.seen(access):
-            return Reach(what, instruction, hops_to(self.came, owner))
+        if what := flow.sink(access):
+            return Reach(what, instruction, hops_to(self.provenance, owner))
         self.taken.setdefault(instruction, []).append((access, some))
         for write in flow.writes(instruction):
             heapq.heappush(self.queue, (int(flow.at[write]), NONE))
@@ -238,7 +240,7 @@ class _Walk:
         for source, some in () if guess and self.certain else sources:
             part = operands.spread(int(flow.model.access[source]), some, row)
             if len(part[0]) and not len(before[0]):
-                self.came.setdefault(owner, (instruction, int(flow.owner[source])))
+                self.provenance.setdefault(owner, (instruction, int(flow.owner[source])))
             fresh = flow.sets.made(union, fresh, part)
         if sources:
             fresh = flow.sets.made(union, fresh, self.made.get((instruction, owner), NO_BYTES))

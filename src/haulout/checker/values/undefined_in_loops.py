@@ -1,8 +1,8 @@
-"""Where undefined bytes may go in some run of a function with loops or branches.
+"""The flow of undefined bytes in any run of a function with loops or branches.
 
-A run is one of many: to reach something may take more iterations than were looked at, or other arms. So what reaches
-nothing in a run is followed through all blocks, in any order and any number of times; nothing is overwritten, and a
-pattern that moves with a loop may be anywhere. That is more than any run does.
+A run is one of many: bytes may reach something only with more iterations or other arms. So bytes that reach nothing
+in a run are followed through all blocks, in any order and any number of times. Nothing is overwritten, and a pattern
+that moves with a loop may be anywhere. That covers more than any run does.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from haulout.checker.paths.loops import block_rows
 from haulout.checker.values.byte_flow import NO_BYTES, Runs, is_collective, total, union
 from haulout.checker.values.interned import Sets
 from haulout.checker.values.operands import Operands
-from haulout.checker.values.undefined import Hop, Reach, Way, hops_to
+from haulout.checker.values.undefined import Hop, Provenance, Reach, hops_to
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
 
-_MOST_GROWTHS = 8
-"""After so many a location is undefined as a whole."""
+_MAX_GROWTHS = 8
+"""After so many steps a location is undefined as a whole."""
 
 
-class Everywhere:
+class AnyOrderFlow:
     """The flow through all blocks of a function on all cores, in any order and any number of times."""
 
     def __init__(self, program: Program, functions: Iterable[int], owner: Ids) -> None:
@@ -40,9 +40,9 @@ class Everywhere:
         self.readers: dict[int, list[int]] = {}
         for access in rows[~self.operands.write[rows]].tolist():
             self.readers.setdefault(int(self.operands.owner[access]), []).append(access)
-        meets = program.meetings.instruction
-        self.meets = meets[np.isin(program.instruction_function[meets], functions)].tolist()
-        self.received = [access for row in self.meets for access in self.operands.writes(row)]
+        sendrecvs = program.meetings.instruction
+        self.sendrecvs = sendrecvs[np.isin(program.instruction_function[sendrecvs], functions)].tolist()
+        self.received = [access for row in self.sendrecvs for access in self.operands.writes(row)]
         self.conditions: dict[int, int] = {}
         """Location -> the end of its first element, which decides a branch."""
         for block in (each for function in functions for each in block_rows(program, function)):
@@ -55,7 +55,7 @@ class Everywhere:
         state: dict[int, Runs] = {}
         for owner, some in begin:
             state[owner] = union(state.get(owner, NO_BYTES), some)
-        came: Way = {}
+        provenance: Provenance = {}
         growths = dict.fromkeys(state, 0)
         waiting = list(state)
         while waiting:
@@ -65,22 +65,22 @@ class Everywhere:
                 if not len(some[0]):
                     continue
                 instruction = int(self.operands.instruction[access])
-                if what := self._seen(access):
-                    return Reach(what, instruction, hops_to(came, owner))
+                if what := self._sink(access):
+                    return Reach(what, instruction, hops_to(provenance, owner))
                 for target in self._targets(instruction):
                     part = self._spread(access, some, target)
                     grown, writer = int(self.operands.owner[target]), int(self.operands.instruction[target])
                     if not len(part[0]):
                         continue
-                    if what := self._is_last(grown, part):
-                        return Reach(what, NONE, (*hops_to(came, owner), Hop(grown, writer)))
+                    if what := self._final_sink(grown, part):
+                        return Reach(what, NONE, (*hops_to(provenance, owner), Hop(grown, writer)))
                     old = state.get(grown, NO_BYTES)
                     new = union(old, part)
                     if total(new) == total(old):
                         continue
-                    came.setdefault(grown, (writer, owner))
+                    provenance.setdefault(grown, (writer, owner))
                     growths[grown] = growths.get(grown, 0) + 1
-                    if growths[grown] > _MOST_GROWTHS:
+                    if growths[grown] > _MAX_GROWTHS:
                         end = max(int(self.program.locations.size[grown]), int(new[1][-1]))
                         new = np.zeros(1, np.int64), np.array([end], np.int64)
                     state[grown] = new
@@ -88,24 +88,24 @@ class Everywhere:
                         waiting.append(grown)
         return None
 
-    def _is_last(self, owner: int, some: Runs) -> str | None:
-        """Whether undefined bytes of a location are seen, whatever reads them."""
+    def _final_sink(self, owner: int, some: Runs) -> str | None:
+        """The kind of harm of undefined bytes in a location itself; None: it depends on their readers."""
         if some[0][0] < self.conditions.get(owner, 0):
             return "branch"
         return "output" if self.program.locations.kind[owner] != Kind.INTERNAL else None
 
-    def _seen(self, access: int) -> str | None:
+    def _sink(self, access: int) -> str | None:
         instruction = int(self.operands.instruction[access])
         if self.operands.is_index(access):
             return "index"
         if is_collective(self.operands.opcode(instruction)):
             return "collective"
-        alone = instruction not in self.meets and not self.operands.writes(instruction)
+        alone = instruction not in self.sendrecvs and not self.operands.writes(instruction)
         return "effect" if alone else None
 
     def _targets(self, instruction: int) -> list[int]:
-        """The writes that get what an instruction reads; what one core sends, some other may receive."""
-        return self.received if instruction in self.meets else self.operands.writes(instruction)
+        """The writes that get what an instruction reads; any core may receive what one sends."""
+        return self.received if instruction in self.sendrecvs else self.operands.writes(instruction)
 
     def _spread(self, source: int, some: Runs, target: int) -> Runs:
         if self.operands.instruction[source] != self.operands.instruction[target]:

@@ -53,12 +53,12 @@ PROGRAMS: dict[str, Example] = {
         "mloc %t dram.local size=64\n%w = dma_copy @dma0 () -> (%t)\n%r = copy @vector (%t) -> ()",
     ),
     "barrier-mismatch": checked(
-        "error[barrier-mismatch]: core 0 waits at barrier second, barrier 1 on @all; core 1 has no more than 1 there",
+        "error[barrier-mismatch]: core 0 waits at barrier second, barrier 1 on @all; core 1 has only 1 there",
         f"{BARRIER('first')}\n{BARRIER('second')}",
         BARRIER("first"),
     ),
     "deadlock": checked(
-        "error[deadlock]: cores [0, 1] wait for each other for ever: 2 waits form a cycle",
+        "error[deadlock]: cores [0, 1] deadlock: 2 waits form a cycle",
         '%a = core_barrier @pool () -> () name="a"\n%b = core_barrier @sync () -> () name="b" deps=[a]',
         '%b = core_barrier @sync () -> () name="b"\n%a = core_barrier @pool () -> () name="a" deps=[b]',
     ),
@@ -79,7 +79,7 @@ PROGRAMS: dict[str, Example] = {
         "mloc %t dram.local size=64 kind=inout address=0\nmloc %u dram.local size=64 kind=inout align=32 address=32",
     ),
     "order-dependent-result": checked(
-        "note[order-dependent-result]: %f on core 0 and %f on core 1 change %t in either order, and what is fetched "
+        "note[order-dependent-result]: %f on core 0 and %f on core 1 update %t in either order, and the fetched value "
         "depends on it",
         *(
             f"{side} dtype=s32 shape=[16]\nmloc %x dram.local size=64 kind=input dtype=s32 shape=[16]\n"
@@ -101,8 +101,7 @@ PROGRAMS: dict[str, Example] = {
         """,
     ),
     "unproved-paths": checked(
-        "warning[unproved-paths]: 31 of 677 ways through ^i, ^j, ^k, ^fork were looked at: what the others do is "
-        "not proved",
+        "warning[unproved-paths]: checked 31 of 677 paths through ^i, ^j, ^k, ^fork: the others are not proved",
         """
         mloc %t dram.local size=64
         mloc %c dram.local size=1 kind=input
@@ -129,7 +128,7 @@ PROGRAMS: dict[str, Example] = {
         "mloc %v dram.shared size=64 remote=[u,0]",
     ),
     "view-mismatch": checked(
-        "error[view-mismatch]: view %t of core 1 has address=0x40, its owner %t of core 0 has address=0x0",
+        "error[view-mismatch]: view %t of core 1 has address=0x40, but its owner %t of core 0 has address=0x0",
         "mloc %t dram.shared size=64 address=0",
         "mloc %t dram.shared size=64 remote=[t,0] address=64",
     ),
@@ -139,13 +138,13 @@ PROGRAMS: dict[str, Example] = {
         "error[over-capacity]: cannot fit: the best placement needs 96 bytes, the capacity is 64",
     ),
     "unfaithful-order": checked(
-        "error[unfaithful-order]: %w on core 0 writes %t after %r on core 1 reads it; the source has "
-        "them the other way round (seq 2 and 1)",
+        "error[unfaithful-order]: %w on core 0 writes %t after %r on core 1 reads it, but the source has "
+        "the opposite order (seq 2 and 1)",
         f"{OWNER}\n{BARRIER('meet')} seq=0\n%w = iota @pool () -> (%t) seq=1",
         f"{VIEW}\n%r = copy @vector (%t) -> () seq=2\n{BARRIER('meet')} seq=3",
     ),
     "benign-duplicate-write": checked(
-        "note[benign-duplicate-write]: %w on core 0 and %w on core 1 write %t in no order; every order leaves the "
+        "note[benign-duplicate-write]: %w on core 0 and %w on core 1 write %t unordered; every order leaves the "
         "same bytes",
         f"{OWNER}\n%w = memset @dma0 () -> (%t) value=0",
         f"{VIEW}\n%w = memset @dma0 () -> (%t) value=0",
