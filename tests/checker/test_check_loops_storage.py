@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.checker.loop_snippets import START, core, loop
-from tests.checker.snippets import codes, findings, program
+from tests.checker.snippets import codes, findings, program, sides, subject
 
 from haulout.analysis.regions import find_regions
 from haulout.checker.proofs import extents
@@ -34,7 +34,7 @@ def test_two_tensors_of_a_body_take_turns_on_their_bytes() -> None:
     assert codes(TURNS.format(32, "", "", "")) == []
     (wrong,) = findings(TURNS.format(0, "", "", "%t = copy @act (%a) -> ()"))
     assert wrong.code == "overlapping-storage"
-    assert "%t on core 0 reads %a where %v on core 0 has written %b" in wrong.message
+    assert (subject(wrong).kind, sides(wrong)) == ("shared bytes", ["v@0", "t@0"])
     assert codes(TURNS.format(64, "", "", "%t = copy @act (%a) -> ()")) == []
     assert codes(TURNS.format(32, "", "", "%t = copy @act (%a[0:32]) -> ()")) == []
     assert codes(TURNS.format(32, "", "", "%t = copy @act (%a[0:33]) -> ()")) == ["overlapping-storage"]
@@ -46,7 +46,7 @@ def test_a_value_carried_around_the_back_edge_keeps_its_bytes() -> None:
     assert codes(carried.format(64, start, "", "")) == []
     (wrong,) = findings(carried.format(0, start, "", ""))
     assert wrong.code == "overlapping-storage"
-    assert "%w on core 0 in the next iteration of ^loop reads %a where %v on core 0 has written %b" in wrong.message
+    assert (subject(wrong).kind, sides(wrong)) == ("shared bytes", ["v@0", "w@0"])
 
 
 def test_storage_that_is_reused_must_be_ordered() -> None:
@@ -76,7 +76,7 @@ def test_what_is_live_for_ever_shares_nothing() -> None:
 def test_one_instruction_does_not_turn_one_tensor_into_another_in_place() -> None:
     text = TURNS.format(0, "", "", "").replace("%v = iota @act () -> (%b)", "%v = copy @act (%a) -> (%b)")
     (wrong,) = findings(text)
-    assert "%v on core 0 touches %a where %v on core 0 has written %b" in wrong.message
+    assert (subject(wrong).kind, sides(wrong)) == ("shared bytes", ["v@0", "v@0"])
 
 
 def test_storage_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:

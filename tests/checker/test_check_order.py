@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.checker.snippets import codes, findings, told
+from tests.checker.snippets import codes, edits, findings, program, sides, subject
 
 from haulout.support.diagnostics import Severity
 
@@ -34,12 +34,8 @@ def test_without_a_barrier_it_is_a_race() -> None:
     (race,) = findings(*pair(""))
     assert (race.code, race.severity) == ("cross-core-race", Severity.ERROR)
     assert [str(label.span) for label in race.labels] == ["snippet.bir:16", "snippet.bir:8"]
-    text = told(race)
-    assert "%r on core 1 reads %s and %w on core 0 writes it, in either order" in text
-    assert "64 bytes in common, 0:64" in text
-    assert "a read and a write" in text
-    assert "cause: no barrier of both cores stands between %w on core 0 and %r on core 1" in text
-    assert race.help == ("put a core_barrier @all on every core: after %w on core 0, before %r on core 1",)
+    assert (subject(race).kind, sides(race)) == ("read after write", ["w@0", "r@1"])
+    assert edits(program(*pair("")), race) == ["barrier end | r"]
 
 
 @pytest.mark.parametrize("seqs", [(0, 1), (1, 0), (1, 1)])
@@ -47,38 +43,28 @@ def test_seq_says_which_of_two_should_come_first(seqs: tuple[int, int]) -> None:
     left, right = pair("")
     left, right = left.replace("-> (%s)", f"-> (%s) seq={seqs[0]}"), right.replace("(%out)", f"(%out) seq={seqs[1]}")
     (race,) = findings(left, right)
-    text = told(race)
-    if seqs[0] < seqs[1]:
-        assert "%r on core 1 reads %s while %w on core 0 may still write it" in text
-        assert "read after write" in text
-        assert "cause: no barrier of both cores stands after %w and before %r" in text
-        assert "the other way round" not in text
-    elif seqs[0] > seqs[1]:
-        assert "%w on core 0 writes %s while %r on core 1 may still read it" in text
-        assert "write after read" in text
+    if seqs[0] > seqs[1]:
+        assert (subject(race).kind, sides(race)) == ("write after read", ["r@1", "w@0"])
     else:
-        assert "in either order" in text
-        assert "both have seq=1" in text
+        assert (subject(race).kind, sides(race)) == ("read after write", ["w@0", "r@1"])
 
 
 def test_a_barrier_that_does_not_wait_for_the_producer() -> None:
     cores = pair('%b = core_barrier @vector () -> () name="b"')
     (race,) = findings(*cores)
-    assert "does not wait for @dma0: %w may still be in flight" in told(race)
-    assert race.help[0] == "add deps=[w] to %b on core 0"
-    mended = pair(
+    assert edits(program(*cores), race) == ["deps w -> b"]
+    fixed = pair(
         '%b = core_barrier @vector () -> () name="b" deps=[w]', '%b = core_barrier @vector () -> () name="b"'
     )
-    assert codes(*mended) == []
+    assert codes(*fixed) == []
 
 
 def test_a_barrier_that_does_not_hold_back_the_consumer() -> None:
     cores = pair('%b = core_barrier @dma0 () -> () name="b"')
     (race,) = findings(*cores)
-    assert "waits for %w but does not hold back @vector, where %r runs" in told(race)
-    assert race.help[0] == "add deps=[b] to %r on core 1"
-    mended = cores[0], cores[1].replace("(%out)", "(%out) deps=[b]")
-    assert codes(*mended) == []
+    assert edits(program(*cores), race) == ["deps b -> r"]
+    fixed = cores[0], cores[1].replace("(%out)", "(%out) deps=[b]")
+    assert codes(*fixed) == []
 
 
 def test_a_barrier_of_other_cores_orders_nothing() -> None:
@@ -101,8 +87,8 @@ def test_write_after_read_and_write_after_write_are_races() -> None:
     war = findings(left.format("copy", "(%s) -> ()"), right)
     waw = findings(left.format("memset", "() -> (%s)"), right)
     assert [each.code for each in war + waw] == ["cross-core-race", "cross-core-race"]
-    assert "a read and a write" in told(war[0])
-    assert "two writes" in told(waw[0])
+    assert subject(war[0]).kind == "write after read"
+    assert subject(waw[0]).kind == "write after write"
 
 
 def test_disjoint_bytes_and_interleaved_rows_do_not_conflict() -> None:
@@ -136,7 +122,7 @@ def test_a_race_is_found_behind_many_pieces_that_do_not_conflict() -> None:
     right = "mloc %s dram.shared size=8000 remote=[s,0]\n%i = iota @act () -> (%s[{};1000x8;1])"
     assert codes(left, right.format(801)) == []
     (race,) = findings(left, right.format(3))
-    assert "%i1 on core 0" in told(race)
+    assert "i1@0" in sides(race)
 
 
 def test_fills_with_zeros_on_two_cores_are_benign() -> None:
@@ -164,7 +150,7 @@ def test_equal_seq_is_a_race_by_construction() -> None:
     left = "mloc %s dram.shared size=8 kind=inout\n%i = memset @act () -> (%s) value=1 seq=4"
     right = "mloc %s dram.shared size=8 remote=[s,0]\n%i = memset @act () -> (%s) value=2 seq=4"
     (race,) = findings(left, right)
-    assert "both have seq=4" in told(race)
+    assert (race.code, sides(race)) == ("cross-core-race", ["i@0", "i@1"])
 
 
 @pytest.mark.parametrize("space", ["dram.local", "sbuf", "psum"])
@@ -176,7 +162,7 @@ def test_a_missing_dependence_in_every_space(space: str) -> None:
     """
     (wrong,) = findings(core.format(""))
     assert wrong.code == "missing-dependence"
-    assert wrong.help == ("add deps=[w] to %r on core 0",)
+    assert edits(program(core.format("")), wrong) == ["deps w -> r"]
     assert codes(core.format("deps=[w]")) == []
     assert codes(core.format("").replace("@act", "@pool")) == []
 

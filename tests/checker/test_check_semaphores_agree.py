@@ -93,9 +93,8 @@ def agree(program: Program) -> str:
     assert verify(program) == []
     findings = check_program(program, advise=False)
     verdict = exhaustive.judge(program)
-    if not any(
-        "has run often enough" in finding.message for finding in findings
-    ):  # the judge tries a few trip counts
+    # The judge tries only a few trip counts.
+    if not any(each.subject is not None and each.subject.kind == "semaphore outrun" for each in findings):
         assert differs(program, verdict, findings) == "", print_bir(program)
     return verdict.outcome.value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.checker.snippets import bir, codes, findings, told
+from tests.checker.snippets import bir, codes, findings, sides, subject
 
 from haulout.checker import check_program
 from haulout.ir.text import parse_bir
@@ -21,7 +21,7 @@ def test_bytes_are_written_before_they_are_read() -> None:
     assert codes(core.format("0;16x4;8", "8;16x4;8")) == []
     (wrong,) = findings(core.format("0:32", "40:64"))
     assert wrong.code == "uninitialized-read"
-    assert "%r on core 0 reads bytes 32:40 of %a, which nothing has written" in wrong.message
+    assert (sides(wrong), [each.name for each in subject(wrong).locations]) == (["r@0"], ["a"])
 
 
 def test_order_matters_for_values() -> None:
@@ -59,7 +59,7 @@ def test_outputs_are_written_to_the_last_byte() -> None:
     assert codes(core.format("0:64")) == []
     (wrong,) = findings(core.format("0;32x2;31"))
     assert wrong.code == "output-not-written"
-    assert "byte 31 of 64 is never written" in wrong.message
+    assert [each.name for each in subject(wrong).locations] == ["a"]
     (never,) = findings("mloc %a dram.local size=64 kind=output\n%w = iota @act () -> ()")
     assert never.code == "output-not-written"
     (maybe,) = findings(core.format("?"))
@@ -81,7 +81,7 @@ def test_storage_is_reused_only_after_all_of_the_old_life() -> None:
     assert codes(REUSE.format(0, "")) == ["missing-dependence", "overlapping-storage"]
     found = findings(REUSE.format(0, "deps=[w]"))
     assert {each.code for each in found} == {"missing-dependence", "overlapping-storage"}
-    assert any("shares storage with %a" in told(each) for each in found)
+    assert {"a", "b"} in [{place.name for place in subject(each).locations} for each in found]
 
 
 def test_interleaved_lives_overlap_even_where_all_is_ordered() -> None:
@@ -94,7 +94,7 @@ def test_interleaved_lives_overlap_even_where_all_is_ordered() -> None:
     """
     (wrong,) = findings(core)
     assert wrong.code == "overlapping-storage"
-    assert "%a is touched from %w on core 0 to %r on core 0" in told(wrong)
+    assert {each.name for each in subject(wrong).locations} == {"a", "b"}
 
 
 @pytest.mark.parametrize("kind", ["input", "output", "inout", "const"])
@@ -151,7 +151,7 @@ def test_partitions_of_cores_do_not_overlap() -> None:
     core = "mloc %a dram.local size=64 address={}\nmloc %b dram.local size=64 address={}\n%w = iota @act () -> (%a)"
     assert codes(core.format(0, 64), core.format(128, 192)) == []
     (wrong,) = findings(core.format(0, 128), core.format(64, 192))
-    assert "partitions of core 0 (0x0:0xc0) and core 1 (0x40:0x100) overlap" in wrong.message
+    assert (wrong.code, subject(wrong).cores) == ("overlapping-storage", (0, 1))
 
 
 def test_addresses_are_aligned() -> None:
@@ -166,7 +166,7 @@ def test_capacity_counts_the_bytes_of_all_cores() -> None:
     assert codes(*cores, attrs="capacity=128") == []
     (wrong,) = findings(*cores, attrs="capacity=127")
     assert wrong.code == "over-capacity"
-    assert "occupies 128 bytes of DRAM, its capacity is 127" in wrong.message
+    assert subject(wrong).kind == "capacity"
 
 
 def test_views_lie_on_their_owners() -> None:

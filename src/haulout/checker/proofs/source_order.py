@@ -135,7 +135,8 @@ def check_comparable(function: Function, source: Program) -> list[Diagnostic]:
         return []
     why = "has different loops or branches in" if other is not None else "has no supported function"
     message = f"the source {why} @{function.name}: source order is not checked"
-    return [Diagnostic("unfaithful-order", Severity.WARNING, message, subject=Subject(why, function.name))]
+    kind = "different control flow" if other is not None else "no supported source function"
+    return [Diagnostic("unfaithful-order", Severity.WARNING, message, subject=Subject(kind, function.name))]
 
 
 def _function_of(source: Program, name: str) -> Function | None:
