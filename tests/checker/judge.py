@@ -241,7 +241,7 @@ class _Judge:
         return ("fill", value) if opcode == "memset" and not access.unknown else access
 
     def harmless(self, a: Access, b: Access) -> bool:
-        """Whether two unordered writes leave the same bytes in every order: byte by byte."""
+        """True if two unordered writes leave the same bytes in every order: byte by byte."""
         if not (a.write and b.write and a.owner == b.owner) or a.unknown or b.unknown:
             return False
         if self.fill(a) == self.fill(b):
@@ -342,7 +342,7 @@ class _Judge:
     # -- where bytes go that nothing has written, one by one ---------------------------------------------------------
 
     def reaches(self, start: int, possible: bool) -> bool:
-        """Whether bytes of a location that nothing has written, or what is made of them, can be seen."""
+        """True if bytes of a location that nothing has written, or what is made of them, can be seen."""
         rows = self.program.locations
         unwritten, in_doubt = set(range(int(rows.size[start]))), False
         undefined: dict[int, set[int]] = defaultdict(set)

@@ -308,7 +308,7 @@ class _Generator:
         return _LONG * number + (1 if self.coarse else 1 + at * self.cores + core)
 
     def apart(self, block: _Block) -> bool:
-        """Whether it stands in an arm of a divergent fork."""
+        """True if it stands in an arm of a divergent fork."""
         return any(each.divergent for each in self.blocks if each.name in [fork for fork, _ in block.arms])
 
     def dominates(self, first: _Block, second: _Block) -> bool:

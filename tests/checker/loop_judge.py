@@ -282,7 +282,7 @@ class _Run:
     # -- barriers -------------------------------------------------------------------------------------------------
 
     def mismatch(self) -> bool:
-        """Whether two cores' common barriers differ."""
+        """True if two cores' common barriers differ."""
         facts = self.facts
         for first, second in combinations(range(self.program.lnc), 2):
             for engine in sorted({facts.lines[row] for row in facts.barriers}):
@@ -303,7 +303,7 @@ class _Run:
         return False
 
     def opposite(self, one: int, other: int) -> bool:
-        """Whether two blocks stand in different arms of one divergent fork."""
+        """True if two blocks stand in different arms of one divergent fork."""
         successors = self.facts.successors
         for fork in self.forks:
             middle = successors[fork][1]
@@ -346,7 +346,7 @@ class _Run:
         active: set[int] = set()
 
         def reach(start: int) -> bool:
-            """Whether what is reachable was found, without a cycle."""
+            """True if what is reachable was found, without a cycle."""
             active.add(start)
             rest = found = after[start]
             while rest:
@@ -422,7 +422,7 @@ class _Run:
         self.verdict.troubled |= self.troubled
 
     def against(self, first: Done, second: Done) -> bool:
-        """Whether the source has the second one first."""
+        """True if the source has the second one first."""
         if first.core == second.core and first.number > second.number:
             return True
         for header in sorted(self.ends):
@@ -456,7 +456,7 @@ class _Run:
                     self.verdict.may.add("output-not-written")
 
     def reaches(self, start: int) -> bool:
-        """Whether what nothing has written of a location certainly comes where it is seen: all that an instruction
+        """True if what nothing has written of a location certainly comes where it is seen: all that an instruction
         reads of some operand is undefined, so all that it writes is, until something else is written there.
         """
         kind, size = self.program.locations.kind, int(self.program.locations.size[start])

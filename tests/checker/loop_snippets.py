@@ -7,7 +7,7 @@ COND = "mloc %go dram.local size=1 kind=input dtype=pred shape=[]"
 
 
 def loop(*body: str, header: str = "", trip: int | None = 4, name: str = "loop", behind: str = "") -> str:
-    """A loop as text: its header, one block of body, and the block behind it."""
+    """A loop as text: its header, one block of body, and the block after it."""
     count = "" if trip is None else f" trip={trip}"
     lines = [
         f"block ^{name} -> ^{name}_body, ^{name}_done{count} cond=go:",

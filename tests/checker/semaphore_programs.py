@@ -150,5 +150,5 @@ class SemaphoreJudge:
         return done
 
     def hangs(self) -> bool:
-        """Whether something never happens."""
+        """True if something never happens."""
         return len(self.happens()) < 2 * self.count

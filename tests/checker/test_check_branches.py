@@ -1,4 +1,4 @@
-"""Branches: what an arm does to the other one, to what stands around, and to itself in the next iteration."""
+"""Branches: what an arm does to the other one, to the code around it, and to itself in the next iteration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHARED = ("mloc %s dram.shared size=64 kind=inout", "mloc %s dram.shared size=64
 # -- one core --------------------------------------------------------------------------------------------------------
 
 
-def test_what_stands_before_a_branch_in_it_and_behind_it() -> None:
+def test_accesses_before_in_and_after_a_branch() -> None:
     text = core(
         BUFFER,
         FORK,
@@ -37,7 +37,7 @@ def test_arms_never_meet_each_other() -> None:
     assert codes(text) == []
 
 
-def test_an_arm_and_what_stands_behind_are_ordered_through_a_join() -> None:
+def test_an_arm_and_later_blocks_are_ordered_through_a_join() -> None:
     text = core(
         BUFFER,
         FORK,
@@ -53,7 +53,7 @@ def test_an_arm_and_what_stands_behind_are_ordered_through_a_join() -> None:
     assert edits(program(text.format("", "", "")), wrong) == ["relay t -> r"]
 
 
-def test_an_arm_does_not_dominate_what_stands_behind_it() -> None:
+def test_an_arm_does_not_dominate_later_blocks() -> None:
     text = core(BUFFER, FORK, branch("%t = iota @dma0 () -> (%a)"), "%r = copy @act (%a) -> () deps=[t]")
     (wrong,) = findings(text)
     assert wrong.code == "bad-input"
@@ -91,8 +91,8 @@ def test_a_branch_reads_its_condition_and_holds_back_what_follows() -> None:
         ),
         "%r = copy @pool (%a) -> ()",
     )
-    assert codes(text) == []  # everything behind waits for %p, which stands behind %w on its engine
-    # Two are missing: in the arm and behind the branch.
+    assert codes(text) == []  # everything after it waits for %p, which comes after %w on its engine
+    # Two are missing: in the arm and after the branch.
     assert codes(text.replace("%w = iota @act", "%w = iota @dma0")) == ["missing-dependence"] * 2
     (never,) = findings(text.replace("%p = iota @act () -> (%c)", "%p = nop @act () -> ()").replace("(%a)", "()"))
     assert never.code == "uninitialized-read"
@@ -199,7 +199,7 @@ def test_a_value_that_one_arm_alone_writes() -> None:
     assert (half.code, half.severity) == ("uninitialized-read", Severity.WARNING)
 
 
-def test_a_value_that_nobody_writes_is_missing_whatever_is_taken() -> None:
+def test_a_value_without_a_writer_is_missing_on_every_path() -> None:
     text = core("mloc %a dram.local size=64", FORK, branch("%t = nop @act () -> ()"), "%r = copy @act (%a) -> ()")
     (wrong,) = findings(text)
     assert (wrong.code, wrong.severity) == ("uninitialized-read", Severity.ERROR)
@@ -207,7 +207,7 @@ def test_a_value_that_nobody_writes_is_missing_whatever_is_taken() -> None:
 
 @pytest.mark.parametrize("branches", [2, 5, 12])
 def test_values_across_fences_need_every_combination_that_leaves_them_unwritten(branches: int) -> None:
-    """Each segment is looked at both ways at once; only the way that writes in none of them shows the read."""
+    """All segments take one arm at once; only the path that writes in none of them shows the read."""
     parts = [core("mloc %a dram.local size=64", "block ^entry -> ^f0:")]
     for number in range(branches):
         last = number == branches - 1
@@ -311,7 +311,7 @@ def test_divergent_arms_on_different_cores_meet() -> None:
     assert all(subject(each).kind == "write after write" for each in findings(*texts(write, read, "")))
 
 
-def test_a_sendrecv_must_pair_up_on_every_way() -> None:
+def test_a_sendrecv_must_pair_up_on_every_path() -> None:
     def texts(attrs: str) -> list[str]:
         lines = ['%m = sendrecv @act () -> () to=1 tag="t"', '%m = sendrecv @act () -> () from=0 tag="t"']
         return [core(FORK, branch(line, attrs=attrs)) for line in lines]
@@ -322,11 +322,11 @@ def test_a_sendrecv_must_pair_up_on_every_way() -> None:
     assert any(choices(each) == [("fork", (0, 1))] for each in found)
 
 
-# -- many ways -------------------------------------------------------------------------------------------------------
+# -- many paths ------------------------------------------------------------------------------------------------------
 
 
 def many(branches: int, then: str, other: str | None, *behind: str) -> str:
-    """Branches one behind the other, with nothing between; `{0}` in an arm is the number."""
+    """Branches one after the other, with nothing between; `{0}` in an arm is the number."""
     parts = [core(BUFFER, "mloc %b dram.local size=64 kind=inout", "block ^entry -> ^f0:")]
     parts.append("%w = iota @dma0 () -> (%a)")
     for number in range(branches):

@@ -18,7 +18,7 @@ def shared(number: int) -> str:
 
 
 def forks(number: int, count: int, *between: str, then: str, other: str | None) -> str:
-    """One core: branches one behind the other; `{0}` is the number of the branch."""
+    """One core: branches one after the other; `{0}` is the number of the branch."""
     parts = [core(BUFFER, shared(number), "block ^entry -> ^f0:")]
     for at in range(count):
         arms = [None if each is None else each.format(at) for each in (then, other)]
@@ -30,7 +30,7 @@ def forks(number: int, count: int, *between: str, then: str, other: str | None) 
 
 
 def looked_at(*cores: str) -> int:
-    """How many ways are planned."""
+    """How many paths are planned."""
     (function,) = functions(program(*cores))
     assert isinstance(function, Function)
     return len(function.plan(function.copies(deep=False)).ways)
@@ -75,7 +75,7 @@ def test_arms_that_exclude_each_other_meet_on_two_cores(swap: bool) -> None:
 
 
 def test_values_depend_on_the_cores_that_touch_them() -> None:
-    """What core 0 writes in an arm core 1 reads behind a fence, whatever core 1 chose."""
+    """What core 0 writes in an arm core 1 reads after a fence, for any choice of core 1."""
     texts = [forks(number, 3, FENCE.format("b{0}"), **ARMS) for number in range(CORES)]
     lines = ["mloc %s dram.shared size=64", "mloc %s dram.shared size=64 remote=[s,0]"]
     texts = [text.replace(shared(number), lines[number > 0]) for number, text in enumerate(texts)]
@@ -89,7 +89,7 @@ def test_values_depend_on_the_cores_that_touch_them() -> None:
 
 @pytest.mark.parametrize("trip", ["", "trip=3"])
 def test_fences_in_a_loop_cut_its_iterations(trip: str) -> None:
-    """3 forks in each of 2 iterations on 4 cores are 2**24 ways; between fences they are 2."""
+    """3 forks in each of 2 iterations on 4 cores are 2**24 paths; between fences they are 2."""
     inner = [
         branch("%t{0} = copy @act (%a) -> ()", "", "f{0}", APART, behind) for behind in (" -> ^m{0}", " -> ^loop")
     ]

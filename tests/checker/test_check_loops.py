@@ -1,4 +1,4 @@
-"""Loops: what one iteration does to the next, to itself, and to what stands around the loop."""
+"""Loops: what one iteration does to the next, to itself, and to the code around the loop."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_a_pair_is_told_once_within_an_iteration_and_once_from_one_to_the_next()
     assert [edits(program(text), each) for each in (within, across)] == [["deps w -> r"], ["carried r -> w"]]
 
 
-def test_what_stands_before_a_loop_and_in_it() -> None:
+def test_accesses_before_a_loop_and_in_it() -> None:
     text = core(BUFFER, START, "%w = iota @dma0 () -> (%a)", loop("%r = copy @act (%a) -> () {}"))
     assert codes(text.format("deps=[w]")) == []
     (wrong,) = findings(text.format(""))
     assert edits(program(text.format("")), wrong) == ["deps w -> r"]
 
 
-def test_behind_a_loop_a_join_in_its_header_is_waited_for() -> None:
+def test_after_a_loop_instructions_wait_for_a_join_in_its_header() -> None:
     text = core(
         BUFFER,
         START,
@@ -54,7 +54,7 @@ def test_behind_a_loop_a_join_in_its_header_is_waited_for() -> None:
     assert edits(program(text.format("carried=[r]", "")), wrong) == ["relay r -> w"]
 
 
-def test_a_body_does_not_dominate_what_stands_behind_its_loop() -> None:
+def test_a_body_does_not_dominate_blocks_after_its_loop() -> None:
     text = core(BUFFER, START, loop("%r = copy @act (%a) -> ()"), "%w = iota @dma0 () -> (%a) deps=[r]")
     (wrong,) = findings(text)
     assert wrong.code == "bad-input"
@@ -246,7 +246,7 @@ def test_triton_9720_with_patterns_that_move(trip: str) -> None:
             buffers([text, FENCE.format("b")], number).replace("trip=4", trip) for number, text in enumerate(texts)
         ]
 
-    assert codes(*sides(0, 3)) == ["cross-core-race"]
+    assert codes(*two_cores(0, 3)) == ["cross-core-race"]
     assert codes(*two_cores(128, 2)) == []
     assert codes(*two_cores(64, 3)) == []  # they meet, but never between two barriers
     (race,) = findings(*(text.replace(FENCE.format("b"), "") for text in two_cores(64, 3)))
@@ -422,7 +422,7 @@ def test_a_step_of_a_loop_that_is_not_around() -> None:
 
 @pytest.mark.parametrize(("index", "clean"), [(2, True), (9, False)])
 def test_an_index_is_a_place_in_the_text_not_in_the_run(index: int, clean: bool) -> None:
-    """A run that skips the inner loop in its first turn comes to the smaller index behind the larger one."""
+    """A run that skips the inner loop in its first turn reaches the smaller index after the larger one."""
     text = f"""bir 1
 program "index" lnc=1
 module @nc0 core=0 {{

@@ -8,9 +8,8 @@ from random import Random
 import pytest
 from tests.checker.generate import Shape, random_program
 from tests.checker.semaphore_programs import Event, SemaphoreJudge, random_semaphores
-from tests.checker.snippets import findings, told
+from tests.checker.snippets import findings
 
-from haulout.checker import check_program
 from haulout.checker.explain.evidence import Evidence
 from haulout.checker.model import Function, Model, functions
 from haulout.checker.order.barriers import check_barriers, find_barriers
@@ -23,7 +22,6 @@ from haulout.checker.proofs.extents import find_extents
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.text import parse_bir
 from haulout.support.jit import interpreted
 from haulout.support.render import render_json
 
@@ -124,7 +122,7 @@ def test_witnesses_replay(seed: int) -> None:
 
 
 def fulfilled(judge: SemaphoreJudge, row: int, done: set[Event], count: dict[tuple[int, str], int]) -> bool:
-    """Whether an instruction may start."""
+    """True if an instruction may start."""
     ready = all(each in done for each in judge.after["in", row])
     return ready and all(count.get(name, 0) >= value for name, value in judge.needs[row])
 
@@ -175,105 +173,6 @@ READER = """
     {}
     %r = copy @vector (%s) -> (%out)
 """
-
-
-def race(left: str = "", right: str = "") -> str:
-    found = [each for each in findings(WRITER.format(left), READER.format(right)) if each.code == "cross-core-race"]
-    return "\n".join(told(each) for each in found)
-
-
-def test_bytes_that_nothing_has_written() -> None:
-    text = race()
-    assert "witness: %r on core 1 may start while %w on core 0 has not completed, whatever else runs" in text
-    assert "%r on core 1 reads what %w on core 0 writes, or bytes that nothing has written yet" in text
-
-
-def test_what_is_read_instead_of_what_should_be() -> None:
-    timed = [text.format("").replace(")\n", f") seq={seq}\n") for seq, text in enumerate((WRITER, READER))]
-    (finding,) = [each for each in findings(*timed) if each.code == "cross-core-race"]
-    assert "%r then reads bytes that nothing has written yet" in told(finding)
-
-
-def test_stale_bytes_and_who_wrote_them() -> None:
-    init = '%init = iota @dma0 () -> (%s[0:32])\n%b = core_barrier @all () -> () name="b"'
-    meet = '%b = core_barrier @all () -> () name="b"\n%d = iota @pe () -> (%out)'
-    text = race(init, meet)
-    assert "witness: core 0 runs %init; cores 0, 1 meet at %b; then %r on core 1 may start" in text
-    assert "%r on core 1 reads what %w on core 0 writes, or bytes that %init on core 0 wrote" in text
-    other = race(init.replace("(%s[0:32])", "(%x[0:32])"), meet)
-    assert "%r on core 1 reads what %w on core 0 writes, or bytes that nothing has written yet" in other
-
-
-def test_a_write_that_comes_too_early() -> None:
-    (finding,) = findings(
-        """
-    mloc %x dram.local size=64 kind=inout
-    %r = copy @act (%x) -> ()
-    %w = iota @vector () -> (%x)
-    """
-    )
-    assert "%r may then read what %w writes; it should read bytes of %x as they were at the start" in told(finding)
-
-
-def test_two_writes_in_any_order() -> None:
-    (finding,) = findings(
-        """
-    mloc %x dram.local size=64 kind=inout
-    %a = iota @act () -> (%x)
-    %b = memset @vector () -> (%x) value=1
-    """
-    )
-    assert "the bytes may end as %a leaves them, not %b" in told(finding)
-
-
-def test_long_schedules_are_cut_in_the_middle() -> None:
-    many = "\n".join(f"%i{at} = copy @vector (%s) -> (%out)" for at in range(20))
-    (line,) = [each for each in race("", many.replace("(%s)", "(%out)")).splitlines() if "witness" in each]
-    assert line == (
-        "witness: core 1 runs %i0, %i1, %i2; ... 14 more steps ...; core 1 runs %i17, %i18, %i19; then %r on core 1 "
-        "may start while %w on core 0 has not completed"
-    )
-
-
-def test_steps_stay_on_one_core_as_long_as_they_can() -> None:
-    left = "\n".join(f"%a{at} = iota @dma0 () -> (%s)" for at in range(2))
-    right = "\n".join(f"%c{at} = copy @vector (%out) -> (%out)" for at in range(2))
-    assert "core 0 runs %a0, %a1; core 1 runs %c0, %c1; then" in race(left, right)
-
-
-def test_iterations_of_loops_are_told() -> None:
-    text = """bir 1
-program "p" lnc=1
-module @nc0 core=0 {
-  func @main {
-    mloc %x dram.local size=64 kind=inout
-    mloc %p dram.local size=1 kind=input
-    block ^head -> ^body, ^end cond=p:
-    block ^body -> ^head:
-      %r = copy @act (%x) -> ()
-      %w = iota @vector () -> (%x) deps=[r]
-    block ^end:
-  }
-}
-"""
-    (finding,) = check_program(parse_bir(text, "p.bir"))
-    text = "core 0 runs %r (iteration 0); then %r (iteration 1) may start while %w (iteration 0) has not completed"
-    assert f"witness: {text}" in finding.notes
-
-
-def test_other_pairs_that_a_fix_orders() -> None:
-    left = "%u = dma_copy @dma0 (%x) -> (%s[0:64])\n%v = dma_copy @dma1 (%x) -> (%s)"
-    found = findings(WRITER.format(left), READER.format(""))
-    (finding,) = [each for each in found if each.code == "cross-core-race"]
-    assert "stands for" in told(finding)
-    # Nothing says whether %r comes first or the writes do; if it does, it reads what nothing has written. The writes
-    # are equal copies, so behind the barrier nothing sees which of them was last.
-    assert finding.help[0] == (
-        "put a core_barrier @all on every core: after %w on core 0, before %r on core 1; it orders 3 pairs, and 1 "
-        "more leave the same bytes in every order then"
-    )
-    (alone,) = [each for each in findings(*(WRITER.format(""), READER.format(""))) if each.code == "cross-core-race"]
-    assert "it orders" not in alone.help[0]
 
 
 def test_witnesses_are_in_the_json() -> None:

@@ -57,7 +57,7 @@ class View:
 
     @property
     def rises(self) -> bool:
-        """Whether its elements count as their bytes do, which is all that a pattern says to `nki.*`."""
+        """True if its elements count as their bytes do, which is all that a pattern says to `nki.*`."""
         return bool((np.diff(self.elements.ravel()) > 0).all())
 
     def layout(self, operand: int) -> list[AttrValue]:
@@ -249,7 +249,7 @@ def values(steps: list[Step], fill: int) -> list[bytes]:
 
 
 def harmful(steps: list[Step], start: Place, among: int | None = None) -> bool:
-    """Whether bytes of a location that nothing has written are seen; read by the first steps only, with `among`."""
+    """True if bytes of a location that nothing has written are seen; read by the first steps only, with `among`."""
     undefined = {place: np.zeros(place.size, bool) for place in _all_places(steps)}
     unwritten = np.ones(start.size, bool)
     for number, step in enumerate(steps):
