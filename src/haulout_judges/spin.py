@@ -117,15 +117,15 @@ def judge_queues(programs: Sequence[Queues]) -> list[Verdict]:
 
 _HEAD = """c_decl {{
   \\#include <stdio.h>
-  static unsigned char reported[{programs}][{ops}][{ops}];
+  static unsigned char printed[{programs}][{ops}][{ops}];
   static unsigned char stuck[{programs}];
-  static void report(int program, int one, int other) {{
-    if (!reported[program][one][other]) {{
-      reported[program][one][other] = 1;
+  static void print_race(int program, int one, int other) {{
+    if (!printed[program][one][other]) {{
+      printed[program][one][other] = 1;
       printf("RACE %d %d %d\\n", program, one, other);
     }}
   }}
-  static void report_stuck(int program) {{
+  static void print_stuck(int program) {{
     if (!stuck[program]) {{ stuck[program] = 1; printf("STUCK %d\\n", program); }}
   }}
 }}
@@ -158,7 +158,7 @@ def promela(programs: Sequence[Queues]) -> str:
         started = "".join(f" run p{number}_{queue}();" for queue in range(len(made.queues)))
         lines.append(f"    :: chosen == {number} -> left = {len(made.ops)};{started} skip")
     lines += ["    fi", "  };", "  timeout;", "  if", "  :: left == 0", "  :: else ->"]
-    lines += ["    c_code { report_stuck(Pinit->chosen); }", "  fi", "}"]
+    lines += ["    c_code { print_stuck(Pinit->chosen); }", "  fi", "}"]
     return "\n".join(lines) + "\n"
 
 
@@ -185,7 +185,8 @@ def _queue(number: int, made: Queues, queue: Sequence[int]) -> list[str]:
             lines += [f"  d_step {{ {guard} -> arrived[{op.rendezvous}]++", f"  d_step {{ {met} -> {ends}"]
         elif rivals:
             tests = (
-                f"if (now.in_flight[{each}]) report({number}, {min(at, each)}, {max(at, each)});" for each in rivals
+                f"if (now.in_flight[{each}]) print_race({number}, {min(at, each)}, {max(at, each)});"
+                for each in rivals
             )
             lines.append(f"  d_step {{ {guard} -> in_flight[{at}] = true; c_code {{ {' '.join(tests)} }}")
             lines.append(f"  d_step {{ in_flight[{at}] = false; {ends}")
