@@ -200,6 +200,7 @@ def test_dominators_are_those_of_the_graph() -> None:
         passed_after = [reached_without(back, count - 1, block) for block in range(count)]
         for first, second in product(range(count), repeat=2):
             assert found.dominates(first, second) == (second not in passed[first])
+            assert found.post_dominates(first, second) == (second not in passed_after[first])
         for block in range(count):
             above = [each for each in range(count) if each != block and block not in passed[each]]
             assert found.dominator[block] == max(above, key=lambda each: len(passed[each]), default=NONE)

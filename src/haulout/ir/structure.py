@@ -173,11 +173,11 @@ class Structure:
 
     def around(self, block: int) -> tuple[int, ...]:
         """The regions around a block, the outermost first."""
-        return self._around[self.region_of[block]]
+        return self.nesting[self.region_of[block]]
 
     def loops_around(self, block: int) -> tuple[int, ...]:
         """The loops around a block, the outermost first."""
-        return self._loops_around[self.region_of[block]]
+        return self.loop_nesting[self.region_of[block]]
 
     def divergent_fork(self, block: int) -> int:
         """The outermost divergent fork that has a block in an arm, NONE when there is none."""
@@ -193,11 +193,13 @@ class Structure:
         return self.descend(NONE, into)
 
     @cached_property
-    def _around(self) -> list[tuple[int, ...]]:
+    def nesting(self) -> list[tuple[int, ...]]:
+        """Of each region: the regions around it and itself, the outermost first."""
         return self.descend((), lambda outer, number, region: (*outer, number))
 
     @cached_property
-    def _loops_around(self) -> list[tuple[int, ...]]:
+    def loop_nesting(self) -> list[tuple[int, ...]]:
+        """Of each region: the loops among `nesting`."""
         return self.descend((), lambda outer, number, region: (*outer, number) if number in self.loops else outer)
 
     @cached_property
@@ -227,22 +229,28 @@ class Structure:
         return found
 
     @cached_property
-    def _reach(self) -> list[int]:
-        """Where the blocks end that each block dominates: with the region around it, of a header with the next."""
-        ends = np.empty(len(self.region_of), np.int64)
-        for blocks in self.functions:
-            ends[blocks.start : blocks.stop] = blocks.stop
-        found: list[int] = ends.tolist()
+    def _dominated(self) -> tuple[list[range], list[range]]:
+        """The blocks that each block dominates, and those that it post-dominates."""
+        wholes = [blocks for blocks in self.functions for _ in blocks]
+        dominated, post_dominated = [], []
         for block, number in enumerate(self.region_of):
-            if block in self.loop_at:
-                number = self.regions[number].parent
-            if number != NONE:
-                found[block] = self.regions[number].end
-        return found
+            region = self.regions[number] if number != NONE else None
+            last = block
+            if isinstance(region, Loop) and block == region.header:
+                # A header dominates what follows its loop, and post-dominates the body.
+                last, number = region.latch, region.parent
+            body = self.regions[number].body if number != NONE else wholes[block]
+            dominated.append(range(block, body.stop))
+            post_dominated.append(range(body.start, last + 1))
+        return dominated, post_dominated
 
     def dominates(self, first: int, second: int) -> bool:
         """Whether every path from the entry to block `second` passes block `first`."""
-        return first <= second < self._reach[first]
+        return second in self._dominated[0][first]
+
+    def post_dominates(self, last: int, first: int) -> bool:
+        """Whether every path from block `first` to the end of the function passes block `last`."""
+        return first in self._dominated[1][last]
 
     def common_region(self, first: int, second: int) -> int:
         """The innermost region around two blocks, NONE when there is none."""
