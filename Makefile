@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test test-all lint setup wheel clean
+.PHONY: demo test test-all lint docs setup wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/haulout compile examples/jax/decoder_train.n4.hlo -o out/
@@ -24,6 +24,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site, with search and the API reference; a warning is an error. Open out/site/index.html.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html --conf-dir docs . out/site
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m pip wheel --no-deps -w dist .
