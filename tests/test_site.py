@@ -14,6 +14,8 @@ from tests.test_docs import DOCS, LINKED, ROOT
 import haulout
 from haulout import checker, jax, nki, packing
 
+pytestmark = pytest.mark.long("10 s: builds the site")
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -62,6 +62,7 @@ def test_barriers_of_some_cores_between(line: str) -> None:
     assert (looked_at(*texts) == 4) == (line == "all")
 
 
+@pytest.mark.thin(2, "11 s")
 @pytest.mark.parametrize("swap", [False, True])
 def test_arms_that_exclude_each_other_meet_on_two_cores(swap: bool) -> None:
     """No core that chooses as the others do shows it: one is in the first arm, another in the second."""

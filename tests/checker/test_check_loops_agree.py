@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.checker.loop_generate import LoopShape, random_loops
 from tests.checker.loop_judge import judge_loops
+from tests.tiers import examples
 
 from haulout.checker import check_program
 from haulout.checker import driver as checker
@@ -115,7 +116,7 @@ def test_what_few_runs_prove_is_true(name: str, monkeypatch: pytest.MonkeyPatch)
     assert seen["unproved-paths"] > 0 or name in ("each core its own arm", "arms that share")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(SHAPES)))
 def test_agrees_on_whatever_hypothesis_draws(random: Random, name: str) -> None:
     agree(random_loops(random, SHAPES[name]))

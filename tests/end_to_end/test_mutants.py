@@ -72,6 +72,7 @@ def judge(program: Program, most: int | None, *, run: bool = True) -> Counter[tu
     return seen
 
 
+@pytest.mark.thin(8, "100 s")
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_broken_in_every_way(example: str) -> None:
     program = haulout.compile(DATA / f"{example}.hlo").program

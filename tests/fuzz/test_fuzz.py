@@ -55,6 +55,7 @@ def mutate(source: Path, number: int) -> bytes:
     return (mutate_store if source.suffix == ".npz" else mutate_text)(source.read_bytes(), number)
 
 
+@pytest.mark.thin(5, "60 s")
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("kind", "mutants"), [("text", 400), ("compiled", 160), ("hlo", 320), ("store", 240)])
 def test_mutants(kind: str, mutants: int, shard: int, tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def source_program(kind: str, seed: int) -> Program:
     return random_branch_program(rng, cores=2 + seed % 3, steps=1, divergent=0.3 * (seed % 2), fences=0.1)
 
 
+@pytest.mark.thin(5, "5 s")
 @pytest.mark.parametrize("kind", ["straight", "loops", "branches"])
 @pytest.mark.parametrize("seed", range(12))
 def test_lowered_programs_are_clean(kind: str, seed: int) -> None:
@@ -66,6 +67,7 @@ def test_lowered_programs_are_clean(kind: str, seed: int) -> None:
     assert complaints(program) == []
 
 
+@pytest.mark.thin(6, "9 s")
 @pytest.mark.parametrize("seed", range(12))
 def test_lowered_programs_compute_the_same_on_every_way(seed: int) -> None:
     source = source_program("branches", seed)
@@ -162,6 +164,7 @@ def is_right(program: Program, way: int = 0) -> bool:
     return True
 
 
+@pytest.mark.thin(5, "12 s")
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_spoilt_is_found_and_nothing_else(seed: int) -> None:
     rng = Random(seed)
@@ -178,6 +181,7 @@ def test_what_is_spoilt_is_found_and_nothing_else(seed: int) -> None:
     assert wrong
 
 
+@pytest.mark.thin(6, "8 s")
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_spoilt_on_some_way_is_found(seed: int) -> None:
     """With loops and branches not every way can be tried: what is wrong on one of them must be found."""
