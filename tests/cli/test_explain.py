@@ -32,6 +32,7 @@ def test_every_code_has_an_example() -> None:
     assert sorted(EXAMPLES) == sorted(CATALOG)
 
 
+@pytest.mark.thin(4, "12 s")
 @pytest.mark.parametrize("code", sorted(EXAMPLES))
 def test_every_example_gives_its_finding(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = EXAMPLES[code]

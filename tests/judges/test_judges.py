@@ -118,6 +118,7 @@ def test_the_checker_agrees_with_the_thread_sanitizer() -> None:
         assert differs(program, threads.judge(program), check_program(program, advise=False)) == "", number
 
 
+@pytest.mark.long("5 s")
 def test_reachability_and_exploration_find_the_same_pairs() -> None:
     compared = 0
     for number in range(80):

@@ -27,6 +27,7 @@ def first_code(program: Program) -> str | None:
     return next((finding.code for finding in check_program(program, advise=False)), None)
 
 
+@pytest.mark.thin(4, "20 s")
 @pytest.mark.parametrize("seed", range(12))
 def test_small_sound_and_the_same_again(seed: int) -> None:
     rng = Random(seed)
