@@ -88,6 +88,7 @@ def agree(program: Program, runs: int = 60) -> set[str] | None:
     return codes
 
 
+@pytest.mark.thin(5, "25 s")
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("way", ["plain", "compiled", "apart"])
 def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +106,7 @@ def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPa
     assert seen["unproved-paths"] < 5
 
 
+@pytest.mark.thin(3, "6 s")
 @pytest.mark.parametrize("name", BRANCHES)
 def test_what_few_runs_prove_is_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With hardly any runs most is proved by pairs of regions, and the rest is said."""
