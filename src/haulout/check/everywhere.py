@@ -15,7 +15,7 @@ from haulout.check import bytesets
 from haulout.check.loops import block_rows
 from haulout.check.operands import Operands
 from haulout.check.sets import Sets
-from haulout.check.spread import NO_BYTES, Runs, is_collective, total, union
+from haulout.check.spread import NO_BYTES, Runs, total, union
 from haulout.check.undefined import Hop, Reach, Way, hops_to
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
@@ -98,7 +98,7 @@ class Everywhere:
         instruction = int(self.operands.instruction[access])
         if self.operands.is_index(access):
             return "index"
-        if is_collective(self.operands.opcode(instruction)):
+        if self.operands.opcode(instruction).collective:
             return "collective"
         alone = instruction not in self.meets and not self.operands.writes(instruction)
         return "effect" if alone else None

@@ -28,7 +28,7 @@ from haulout.check.meetings import Meetings
 from haulout.check.model import Model
 from haulout.check.operands import Operands
 from haulout.check.sets import Sets
-from haulout.check.spread import NO_BYTES, Runs, is_collective, total, union, without
+from haulout.check.spread import NO_BYTES, Runs, total, union, without
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Ids
 
@@ -149,7 +149,7 @@ class Flow:
         row = int(self.model.access[access])
         if self.operands.is_index(row):
             return "index"
-        if is_collective(self.operands.opcode(int(self.model.rows[instruction]))):
+        if self.operands.opcode(int(self.model.rows[instruction])).collective:
             return "collective"
         starts = self.model.access_starts
         mine = slice(int(starts[instruction]), int(starts[instruction + 1]))
