@@ -42,8 +42,6 @@ from haulout.ir.schema import Ids, Ints
 MOST_PARTS = 4096
 """A read of more differently written parts is `own`."""
 
-_ABOUT_ORDER = frozenset({"remote_signal", "wait_back"})
-"""Attributes that say when an instruction runs, not what it computes."""
 
 _OWN = -1
 
@@ -234,7 +232,7 @@ class _Numbering:
         if program.instructions.opcode[row] == NONE:
             return _OWN
         opcode = lookup(program.strings[int(program.instructions.opcode[row])])
-        attrs = {key: value for key, value in program.instruction_attrs(row).items() if key not in _ABOUT_ORDER}
+        attrs = program.instruction_attrs(row)
         reads = [access for access in self._operands(i) if not model.write[access]]
         numbers = [moved[access] for access in reads]
         if opcode.name == "memset" and not reads:
@@ -278,11 +276,12 @@ class _Numbering:
         return size if pattern is None else pattern.nbytes
 
     def _array(self, access: int) -> Hashable:
-        """Bytes of an operand, and the type and shape that it has from its location when it is all of it."""
+        """Bytes of an operand, whether all are touched, and its location's type and shape when it is all of it."""
         program, location = self.model.program, int(self.model.location[access])
         whole = int(self.model.pattern[access]) == NONE
         dtype = int(program.locations.dtype[location])
-        return self._bytes(access), dtype, program.shape(location) if whole else None
+        maybe = bool(self.model.maybe[access])
+        return self._bytes(access), maybe, dtype, program.shape(location) if whole else None
 
     def _varies(self, instruction: int) -> bool:
         """Whether it may compute something else in a run, or a schedule, that is not looked at."""

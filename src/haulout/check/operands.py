@@ -11,7 +11,7 @@ from haulout.check.layouts import NOTHING, Given, order, read_args
 from haulout.check.sets import Sets
 from haulout.check.spread import Extent, Order, Role, Runs, spread, spread_product
 from haulout.ir import dtypes
-from haulout.ir.attributes import int_list, parse_attrs
+from haulout.ir.attributes import parse_attrs
 from haulout.ir.enums import NONE
 from haulout.ir.opcodes import Flow, Opcode, lookup
 from haulout.ir.patterns import Pattern
@@ -26,8 +26,6 @@ _NO_OPERANDS: frozenset[int] = frozenset()
 class _Facts:
     """What an instruction's attributes say of its operands."""
 
-    maybe: frozenset[int]
-    """Those of which only some bytes are touched."""
     typed: bool
     """They have the types of their locations."""
     has_args: bool
@@ -76,11 +74,8 @@ class Operands:
         return moves or int(self.program.patterns.run[pattern]) == NONE
 
     def guess(self, access: int) -> bool:
-        """Whether only some of its bytes are touched, it is not known which: `?`, or listed in `maybe`."""
-        if self.is_unknown(access):
-            return True
-        instruction = int(self.instruction[access])
-        return access - int(self.starts[instruction]) in self._facts(instruction).maybe
+        """Whether only some of its bytes are touched, it is not known which: `?`, or `maybe`."""
+        return bool(self.program.accesses.maybe[access]) or self.is_unknown(access)
 
     def opcode(self, instruction: int) -> Opcode:
         """What is known of what it does."""
@@ -162,7 +157,6 @@ class Operands:
         if text not in self._attrs:
             attrs = {} if text == NONE else parse_attrs(self.program.strings[text])
             self._attrs[text] = _Facts(
-                maybe=frozenset(int_list(attrs.get("maybe", [])) or []),
                 typed="dtypes" not in attrs,
                 has_args="args" in attrs,
                 given=read_args(attrs["args"]) if "args" in attrs else NOTHING,
