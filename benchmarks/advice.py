@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import haulout
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
-from haulout.testing.advised import contradiction
-from haulout.testing.branch_programs import random_branch_program
-from haulout.testing.loop_programs import damaged, random_judged_loops
-from haulout.testing.programs import random_loop_program, random_program
+from haulout_judges.advised import contradiction
+from haulout_generators.branch_programs import random_branch_program
+from haulout_generators.loop_programs import damaged, random_judged_loops
+from haulout_generators.programs import random_loop_program, random_program
 
 ORDER = frozenset({"cross-core-race", "possible-race", "missing-dependence"})
 

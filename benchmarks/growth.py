@@ -17,11 +17,11 @@ from time import perf_counter
 
 
 def measure(size: int, cores: int) -> dict[str, float]:
-    from haulout.check import check_program
+    from haulout.checker import check_program
     from haulout.passes.base import PassContext
     from haulout.passes.manager import PassManager
     from haulout.passes.pipeline import standard_pipeline
-    from haulout.testing.large import large_program
+    from haulout_generators.large import large_program
 
     def run(instructions: int) -> dict[str, float]:
         program = large_program(instructions, cores)

@@ -25,11 +25,11 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from tests.check.generate import Shape
-from tests.check.generate import random_program as random_list
+from tests.checker.generate import Shape
+from tests.checker.generate import random_program as random_list
 
 import haulout
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import print_bir
 from haulout.passes.base import PassContext
@@ -38,12 +38,12 @@ from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
 from haulout.support.diagnostics import Diagnostic
-from haulout.testing.branch_programs import random_branch_program
-from haulout.testing.judges import JUDGES, Outcome, Verdict, spin
-from haulout.testing.judges.checked import differs, verdict_of
-from haulout.testing.loop_programs import damaged, random_judged_loops
-from haulout.testing.mutate import mutants
-from haulout.testing.programs import random_loop_program, random_program
+from haulout_generators.branch_programs import random_branch_program
+from haulout_judges import JUDGES, Outcome, Verdict, spin
+from haulout_judges.checked import differs, verdict_of
+from haulout_generators.loop_programs import damaged, random_judged_loops
+from haulout_generators.mutate import mutants
+from haulout_generators.programs import random_loop_program, random_program
 from haulout.testing.reduce import reduce_program
 
 SHAPES = (

@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 from packing_peers import AVAILABLE, Peer
 
-from haulout.passes.allocator import Problem, Progress, Solution, solve
-from haulout.passes.allocator.construct import construct
-from haulout.passes.allocator.csvio import read_csv
-from haulout.passes.allocator.decide import MOST_ROWS, Decider
-from haulout.passes.allocator.descend import descend
-from haulout.passes.allocator.incumbent import Incumbent
-from haulout.passes.allocator.instance import canonical
-from haulout.passes.allocator.squeaky_wheel import squeaky_wheel
+from haulout.packing import Problem, Progress, Solution, solve
+from haulout.packing.construct import construct
+from haulout.packing.csvio import read_csv
+from haulout.packing.capacity_search import MOST_ROWS, Decider
+from haulout.packing.descend import descend
+from haulout.packing.incumbent import Incumbent
+from haulout.packing.instance import canonical
+from haulout.packing.squeaky_wheel import squeaky_wheel
 
 
 def main() -> None:

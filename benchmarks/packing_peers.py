@@ -10,9 +10,9 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from haulout.passes.allocator import Problem
-from haulout.passes.allocator.best_fit import best_fit, xla_orders
-from haulout.passes.allocator.instance import canonical
+from haulout.packing import Problem
+from haulout.packing.best_fit import best_fit, xla_orders
+from haulout.packing.instance import canonical
 
 Peer = Callable[[Problem, int | None, float], int | None]
 

@@ -17,7 +17,7 @@ from random import Random
 from time import process_time
 
 from haulout.api import compile as compile_file
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.text import parse_bir
 
 

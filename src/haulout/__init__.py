@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from haulout.api import CompileResult, check, compile, load, simulate
     from haulout.ir.program import Program
-    from haulout.passes.allocator import plan
+    from haulout.packing import plan
     from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 
 __version__ = "0.1.0"
@@ -38,7 +38,7 @@ _HOME = {
     "check": "haulout.api",
     "compile": "haulout.api",
     "load": "haulout.api",
-    "plan": "haulout.passes.allocator",
+    "plan": "haulout.packing",
     "simulate": "haulout.api",
 }
 """Where each name is defined."""

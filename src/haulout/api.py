@@ -117,7 +117,7 @@ def compile(
     `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
     """
     from haulout.analysis.makespan import makespan
-    from haulout.check import check_program
+    from haulout.checker import check_program
     from haulout.ir.verify import check_sound
     from haulout.ir.writable import require_writable
     from haulout.passes.base import PassContext, Status
@@ -218,7 +218,7 @@ def check_source(
     barrier_scope: BarrierScope = "data",
 ) -> CheckResult:
     """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`."""
-    from haulout.check import check_program
+    from haulout.checker import check_program
 
     _check_cores(lnc)
     if not isinstance(source, Program) and is_kernel(source):

@@ -17,7 +17,7 @@ from haulout.ir.schema import Dependences
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 
 def in_core(program: Program, pairs: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:

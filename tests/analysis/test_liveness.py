@@ -15,7 +15,7 @@ from haulout.analysis.phases import shared_accesses
 from haulout.analysis.regions import find_regions
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
-from haulout.testing.branch_programs import random_branch_program
+from haulout_generators.branch_programs import random_branch_program
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -21,7 +21,7 @@ from haulout.ir.text import parse_bir
 from haulout.passes.base import PassContext
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
 from haulout.target import load_target
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 # An instruction of 4 bytes on `vector` takes one microsecond for each of its operands, whatever the other rates.
 TARGET = replace(

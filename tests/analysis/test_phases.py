@@ -13,7 +13,7 @@ from tests.brute import conflicts, happens_before, longest_chain, unordered
 from haulout.analysis.straightline import fence_rows
 from haulout.passes.base import PassContext
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 
 @settings(max_examples=200)

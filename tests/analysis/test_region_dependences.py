@@ -17,8 +17,8 @@ from haulout.ir.verify import verify
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
-from haulout.testing.branch_programs import random_branch_program
-from haulout.testing.programs import random_loop_program
+from haulout_generators.branch_programs import random_branch_program
+from haulout_generators.programs import random_loop_program
 
 CORES = 2
 WAYS = 6

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.command import MENDED, haulout
 
-from haulout.passes.allocator.csvio import read_csv
-from haulout.passes.allocator.validate import violations
+from haulout.packing.csvio import read_csv
+from haulout.packing.validate import violations
 
 PROBLEM = "id,lower,upper,size\nx,0,4,64\ny,2,6,128\nz,4,8,64\n"
 

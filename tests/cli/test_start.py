@@ -72,9 +72,9 @@ def test_a_name_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import haulout.check.checker, haulout",
+        "import haulout.checker.driver, haulout",
         "from haulout.check import check_program; import haulout",
-        "import haulout; haulout.check; import haulout.check.checker",
+        "import haulout; haulout.check; import haulout.checker.driver",
         "from haulout import check; import haulout.check",
     ],
 )

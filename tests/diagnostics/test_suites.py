@@ -36,14 +36,14 @@ def test_the_runner_can_fail() -> None:
 PACKAGES = ("ir", "analysis", "passes", "check", "frontends/hlo")
 NOT_HERE = {
     "internal-error": "a defect of ours; tests/cli",
-    "misaligned-storage": "a program that is not sound is refused earlier, as `bad-input`; tests/passes/allocator",
+    "misaligned-storage": "a program that is not sound is refused earlier, as `bad-input`; tests/packing",
     "capacity-fence": "needs a capacity fitted to the program; tests/passes/test_capacity.py",
     "kept-dependences": "lower_sync is no part of compile; tests/passes/test_lower_sync_order.py",
     "too-few-semaphores": "lower_sync is no part of compile; tests/passes/test_lower_sync_order.py",
     "kept-partitions": "needs programs of which one layout is larger; tests/passes/test_partitions.py",
     **dict.fromkeys(
         ("moved-pin", "crossed-segment", "split-alias", "unequal-offsets", "wrong-pool"),
-        "the planner's own validator; tests/passes/allocator",
+        "the planner's own validator; tests/packing",
     ),
 }
 

@@ -14,12 +14,12 @@ import pytest
 
 import haulout
 from haulout.analysis.regions import find_regions
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules, simulate
 from haulout.support.diagnostics import Severity
-from haulout.testing.mutate import KINDS, Mutant, mutants
-from haulout.testing.programs import random_program
+from haulout_generators.mutate import KINDS, Mutant, mutants
+from haulout_generators.programs import random_program
 
 DATA = Path(__file__).parent / "data"
 LONG = """

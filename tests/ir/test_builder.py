@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.patterns import Pattern

@@ -16,7 +16,7 @@ from haulout.ir.replicate import replicate
 from haulout.ir.schema import Accesses, Dependences, Instructions
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 
 def names(program: Program) -> list[str]:

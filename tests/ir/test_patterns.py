@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haulout.ir.patterns import Pattern, row_major_strides, strided
-from haulout.testing.programs import random_pattern
+from haulout_generators.programs import random_pattern
 
 
 def listed(pattern: Pattern) -> list[int]:

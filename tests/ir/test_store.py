@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.check.generate import Shape, random_program
-from tests.check.loop_generate import LoopShape, random_loops
+from tests.checker.generate import Shape, random_program
+from tests.checker.loop_generate import LoopShape, random_loops
 
 from haulout.ir.store import load_program, save_program
 from haulout.ir.text import parse_bir, print_bir

@@ -14,7 +14,7 @@ from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.text.lexer import Line
 from haulout.ir.text.values import parse_pattern
 from haulout.support.diagnostics import HauloutError
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 HEAD = 'bir 1\nprogram "p" lnc=1\nmodule @m core=0 {\n func @f {\n  mloc %x sbuf size=64\n  block ^e:\n'
 TAIL = "\n }\n}\n"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import haulout
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.schema import TABLES
 from haulout.ir.text import parse_bir

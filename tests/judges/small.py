@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.check.snippets import program
+from tests.checker.snippets import program
 
 from haulout.ir.program import Program
-from haulout.testing.judges import Outcome
+from haulout_judges import Outcome
 
 OWNER = "mloc %t dram.shared size=64 kind=inout\n"
 VIEW = "mloc %t dram.shared size=64 remote=[t,0]\n"

@@ -9,19 +9,19 @@ from random import Random
 
 import pytest
 from tests.brute import unordered
-from tests.check.generate import Shape
-from tests.check.generate import random_program as random_list
+from tests.checker.generate import Shape
+from tests.checker.generate import random_program as random_list
 from tests.judges.small import CASES, case
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.verify import verify
 from haulout.testing import judges
-from haulout.testing.judges import JUDGES, Outcome, exhaustive, reachability, spin, threads
-from haulout.testing.judges.checked import checker_verdict, differs
-from haulout.testing.judges.straight import NotStraightError, runs
-from haulout.testing.loop_programs import damaged, random_judged_loops
+from haulout_judges import JUDGES, Outcome, exhaustive, reachability, spin, threads
+from haulout_judges.checked import checker_verdict, differs
+from haulout_judges.straight import NotStraightError, runs
+from haulout_generators.loop_programs import damaged, random_judged_loops
 
 IN_PYTHON = ("reachability", "exhaustive", "schedules")
 needs_spin = pytest.mark.skipif(not spin.available(), reason="needs spin and gcc")
@@ -154,7 +154,7 @@ def test_runs_are_all_trip_counts() -> None:
 
 def test_too_many_iterations_are_said_to_be_too_many() -> None:
     cores, _ = CASES["a loop that must run"]
-    from tests.check.snippets import program
+    from tests.checker.snippets import program
 
     long = program(*(text.replace("trip=1", "trip=100000") for text in cores))
     with pytest.raises(NotStraightError):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tests.judges.test_judges import drawn
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.attributes import AttrValue, format_attrs
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.support.diagnostics import Severity
-from haulout.testing.judges import reachability
-from haulout.testing.judges.checked import differs
+from haulout_judges import reachability
+from haulout_judges.checked import differs
 
 CLAIMS = ("duplicate", "join", "gather", "benign", "partial", "proved")
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.check.generate import random_program
-from tests.check.snippets import program as snippet
+from tests.checker.generate import random_program
+from tests.checker.snippets import program as snippet
 from tests.cli.command import MENDED, RACE, haulout
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
-from haulout.testing.loop_programs import random_judged_loops
+from haulout_generators.loop_programs import random_judged_loops
 from haulout.testing.reduce import keep, reduce_program, without_core
 
 

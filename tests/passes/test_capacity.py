@@ -9,7 +9,7 @@ import pytest
 import haulout
 from haulout.ir.text import parse_bir, print_bir
 from haulout.passes.fences.capacity import live_bytes
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 HANDED_OVER = """bir 1
 program "handed over" lnc=2

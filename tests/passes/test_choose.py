@@ -23,7 +23,7 @@ from haulout.passes.fences import choose
 from haulout.passes.fences.choose import Choice, choose_slots
 from haulout.passes.fences.slots import cut_slots, insert_fences
 from haulout.target import load_target
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 TARGET = load_target("generic")
 

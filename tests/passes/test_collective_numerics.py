@@ -7,7 +7,7 @@ import pytest
 from tests.passes.collective_cases import Case
 
 import haulout
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.passes.pipeline import Fences
 from haulout.sim import compare_schedules
 

@@ -12,7 +12,7 @@ from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSh
 from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.passes.localize_shared_memory import LocalizeSharedMemory
-from haulout.testing.branch_programs import random_branch_program
+from haulout_generators.branch_programs import random_branch_program
 
 MARKED = """
 bir 1

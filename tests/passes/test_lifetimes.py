@@ -11,7 +11,7 @@ from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.text import parse_bir
 from haulout.passes.pipeline import Fences
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 
 @pytest.mark.parametrize("trailing", [False, True], ids=["between fences", "behind the last fence"])

@@ -18,14 +18,14 @@ from tests.passes.sync_runs import Execution, joint_order, joint_run
 
 import haulout
 from haulout import Program
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.passes.base import PassContext
 from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
-from haulout.testing.branch_programs import random_branch_program, random_way
-from haulout.testing.programs import random_loop_program, random_program
+from haulout_generators.branch_programs import random_branch_program, random_way
+from haulout_generators.programs import random_loop_program, random_program
 
 DATA = Path(__file__).parents[1] / "end_to_end" / "data"
 

@@ -24,8 +24,8 @@ from haulout.passes.base import PassContext
 from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
-from haulout.testing.branch_programs import random_branch_program
-from haulout.testing.programs import random_program
+from haulout_generators.branch_programs import random_branch_program
+from haulout_generators.programs import random_program
 
 MOST_STEPS = 90
 

@@ -22,7 +22,7 @@ from haulout.passes.sync.lists import lists_agree
 from haulout.passes.sync.nest import Nest, make_nest
 from haulout.passes.sync.read_back import guaranteed_order
 from haulout.passes.sync.semaphores import waits_of
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 LOOP = """bir 1
 program "loop" lnc=1

@@ -18,7 +18,7 @@ from haulout.passes.manager import PassManager
 from haulout.passes.sync.nest import make_nest
 from haulout.passes.sync.reduce import reduce_order
 from haulout.passes.sync.semaphores import waits_of
-from haulout.testing.branch_programs import random_branch_program
+from haulout_generators.branch_programs import random_branch_program
 
 MOST_STEPS = 60
 

@@ -13,8 +13,8 @@ from haulout import Program
 from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE
 from haulout.passes.sync.nest import Between, Nest, make_nest
-from haulout.testing.branch_programs import random_branch_program
-from haulout.testing.programs import random_loop_program
+from haulout_generators.branch_programs import random_branch_program
+from haulout_generators.programs import random_loop_program
 
 
 def counts_between(

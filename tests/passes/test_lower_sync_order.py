@@ -29,7 +29,7 @@ from haulout.passes.sync.nest import make_nest
 from haulout.passes.sync.read_back import guaranteed_order, order_of_run
 from haulout.passes.sync.reduce import reduce_order
 from haulout.passes.sync.semaphores import waits_of
-from haulout.testing.programs import random_loop_program, random_program
+from haulout_generators.programs import random_loop_program, random_program
 
 ENGINES = [Engine.PE, Engine.ACT, Engine.VECTOR, Engine.POOL, Engine.SYNC, Engine.DMA0, Engine.DMA1]
 

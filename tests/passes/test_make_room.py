@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import haulout
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.passes.base import PassContext

@@ -21,7 +21,7 @@ from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramS
 from haulout.passes.joint_space import plan_joint
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import parse_pipeline, standard_pipeline
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 SEEDS = range(25)
 

@@ -14,9 +14,9 @@ from haulout.analysis.regions import find_regions
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.passes.fences.between import fences_between, outside_atoms
+from haulout.passes.fences.block_fences import fences_between, outside_atoms
 from haulout.passes.fences.slots import insert_fences, phase_slots
-from haulout.testing.branch_programs import random_branch_program
+from haulout_generators.branch_programs import random_branch_program
 
 
 def led_to(program: Program) -> list[set[int]]:

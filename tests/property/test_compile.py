@@ -13,7 +13,7 @@ import haulout
 from haulout.ir.text import parse_bir, print_bir
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import Severity
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 
 @settings(max_examples=150)

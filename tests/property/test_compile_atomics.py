@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from tests.check.snippets import bir
+from tests.checker.snippets import bir
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
@@ -22,7 +22,7 @@ from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import Severity
-from haulout.testing.judges import Outcome, reachability
+from haulout_judges import Outcome, reachability
 
 SHARED = ("s0", "s1")
 LINES = {

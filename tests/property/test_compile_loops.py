@@ -16,7 +16,7 @@ from haulout.ir.verify import verify
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
-from haulout.testing.programs import random_loop_program
+from haulout_generators.programs import random_loop_program
 
 MOST_RUNS = 10
 

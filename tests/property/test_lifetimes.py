@@ -19,9 +19,9 @@ from haulout.analysis.lifetimes import lifetimes
 from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.passes.fences.nests import nest_slots, plan_nests
+from haulout.passes.fences.exact_cover import nest_slots, plan_nests
 from haulout.passes.fences.slots import insert_fences
-from haulout.testing.branch_programs import random_branch_program
+from haulout_generators.branch_programs import random_branch_program
 
 LATE = np.iinfo(np.int64).max
 

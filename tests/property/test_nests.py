@@ -20,10 +20,10 @@ from haulout.analysis.regions import find_regions
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes, fence_runs
-from haulout.passes.fences.nests import END, Place, block_weight, nest_slots, plan_nests
+from haulout.passes.fences.exact_cover import END, Place, block_weight, nest_slots, plan_nests
 from haulout.passes.fences.slots import insert_fences
-from haulout.testing.branch_programs import random_branch_program
-from haulout.testing.programs import random_loop_program
+from haulout_generators.branch_programs import random_branch_program
+from haulout_generators.programs import random_loop_program
 
 MOST_WAYS = 400
 

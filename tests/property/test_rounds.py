@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
-from haulout.passes.fences.rounds import Conflict, least_rounds
+from haulout.passes.fences.loop_fences import Conflict, least_rounds
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
 

@@ -12,7 +12,7 @@ from tests.property.ways import ways
 from haulout.analysis.phases import shared_accesses
 from haulout.analysis.regions import find_regions
 from haulout.passes.fences.spans import shared_spans
-from haulout.testing.branch_programs import random_branch_program
+from haulout_generators.branch_programs import random_branch_program
 
 
 @pytest.mark.parametrize("seed", range(150))

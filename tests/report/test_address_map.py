@@ -14,7 +14,7 @@ from haulout import compile as compile_program
 from haulout.cli.main import main
 from haulout.ir.text import print_bir
 from haulout.report.address_map import remote_address_map
-from haulout.testing.programs import random_program
+from haulout_generators.programs import random_program
 
 _LOCATION = re.compile(r"mloc %(\S+) (.*)")
 _CORE = re.compile(r"module @\S+ core=(\d+)")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
 from haulout.ir.verify import verify
 from haulout.support.diagnostics import Severity
-from haulout.testing.judges import JUDGES, Outcome
-from haulout.testing.judges.checked import HANGS, UNORDERED
+from haulout_judges import JUDGES, Outcome
+from haulout_judges.checked import HANGS, UNORDERED
 
 FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.bir"))

@@ -13,7 +13,7 @@ from haulout.passes.base import PassContext
 from haulout.passes.lower_sync import LowerSync
 from haulout.sim import compare_schedules, simulate
 from haulout.sim.inputs import Values
-from haulout.testing.branch_programs import random_branch_program, random_way
+from haulout_generators.branch_programs import random_branch_program, random_way
 
 
 def expect_same(program: Program, inputs: Values, expected: Values, seed: int) -> None:

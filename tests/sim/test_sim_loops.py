@@ -8,7 +8,7 @@ import haulout
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
 from haulout.sim import ScheduleReport, compare_schedules, simulate
-from haulout.sim.schedules import parse_schedule
+from haulout.sim.events.schedules import parse_schedule
 from haulout.support.diagnostics import HauloutError
 
 # -- how often -------------------------------------------------------------------------------------------------------

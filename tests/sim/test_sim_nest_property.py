@@ -18,7 +18,7 @@ from tests.sim.test_sim_shadow_property import Oracle
 from haulout.sim import compare_schedules
 from haulout.sim.plan import plan_visits, prepare
 from haulout.sim.run import run, run_reference
-from haulout.sim.schedules import ListOrder, RandomOrder, adversarial_schedules
+from haulout.sim.events.schedules import ListOrder, RandomOrder, adversarial_schedules
 
 Context = tuple[tuple[int, int], ...]
 """(loop, iteration), outermost first."""

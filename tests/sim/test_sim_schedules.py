@@ -8,7 +8,7 @@ from tests.sim.sim_programs import program, vector
 
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules, simulate
-from haulout.sim.schedules import parse_schedule
+from haulout.sim.events.schedules import parse_schedule
 from haulout.support.diagnostics import HauloutError
 
 

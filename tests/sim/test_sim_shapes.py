@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.sim.sim_programs import INT, program
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.sim import simulate
 from haulout.support.diagnostics import HauloutError

@@ -103,7 +103,7 @@ def test_always_compiled() -> None:
 def test_numba_is_imported_late() -> None:
     """Neither importing the planner nor a small problem imports Numba."""
     code = (
-        "import sys; from haulout.passes.allocator import plan; s = plan([0, 1, 2], [2, 3, 4], [64, 32, 64]);"
+        "import sys; from haulout.packing import plan; s = plan([0, 1, 2], [2, 3, 4], [64, 32, 64]);"
         "assert s.peak == 128, s; assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from haulout import api
 from haulout.cli.status import guarded, takes_stdout
-from haulout.passes.allocator.csvio import read_csv
+from haulout.packing.csvio import read_csv
 from haulout.report.memory_map import Panel, memory_map, program_panels
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import write_text

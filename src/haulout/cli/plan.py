@@ -7,9 +7,9 @@ import click
 from haulout.cli.common import BYTES, format_option, quiet_option
 from haulout.cli.status import FOUND, emit, guarded, takes_stdout
 from haulout.ir.schema import SIZE_MAX
-from haulout.passes.allocator import Problem, Progress, Solution, over_capacity, solve
-from haulout.passes.allocator.csvio import to_csv
-from haulout.passes.allocator.readers import read_problem
+from haulout.packing import Problem, Progress, Solution, over_capacity, solve
+from haulout.packing.csvio import to_csv
+from haulout.packing.readers import read_problem
 from haulout.report.tables import format_bytes
 from haulout.support.files import write_text
 

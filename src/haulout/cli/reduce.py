@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haulout import api
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.cli.explain import known_code
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import CLEAN, guarded

@@ -20,7 +20,8 @@ import numpy as np
 from haulout import api
 from haulout.cli.common import quiet_option
 from haulout.cli.status import CLEAN, guarded
-from haulout.passes.allocator import Pool, plan
+from haulout.packing import Pool
+from haulout.packing import plan
 from haulout.report.examples import EXAMPLES
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import HauloutError

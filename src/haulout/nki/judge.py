@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.frontends.nki import BarrierScope, Emitted, Trace, emit
 from haulout.ir.program import Program
 from haulout.ir.verify import check_sound

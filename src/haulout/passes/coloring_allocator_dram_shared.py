@@ -1,7 +1,7 @@
 """coloring_allocator_dram_shared (order 82): DRAM addresses, each core in a partition of its own.
 
 For each core: the locations that it owns, local and shared together, with their lifetimes on its list
-(`analysis/lifetimes.py`), go to the planner (`passes/allocator`). How the cores share the one DRAM is the option
+(`analysis/lifetimes.py`), go to the planner (`packing`). How the cores share the one DRAM is the option
 `partitions`:
 
     proportional   one behind the other, each as large as its core's peak
@@ -24,7 +24,8 @@ from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import SIZE_MAX, Bools, Ints
-from haulout.passes.allocator import Solution, plan
+from haulout.packing import Solution
+from haulout.packing import plan
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.joint_space import MOST, JointPlan, plan_joint
 from haulout.passes.options import Bytes

@@ -30,12 +30,12 @@ from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.passes.base import Pass, PassContext
-from haulout.passes.fences.between import fences_between, outside_atoms
+from haulout.passes.fences.block_fences import fences_between, outside_atoms
 from haulout.passes.fences.bracket import bracket_slots
 from haulout.passes.fences.capacity import capacity_notes, free_storage, live_bytes
 from haulout.passes.fences.choose import choose_slots
-from haulout.passes.fences.nests import block_weight, nest_slots, plan_nests
-from haulout.passes.fences.rounds import round_slots
+from haulout.passes.fences.exact_cover import block_weight, nest_slots, plan_nests
+from haulout.passes.fences.loop_fences import round_slots
 from haulout.passes.fences.slots import insert_fences, phase_slots
 from haulout.passes.fences.spans import log_spans
 from haulout.passes.options import Bytes

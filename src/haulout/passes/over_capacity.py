@@ -23,8 +23,8 @@ from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
-from haulout.passes.allocator import LIMIT, Problem, Status, solve
-from haulout.passes.allocator.conflict_set import conflict_set
+from haulout.packing import LIMIT, Problem, Status, solve
+from haulout.packing.conflict_set import conflict_set
 from haulout.support.diagnostics import Label
 
 SHOWN = 10

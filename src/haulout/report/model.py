@@ -19,7 +19,7 @@ from haulout.support.diagnostics import Diagnostic
 from haulout.support.render import as_json
 
 PROVED = ("no race", "no deadlock", "one address for every shared location")
-"""What a clean check proves, in short (`check/checker.py` has the list)."""
+"""What a clean check proves, in short (`checker/driver.py` has the list)."""
 SPLIT = "that the split program equals the unsplit one"
 """What nothing here looks at: it was split before, by XLA or by hand."""
 ASSUMED = {

@@ -18,8 +18,8 @@ from haulout.sim.execution import Execution, Progress, Steps
 from haulout.sim.inputs import Values
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
-from haulout.sim.schedules import ListOrder, Schedule, event_order, parse_schedule
-from haulout.sim.visits import MOST_INSTRUCTIONS, Visits
+from haulout.sim.events.schedules import ListOrder, Schedule, event_order, parse_schedule
+from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Visits
 from haulout.support.diagnostics import Diagnostic
 
 

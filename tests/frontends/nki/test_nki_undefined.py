@@ -11,7 +11,7 @@ import pytest
 from tests.frontends.nki.nki_kernels import checked, codes, write_kernel
 
 import haulout.nki as hnki
-from haulout.check import check_program
+from haulout.checker import check_program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.nki.judge import prepare
 

@@ -33,7 +33,7 @@ from haulout.ir.enums import NONE, Space
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
-from haulout.passes.fences.nests import END, NestPlan, Place, nest_slots
+from haulout.passes.fences.exact_cover import END, NestPlan, Place, nest_slots
 from haulout.passes.fences.slots import insert_fences
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 

@@ -11,7 +11,7 @@ def judged(finding: str, rules: str, offsets: str, pools: str = "", imports: str
     """What the validator says about a placement of two buffers of 48 bytes that live at one time."""
     text = (
         "import numpy as np\n\n"
-        f"from haulout.passes.allocator import {imports}\n\n"
+        f"from haulout.packing import {imports}\n\n"
         f"problem = Problem.of([0, 0], [2, 2], [48, 48], [16, 16]{rules})\n"
         f"for finding in violations(problem, np.array({offsets}){pools}):\n"
         "    print(finding)\n"

@@ -1,9 +1,0 @@
-"""The independent checker: recomputes order, barriers and addresses from the program alone and proves it, or says
-why.
-
-It imports nothing of the analyses and passes that make programs, so that a mistake there is not made twice.
-"""
-
-from haulout.check.checker import check_program
-
-__all__ = ["check_program"]

@@ -1,0 +1,379 @@
+"""What the checker reads of a program: one function on all cores, its instructions as one list, core after core.
+
+The proofs are about what runs, so the model drops everything else. Instructions are numbered from 0 in the order of
+the cores' lists (core 0's list, then core 1's, ...); blocks that form a chain are one list. Operands follow their
+instructions; the operands of a barrier are handles and are left out. A *queue* is a line of one core, numbered
+densely over all cores; a *column* is an engine, numbered densely over the engines in use.
+
+A function with loops or branches has many runs. Each that must be looked at is a model of its own, of the straight
+lines that it executes (`loops.py`, `ways.py`, `runs.py`, `unroll.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from haulout.checker.columns import sorted_by
+from haulout.checker.paths.wait_trips import counted_copies
+from haulout.checker.paths.footprints import Footprints, find_footprints
+from haulout.checker.paths.loops import Nest, block_rows, chain, find_nest
+from haulout.checker.paths.runs import Run, choose_copies, longest
+from haulout.checker.paths.step_trips import Copies, Moves, assumed_trips, check_moves, copies, find_moves
+from haulout.checker.paths.unroll import BRANCH, Unrolled, unroll
+from haulout.checker.paths.path_selection import Plan, find_plan
+from haulout.ir.atomics import find_atomics
+from haulout.ir.attributes import format_name
+from haulout.ir.enums import NONE, Engine
+from haulout.ir.labels import instruction_label, place
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Bytes, Ids, Ints
+from haulout.support.diagnostics import Diagnostic, Entity, Label, Proviso, Severity
+
+
+@dataclass(slots=True)
+class Model:
+    """One function on all cores, as columns over its instructions and over its operands."""
+
+    program: Program
+    function: str
+
+    rows: Ids
+    """Instruction -> its row in the program."""
+    core: Ids
+    engine: Bytes
+    queue: Ids
+    column: Ids
+    core_starts: Ints
+    """Core c runs instructions `core_starts[c]:core_starts[c + 1]`."""
+    local: Ids
+    """Row in the program -> instruction of this model, NONE outside it."""
+
+    access: Ids
+    """Operand -> its row in `program.accesses`."""
+    instruction: Ids
+    location: Ids
+    pattern: Ids
+    write: Bools
+    maybe: Bools
+    """It touches some bytes of its pattern, not known which."""
+    atomic: Ids
+    """Its kind when it is atomic (`ir/atomics.py`), else 0."""
+    fetches: Bools
+    """It is atomic, and its instruction hands on what it found."""
+    access_starts: Ints
+    """Instruction i has operands `access_starts[i]:access_starts[i + 1]`."""
+
+    producer: Ids
+    """Dependences, sorted by the instruction that waits: the instruction waited for."""
+    producer_starts: Ints
+
+    locations: Ids
+    """The rows of `program.locations` that belong to the function, on all cores."""
+    queue_core: Ids
+    time: Ints
+    """Where the source has each instruction: its `seq`, in a run with loops its place in the source's order; NONE: no
+    `seq`."""
+    unrolled: Unrolled | None
+    """The run that this is, when the function has loops or branches."""
+
+    @property
+    def cores(self) -> int:
+        """How many cores run it."""
+        return len(self.core_starts) - 1
+
+    @property
+    def is_fence(self) -> Bools:
+        """Which instructions stand on engine `all`."""
+        fence: Bools = self.engine == Engine.ALL
+        return fence
+
+    @property
+    def is_branch(self) -> Bools:
+        """Which instructions are branches of a run with loops (`unroll.py`)."""
+        branch: Bools = self.engine == BRANCH
+        return branch
+
+    def engine_name(self, instruction: int) -> str:
+        """Its engine, as the format writes it."""
+        line = int(self.engine[instruction])
+        return "branches" if line == BRANCH else Engine(line).text
+
+    def name(self, instruction: int) -> str:
+        """`%name`, as the format writes it; the copies of one instruction have its name."""
+        program, row = self._source(instruction)
+        if row == NONE:
+            assert self.unrolled is not None
+            return self.unrolled.branch(int(self.rows[instruction]))
+        return "%" + format_name(program.instruction_name(row))
+
+    def label(self, instruction: int, message: str = "") -> Label:
+        """An instruction and its place, for a message."""
+        program, row = self._source(instruction)
+        if row == NONE:
+            line = int(self.program.instructions.text_line[self.rows[instruction]])
+            span = place(self.program, NONE, line)
+            return Label(message or f"{self.name(instruction)} on core {self.core[instruction]}", span)
+        return instruction_label(program, row, message)
+
+    def instruction_entity(self, instruction: int) -> Entity:
+        """An instruction, or the branch of a block, for a subject."""
+        core = int(self.core[instruction])
+        program, row = self._source(instruction)
+        if row != NONE:
+            return Entity(core, program.instruction_name(row), row=row)
+        assert self.unrolled is not None
+        block = int(self.unrolled.block[self.rows[instruction]])
+        return Entity(core, "^" + program.strings[int(program.blocks.name[block])], row=self._branch_row(block))
+
+    def access_entity(self, access: int) -> Entity:
+        """An operand, for a subject."""
+        instruction = int(self.instruction[access])
+        operand = access - int(self.access_starts[instruction])
+        return replace(self.instruction_entity(instruction), operand=operand, write=bool(self.write[access]))
+
+    def location_entity(self, location: int) -> Entity:
+        """A location, for a subject."""
+        program = self.program
+        name = program.strings[int(program.locations.name[location])]
+        return Entity(int(program.location_core[location]), name, row=location)
+
+    def _branch_row(self, block: int) -> int:
+        assert self.unrolled is not None
+        return len(self.unrolled.source.instructions) + block
+
+    def _source(self, instruction: int) -> tuple[Program, int]:
+        """The program as it is written, and the row of an instruction in it."""
+        row = int(self.rows[instruction])
+        if self.unrolled is None:
+            return self.program, row
+        return self.unrolled.source, int(self.unrolled.origin[row])
+
+    def later(self, first: int, second: int) -> str:
+        """When the second of two instructions runs, as seen from the first, with a blank before; empty without
+        loops."""
+        if self.unrolled is None:
+            return ""
+        text = self.unrolled.later(int(self.rows[first]), int(self.rows[second]))
+        return " " + text if text else ""
+
+    def distance(self, first: int, second: int) -> int:
+        """Iterations from the first of two instructions to the second, of the outermost loop where they differ."""
+        found = None
+        if self.unrolled is not None:
+            found = self.unrolled.distance(int(self.rows[first]), int(self.rows[second]))
+        return 0 if found is None else found[2] - found[1]
+
+    def wait(self, first: int, second: int) -> str:
+        """Where a wait of the second of two instructions for the first can stand: its `deps`, its `carried`, the
+        `^header` of a loop that is over by then, or behind an arm, `join ^block`.
+        """
+        if self.unrolled is None:
+            return "deps"
+        return self.unrolled.wait(int(self.rows[first]), int(self.rows[second]))
+
+    def provisos(self, first: int, second: int, location: int = NONE) -> tuple[Proviso, ...]:
+        """What the run supposes between two instructions (NONE: the start) of loops that might run more often and of
+        arms that were not taken, where something would run; with a location where that would write it.
+        """
+        if self.unrolled is None:
+            return ()
+        footprints = self.unrolled.footprints
+        group = NONE if location == NONE else int(footprints.group[location])
+        begin, end = (NONE if each == NONE else int(self.rows[each]) for each in (first, second))
+        if group != NONE:
+            return self.unrolled.provisos(begin, end, lambda blocks: footprints.write(blocks, group))
+        return self.unrolled.provisos(begin, end, lambda blocks: any(map(footprints.has_work.__getitem__, blocks)))
+
+    def meeting_provisos(self, *cores: int) -> tuple[Proviso, ...]:
+        """What the run supposes of loops and arms with barriers and the like, for some cores or for all."""
+        if self.unrolled is None or not len(self.rows):
+            return ()
+        meets, last = self.unrolled.footprints.has_rendezvous, int(self.rows[self.last])
+        return self.unrolled.provisos(NONE, last, lambda blocks: any(map(meets.__getitem__, blocks)), cores)
+
+    @property
+    def last(self) -> int:
+        """An instruction of the block that runs last."""
+        return len(self.rows) - 1 if self.unrolled is None else int(np.argmax(self.unrolled.execution[self.rows]))
+
+    def location_name(self, location: int) -> str:
+        """`%name` of a location."""
+        return "%" + format_name(self.program.strings[int(self.program.locations.name[location])])
+
+    def owners(self) -> Ids:
+        """Owner of every location of the program; a view without a target stands for itself."""
+        owner = self.program.owner
+        return np.where(owner == NONE, np.arange(len(owner), dtype=np.int32), owner).astype(np.int32)
+
+
+# -- which functions are understood -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Function:
+    """A function on all cores: a straight line, or with loops and branches; then `model` makes its runs."""
+
+    program: Program
+    name: str
+    rows: list[int]
+    """Its rows in `program.functions`, core after core."""
+    nest: Nest | None
+    moves: Moves | None = None
+    wanted: list[Copies] = field(default_factory=list)
+    footprints: Footprints | None = None
+    notes: list[Diagnostic] = field(default_factory=list)
+    """What the proof assumes of its loops."""
+
+    def straight(self) -> Model:
+        """The model of a function without loops and branches."""
+        assert self.nest is None
+        return _model(self.program, self.name, self.rows, None)
+
+    def copies(self, deep: bool) -> list[Copies]:
+        """The iterations of each loop that are looked at."""
+        assert self.nest is not None
+        starts, engine = self.program.starts("instructions", "blocks"), self.program.instructions.engine
+        blocks = [block_rows(self.program, row) for row in self.rows]
+        queues = sum(len(np.unique(engine[starts[each.start] : starts[each.stop]])) for each in blocks)
+        return choose_copies(self.nest, self.wanted, self._sizes(), queues, deep)
+
+    def _sizes(self) -> list[int]:
+        """Instructions of each block, on all cores."""
+        size = np.diff(self.program.starts("instructions", "blocks"))
+        found: list[int] = np.sum([size[block_rows(self.program, row)] for row in self.rows], axis=0).tolist()
+        return found
+
+    def plan(self, copies: Sequence[Copies]) -> Plan:
+        """The ways through loops and branches that are looked at."""
+        assert self.nest is not None and self.footprints is not None
+        size = longest(self.nest, copies, self._sizes())
+        return find_plan(self.nest, copies, self.footprints, len(self.rows), size)
+
+    def model(self, run: Run, copies: Sequence[Copies]) -> Model:
+        """The model of one run."""
+        assert self.nest is not None and self.moves is not None and self.footprints is not None
+        unrolled = unroll(self.program, self.rows, self.nest, run, self.moves, copies, self.footprints)
+        return _model(unrolled.program, self.name, self.rows, unrolled)
+
+
+def functions(program: Program) -> list[Function | list[Diagnostic]]:
+    """Each function, in core 0's order; what is wrong with one that is not understood."""
+    table = program.functions
+    found: list[Function | list[Diagnostic]] = []
+    for first in np.flatnonzero(table.module == 0).tolist():
+        rows = np.flatnonzero(table.name == table.name[first]).tolist()
+        found.append(_function(program, program.strings[int(table.name[first])], rows))
+    return found
+
+
+def _function(program: Program, name: str, rows: list[int]) -> Function | list[Diagnostic]:
+    nest = find_nest(program, rows)
+    if isinstance(nest, Diagnostic):
+        return [nest]
+    if wrong := _unsupported(program, rows, nest is None):
+        return [wrong]
+    if nest is None:
+        return Function(program, name, rows, None)
+    moves = find_moves(program, rows, nest)
+    if found := check_moves(program, nest, moves, rows):
+        return found
+    footprints = find_footprints(program, rows, nest)
+    wanted = counted_copies(program, rows, nest, copies(program, nest, moves, rows))
+    if isinstance(wanted, Diagnostic):
+        return [wanted]
+    return Function(program, name, rows, nest, moves, wanted, footprints, assumed_trips(program, nest, moves))
+
+
+def _unsupported(program: Program, functions: list[int], straight: bool) -> Diagnostic | None:
+    """Dependences that look ahead in a straight line."""
+    inside = np.isin(program.instruction_function, functions)
+    if straight:
+        rows, position = program.dependences, _positions(program, functions)
+        ahead = inside[rows.instruction] & (position[rows.producer] >= position[rows.instruction]) & ~rows.carried
+        if ahead.any():
+            at = int(np.flatnonzero(ahead)[0])
+            producer = format_name(program.instruction_name(int(rows.producer[at])))
+            label = instruction_label(program, int(rows.instruction[at]))
+            message = f"it waits for %{producer}, which stands behind it"
+            return Diagnostic("bad-input", Severity.ERROR, message, (label,))
+    return None
+
+
+def _listed(program: Program, functions: list[int]) -> tuple[Ids, Ints]:
+    """Instruction rows in the order of the cores' lists, and where each core's begin."""
+    starts = program.starts("instructions", "blocks")
+    parts, lengths = [], [0]
+    for function in functions:
+        blocks = chain(program, function)
+        assert isinstance(blocks, list)
+        pieces = [np.arange(starts[block], starts[block + 1], dtype=np.int32) for block in blocks]
+        parts += pieces
+        lengths.append(sum(map(len, pieces)))
+    rows = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+    return rows, np.cumsum(lengths, dtype=np.int64)
+
+
+def _positions(program: Program, functions: list[int]) -> Ids:
+    """Row in the program -> place in the cores' lists, NONE outside the function."""
+    rows, _ = _listed(program, functions)
+    local = np.full(len(program.instructions), NONE, np.int32)
+    local[rows] = np.arange(len(rows), dtype=np.int32)
+    return local
+
+
+# -- columns ---------------------------------------------------------------------------------------------------------
+
+
+def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled | None) -> Model:
+    rows, core_starts = _listed(program, functions)
+    local = np.full(len(program.instructions), NONE, np.int32)
+    local[rows] = np.arange(len(rows), dtype=np.int32)
+    core = program.instruction_core[rows]
+    engine = program.instructions.engine[rows]
+    used = np.zeros((program.lnc, BRANCH + 1), bool)
+    used[core, engine] = True
+    queue_of = np.cumsum(used.ravel(), dtype=np.int32).reshape(used.shape) - 1
+    column_of = np.cumsum(used.any(axis=0), dtype=np.int32) - 1
+
+    # Operands: those of the model's instructions but not of barriers, sorted by instruction.
+    kept = local[program.accesses.instruction]
+    barriers = np.zeros(len(program.instructions), bool)
+    barriers[program.barriers.instruction] = True
+    access = np.flatnonzero((kept != NONE) & ~barriers[program.accesses.instruction]).astype(np.int32)
+    access = sorted_by(access, kept[access])
+    instruction = kept[access]
+    # Dependences, sorted by the instruction that waits. Nothing carries in a chain: no iteration came before.
+    waits = local[program.dependences.instruction]
+    edges = np.flatnonzero((waits != NONE) & ~program.dependences.carried)
+    edges = sorted_by(edges.astype(np.int32), waits[edges])
+    each = np.arange(len(rows) + 1)
+    atomics = find_atomics(program)
+    return Model(
+        program=program,
+        function=name,
+        rows=rows,
+        core=core,
+        engine=engine,
+        queue=queue_of[core, engine],
+        column=column_of[engine],
+        core_starts=core_starts,
+        local=local,
+        access=access,
+        instruction=instruction,
+        location=program.accesses.location[access],
+        pattern=program.accesses.pattern[access],
+        write=program.accesses.write[access],
+        maybe=program.accesses.maybe[access],
+        atomic=atomics.kind[access],
+        fetches=atomics.fetches[access],
+        access_starts=np.searchsorted(instruction, each).astype(np.int64),
+        producer=local[program.dependences.producer[edges]],
+        producer_starts=np.searchsorted(waits[edges], each).astype(np.int64),
+        locations=np.flatnonzero(np.isin(program.locations.function, functions)).astype(np.int32),
+        queue_core=np.nonzero(used)[0].astype(np.int32),
+        time=program.instructions.seq[rows] if unrolled is None else unrolled.time[rows],
+        unrolled=unrolled,
+    )

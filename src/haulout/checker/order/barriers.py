@@ -1,0 +1,277 @@
+"""Who meets whom at which barrier: every pair of cores must attend its common barriers in one sequence.
+
+Barriers are matched by index, line by line (`all` is a line of its own): the k-th barrier that two cores both
+attend on an engine is one rendezvous for both. Its name and its participants must be equal on both sides; otherwise
+each core waits at another place than the other believes, and the message shows both sequences around the first
+difference. In different arms of one divergent fork names may differ: which text a core comes from is then no matter.
+
+A barrier is then known by (engine, participants, how many of those came before on this core). All barriers of one
+engine and one set of participants are in one order, the same on every participant: such a *line* is what the bands of
+`order.py` are measured on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from haulout.checker.columns import occurrence
+from haulout.checker.model import Model
+from haulout.ir.attributes import format_name, format_value
+from haulout.ir.enums import NONE, Engine
+from haulout.ir.schema import Bools, Bytes, Ids, Ints, Masks
+from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
+
+_AROUND = 2
+"""Barriers shown before and after the first difference."""
+
+
+@dataclass(slots=True)
+class Barriers:
+    """The barriers of a model, in list order core by core."""
+
+    instruction: Ids
+    core: Ids
+    engine: Bytes
+    name: Ids
+    cores: Masks
+    """Participants, a bit a core; never 0."""
+    given: Ints
+    """`index=`, NONE when absent."""
+    line: Ids
+    """(engine, participants), numbered densely."""
+    index: Ids
+    """Place on the line, on this core."""
+    cut: Ids
+    """Which segment of the run begins with it (`Run.segments`), NONE: none."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines."""
+        return int(self.line.max()) + 1 if len(self.line) else 0
+
+
+def find_barriers(model: Model) -> Barriers:
+    """The barriers of a model with their lines."""
+    table = model.program.barriers
+    rows = np.flatnonzero(model.local[table.instruction] != NONE)
+    rows = rows[np.argsort(model.local[table.instruction[rows]], kind="stable")]
+    instruction = model.local[table.instruction[rows]]
+    everyone = np.uint64((1 << model.program.lnc) - 1)
+    cores = np.where(table.cores[rows] == 0, everyone, table.cores[rows])
+    engine, core = model.engine[instruction], model.core[instruction]
+    _, participants = np.unique(cores, return_inverse=True)
+    _, line = np.unique(engine.astype(np.int64) * (len(rows) + 1) + participants, return_inverse=True)
+    return Barriers(
+        instruction=instruction,
+        core=core,
+        engine=engine,
+        name=table.name[rows],
+        cores=cores,
+        given=table.index[rows],
+        line=line.astype(np.int32),
+        index=occurrence(line * np.int64(model.cores) + core).astype(np.int32),
+        cut=_cuts(model, instruction, (engine == Engine.ALL) & (cores == everyone)),
+    )
+
+
+def _cuts(model: Model, instruction: Ids, full: Bools) -> Ids:
+    """The place of the segment that each barrier begins: the first of all cores in the block where it starts."""
+    cut = np.full(len(instruction), NONE, np.int32)
+    if model.unrolled is None or not model.unrolled.run.segments:
+        return cut
+    rows = np.flatnonzero(full)
+    place = model.unrolled.execution[model.rows[instruction[rows]]]
+    begins = np.isin(place, model.unrolled.run.segments)
+    rows, place = rows[begins], place[begins]
+    key = model.core[instruction[rows]].astype(np.int64) * (len(model.unrolled.run.executions) + 1) + place
+    _, first = np.unique(key, return_index=True)
+    cut[rows[first]] = place[first]
+    return cut
+
+
+def check_barriers(model: Model, barriers: Barriers) -> list[Diagnostic]:
+    """`barrier-mismatch` at the first place where two cores disagree, at most one a core."""
+    found = [*_outsiders(model, barriers), *_falling_indices(model, barriers)]
+    if found:
+        return found
+    for second in range(1, model.cores):
+        for first in range(second):
+            if wrong := _mismatch(model, barriers, first, second):
+                found.append(wrong)
+                break
+    return found
+
+
+def _outsiders(model: Model, barriers: Barriers) -> list[Diagnostic]:
+    """Barriers that stand on a core which is no participant."""
+    inside = barriers.cores >> barriers.core.astype(np.uint64) & np.uint64(1)
+    found = []
+    for at in np.flatnonzero(inside == 0)[:1].tolist():
+        message = (
+            f"{_title(model, barriers, at)} stands on core {barriers.core[at]}, which is not one of its "
+            f"participants {_cores(int(barriers.cores[at]))}"
+        )
+        label = model.label(int(barriers.instruction[at]))
+        entity = model.instruction_entity(int(barriers.instruction[at]))
+        subject = Subject("barrier of other cores", model.function, (entity,), cores=(entity.core,))
+        found.append(Diagnostic("barrier-mismatch", Severity.ERROR, message, (label,), subject=subject))
+    return found
+
+
+def _falling_indices(model: Model, barriers: Barriers) -> list[Diagnostic]:
+    """Indices given in the program that do not rise along their line of their core."""
+    has = np.flatnonzero(barriers.given != NONE)
+    # An index is a place in the text: a run may come to an inner loop only in a later turn of the outer one.
+    rows = barriers.instruction[has]
+    text = rows if model.unrolled is None else model.unrolled.origin[model.rows[rows]]
+    order = has[np.lexsort((text, barriers.engine[has], barriers.core[has]))]
+    before, after = order[:-1], order[1:]
+    same = (barriers.engine[before] == barriers.engine[after]) & (barriers.core[before] == barriers.core[after])
+    wrong = same & (barriers.given[after] <= barriers.given[before])
+    found = []
+    for at in np.flatnonzero(wrong)[:1].tolist():
+        first, second = int(before[at]), int(after[at])
+        message = (
+            f"on core {barriers.core[first]}, {_title(model, barriers, second)} has index={barriers.given[second]}, "
+            f"and {_title(model, barriers, first)} before it on @{Engine(barriers.engine[first]).text} has "
+            f"index={barriers.given[first]}"
+        )
+        labels = tuple(model.label(int(barriers.instruction[row])) for row in (second, first))
+        entities = tuple(model.instruction_entity(int(barriers.instruction[row])) for row in (first, second))
+        subject = Subject("falling barrier index", model.function, entities, cores=(entities[0].core,))
+        found.append(Diagnostic("barrier-mismatch", Severity.ERROR, message, labels, subject=subject))
+    return found
+
+
+def _mismatch(model: Model, barriers: Barriers, first: int, second: int) -> Diagnostic | None:
+    """The first difference between the common barriers of two cores, line by line."""
+    both = np.uint64(1 << first | 1 << second)
+    common = (barriers.cores & both) == both
+    here, there = (np.flatnonzero(common & (barriers.core == core)) for core in (first, second))
+    engines = np.union1d(barriers.engine[here], barriers.engine[there]).tolist()
+    for engine in sorted(engines, reverse=True):  # `all` first
+        left, right = here[barriers.engine[here] == engine], there[barriers.engine[there] == engine]
+        length = min(len(left), len(right))
+        left_part, right_part = left[:length], right[:length]
+        differs = (barriers.name[left_part] != barriers.name[right_part]) & ~_apart(
+            model, barriers, left_part, right_part
+        )
+        differs |= barriers.cores[left_part] != barriers.cores[right_part]
+        # A fence of all cores that what was chosen before has shifted is none in some other run.
+        differs |= barriers.cut[left_part] != barriers.cut[right_part]
+        at = int(np.argmax(differs)) if differs.any() else length
+        if at < max(len(left), len(right)):
+            return _show_mismatch(model, barriers, (first, second), (left, right), at, Engine(engine))
+    return None
+
+
+def _apart(model: Model, barriers: Barriers, left: Ids, right: Ids) -> Bools:
+    """Pairs that stand in different arms of one divergent fork."""
+    apart = np.zeros(len(left), bool)
+    if model.unrolled is None:
+        return apart
+    executions = model.unrolled.run.executions
+    sides = [model.unrolled.execution[model.rows[barriers.instruction[rows]]].tolist() for rows in (left, right)]
+    for at, (one, other) in enumerate(zip(*sides, strict=True)):
+        apart[at] = model.unrolled.nest.opposite(executions[one][0], executions[other][0])
+    return apart
+
+
+def _show_mismatch(
+    model: Model,
+    barriers: Barriers,
+    cores: tuple[int, int],
+    sequences: tuple[Ids, Ids],
+    at: int,
+    engine: Engine,
+) -> Diagnostic:
+    """Both sequences side by side around position `at`."""
+
+    def cell(sequence: Ids, position: int) -> str:
+        if position >= len(sequence):
+            return "(none)"
+        row = int(sequence[position])
+        text = format_value(model.program.strings[int(barriers.name[row])])
+        if int(barriers.cores[row]) != (1 << model.cores) - 1:
+            text += f" cores={_cores(int(barriers.cores[row]))}"
+        return f"{text} {model.name(int(barriers.instruction[row]))}"
+
+    # What both sides say of it decides the sentence.
+    ends = [at < len(sequence) for sequence in sequences]
+    labels: list[Label] = []
+    for core, sequence, present in zip(cores, sequences, ends, strict=True):
+        if present:
+            row = int(sequence[at])
+            labels.append(
+                model.label(int(barriers.instruction[row]), f"core {core} is at {_title(model, barriers, row)}")
+            )
+        elif len(sequence):
+            last = int(barriers.instruction[sequence[-1]])
+            labels.append(model.label(last, f"the last barrier on @{engine.text} of core {core}"))
+    if all(ends):
+        left, right = (int(sequence[at]) for sequence in sequences)
+        what, sides = "is", [_said(model, barriers, row) for row in (left, right)]
+        if barriers.name[left] == barriers.name[right]:
+            what = "has other participants:"
+            if sides[0] == sides[1]:
+                what = "is"
+                sides = [model.name(int(barriers.instruction[row])) for row in (left, right)]
+        message = (
+            f"barrier {at} on @{engine.text} {what} {sides[0]} on core {cores[0]} and {sides[1]} on core {cores[1]}"
+        )
+    else:
+        alone, other = (cores[0], cores[1]) if ends[0] else (cores[1], cores[0])
+        row = int(sequences[0 if ends[0] else 1][at])
+        message = (
+            f"core {alone} waits at {_title(model, barriers, row)}, barrier {at} on @{engine.text}; core {other} "
+            f"has no more than {at} there"
+        )
+    notes = _side_by_side(cores, [[cell(seq, p) for p in _window(at, sequences)] for seq in sequences], at, sequences)
+    if at + 1 < min(map(len, sequences)) and _inverted(barriers, sequences, at):
+        notes.append("the order is inverted: each core has the other's next barrier there")
+    at_hand = [int(barriers.instruction[sequence[at]]) for sequence in sequences if at < len(sequence)]
+    subject = Subject(
+        "barrier sequence",
+        model.function,
+        tuple(map(model.instruction_entity, at_hand)),
+        cores=cores,
+        position=at,
+        provisos=model.meeting_provisos(*cores),
+    )
+    help_text = "give both cores the same barriers in the same order, with equal names and participants"
+    return Diagnostic("barrier-mismatch", Severity.ERROR, message, tuple(labels), tuple(notes), (help_text,), subject)
+
+
+def _window(at: int, sequences: Sequence[Ids]) -> range:
+    return range(max(at - _AROUND, 0), min(at + _AROUND + 1, max(map(len, sequences))))
+
+
+def _side_by_side(cores: tuple[int, int], cells: list[list[str]], at: int, sequences: Sequence[Ids]) -> list[str]:
+    width = max(len(text) for text in [*cells[0], f"core {cores[0]}"])
+    lines = [f"     {f'core {cores[0]}':{width}}    core {cores[1]}"]
+    for position, left, right in zip(_window(at, sequences), *cells, strict=True):
+        mark = "<>" if position == at else "  "
+        lines.append(f"{position:4} {left:{width}} {mark} {right}".rstrip())
+    return lines
+
+
+def _inverted(barriers: Barriers, sequences: Sequence[Ids], at: int) -> bool:
+    left, right = ([int(barriers.name[row]) for row in sequence[at : at + 2]] for sequence in sequences)
+    return left == right[::-1]
+
+
+def _said(model: Model, barriers: Barriers, row: int) -> str:
+    """What one side says: the name, or the participants when only they differ is for the caller's sentence."""
+    text = format_value(model.program.strings[int(barriers.name[row])])
+    return f"{text} of cores {_cores(int(barriers.cores[row]))}"
+
+
+def _title(model: Model, barriers: Barriers, row: int) -> str:
+    return f"barrier {format_name(model.program.strings[int(barriers.name[row])])}"
+
+
+def _cores(mask: int) -> str:
+    return str([core for core in range(mask.bit_length()) if mask >> core & 1])

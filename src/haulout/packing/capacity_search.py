@@ -1,0 +1,132 @@
+"""Does it fit a capacity? Runs of branch and bound over one instance, no two of them alike.
+
+The runs take turns. They differ in the bound (`packed` is stronger and slower), in noise, and in the value orders,
+which rotate within a run or follow the best placement so far. Failure weights, what is learned about which columns
+are hard, are kept from run to run by some and not by others: on some instances they lead, on others they mislead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from haulout.packing.branch_and_bound import INFEASIBLE, SOLVED, Shape, _scan_search
+from haulout.packing.incumbent import Incumbent
+from haulout.packing.instance import F64, I32, Instance
+from haulout.packing.keys import key
+from haulout.packing.problem import I64
+
+MOST_ROWS = 4_000
+_ORDERS = ("duration", "load-area", "load-duration", "size", "area")
+_RUNS = (  # packed, noise, how many orders (0: that of the best placement so far), with the weights learned so far
+    (False, 0.02, 2, False),
+    (True, 0.003, 5, True),
+    (False, 0.02, 0, True),
+    (False, 0.05, 2, False),
+    (True, 0.02, 2, True),
+    (False, 0.1, 0, True),
+)
+_FIRST_LIMIT = 100
+_SEED = 300  # any number; how soon a hard instance is solved varies with it
+
+
+class Decider:
+    """Branch and bound on one instance. `ask` may be called any number of times; no two runs are alike."""
+
+    def __init__(self, state: Incumbent) -> None:
+        self.state = state
+        self.shape = shape_of(state.instance)
+        self.keys: F64 = np.array([key(state.instance, name) for name in _ORDERS])
+        self.weight = np.ones(state.instance.columns)
+        self.runs = 0
+        self.spent = 0  # steps in all runs
+
+    def ask(self, capacity: int, steps: int) -> int:
+        """SOLVED (offered to the state), INFEASIBLE (the bound is raised) or GAVE_UP after so many steps."""
+        packed, noise, orders, learned = _RUNS[self.runs % len(_RUNS)]
+        self.runs += 1
+        keys = self.keys[:orders] if orders else self._guide()
+        offset = np.zeros(len(self.state.instance), np.int64)
+        counters = np.zeros(3, np.int64)
+        answer = int(
+            _scan_search(
+                self.shape,
+                capacity,
+                keys,
+                packed,
+                noise,
+                _SEED + self.runs,
+                _FIRST_LIMIT,
+                steps,
+                self.weight if learned else np.ones(len(self.weight)),
+                offset,
+                counters,
+            )
+        )
+        for name, times in zip(("nodes", "failures", "restarts"), counters.tolist(), strict=True):
+            self.state.count(name, times)
+        self.spent += int(counters[:2].sum())
+        if answer == SOLVED:
+            self.state.offer(offset, int((offset + self.state.instance.size).max()), "branch and bound")
+        elif answer == INFEASIBLE:
+            self.state.raise_bound(capacity + 1)
+        return answer
+
+    def _guide(self) -> F64:
+        """The order of the best placement so far, lowest first; without one, the first order."""
+        if self.state.offset is None:
+            return self.keys[:1]
+        rank = np.empty(len(self.state.instance))
+        rank[np.argsort(-self.state.offset, kind="stable")] = np.arange(len(rank)) / len(rank)
+        return rank[np.newaxis]
+
+
+def shape_of(instance: Instance) -> Shape:
+    """The instance with the rows of every column listed."""
+    span = instance.range_last - instance.range_first
+    owner = np.repeat(np.arange(len(instance), dtype=np.int32), np.diff(instance.range_of))
+    begins = np.cumsum(span) - span
+    column = np.repeat(instance.range_first - begins, span) + np.arange(int(span.sum()))
+    order = np.argsort(column, kind="stable")
+    obstacle_of, obstacles = _obstacles(instance)
+    return Shape(
+        instance.size,
+        instance.alignment,
+        instance.segment,
+        instance.pinned,
+        obstacle_of,
+        obstacles,
+        instance.first,
+        instance.last,
+        instance.start_of,
+        instance.range_of,
+        instance.range_first,
+        instance.range_last,
+        np.searchsorted(column[order], np.arange(instance.columns + 1)).astype(np.int64),
+        np.repeat(owner, span)[order],
+    )
+
+
+def _obstacles(instance: Instance) -> tuple[I64, I32]:
+    """For every free row, the pinned rows that share a column with it, by ascending offset: starts, and rows."""
+    pins = np.flatnonzero(instance.pinned >= 0)
+    pins = pins[np.argsort(instance.pinned[pins], kind="stable")]
+    found: list[I64] = []
+    for row in range(len(instance)) if len(pins) else ():
+        near = pins[(instance.first[pins] < instance.last[row]) & (instance.first[row] < instance.last[pins])]
+        if instance.pinned[row] >= 0:
+            near = near[:0]
+        elif instance.has_holes:
+            near = near[[_meet(instance, row, int(pin)) for pin in near]]
+        found.append(near)
+    counts = [len(near) for near in found] or [0] * len(instance)
+    flat = np.concatenate(found) if found else np.zeros(0, np.int64)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), flat.astype(np.int32)
+
+
+def _meet(instance: Instance, one: int, two: int) -> bool:
+    """Whether a range of one row meets a range of the other."""
+    a = slice(instance.range_of[one], instance.range_of[one + 1])
+    b = slice(instance.range_of[two], instance.range_of[two + 1])
+    after = np.searchsorted(instance.range_last[b], instance.range_first[a], side="right")  # ends behind our start
+    starts = np.append(instance.range_first[b], instance.columns)
+    return bool((starts[after] < instance.range_last[a]).any())

@@ -1,0 +1,143 @@
+"""Which bytes of the arena each operand touches, as columns: one region an operand, or several where it is torn.
+
+A region is a byte pattern that counts from the arena's first byte. An operand of one location that lies in
+one piece is one region, with the dims of its own pattern. A whole location that lies in several partitions is
+one region with one dim; part of such a location is cut into the runs that lie together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from haulout.ir.enums import NONE
+from haulout.ir.patterns import Pattern
+from haulout.ir.program import Program
+from haulout.ir.schema import Ids, Ints
+from haulout.sim.flow.code import condition_bytes
+from haulout.sim.memory.layout import Layout
+from haulout.sim.memory.strided_operands import Moves
+
+
+@dataclass
+class Regions:
+    """Regions of operand a, in the order of its bytes: rows `starts[a]:starts[a + 1]`."""
+
+    starts: Ints
+    offset: Ints
+    run: Ints
+    """Bytes together; NONE where the pattern is `?` or the location is not laid out."""
+    dim_begin: Ints
+    dim_end: Ints
+    stride: Ints
+    count: Ints
+
+    @cached_property
+    def _rows(self) -> list[list[int]]:
+        columns = (self.starts, self.offset, self.run, self.dim_begin, self.dim_end, self.stride, self.count)
+        return [column.tolist() for column in columns]
+
+    def pattern(self, row: int) -> Pattern:
+        """One region."""
+        _, offset, run, dim_begin, dim_end, stride, count = self._rows
+        begin, end = dim_begin[row], dim_end[row]
+        dims = tuple(zip(stride[begin:end], count[begin:end], strict=True)) if end > begin else ()
+        return Pattern(offset[row], run[row], dims)
+
+    def patterns(self, operand: int) -> Iterator[Pattern]:
+        """The regions of one operand."""
+        starts = self._rows[0]
+        return map(self.pattern, range(starts[operand], starts[operand + 1]))
+
+
+def operand_regions(program: Program, layout: Layout, moves: Moves) -> Regions:
+    """The regions of every operand, in the order of `code.py`."""
+    accesses, locations, blocks = program.accesses, program.locations, program.blocks
+    moved, shift = moves.variants()
+    wholes = np.full(len(locations) + len(blocks), NONE, np.int32)
+    every = np.arange(len(locations), dtype=np.int32)
+    location = np.concatenate([accesses.location, every, blocks.cond, accesses.location[moved]])
+    pattern = np.concatenate([accesses.pattern, wholes, accesses.pattern[moved]])
+    size = np.append(locations.size, 0)[location]
+    first = len(accesses) + len(locations)
+    size[first : first + len(blocks)] = condition_bytes(program)
+    far = np.concatenate([np.zeros(first + len(blocks), np.int64), shift])
+    return _regions(program, layout, _Wanted(location, pattern, size, far))
+
+
+class _Wanted(NamedTuple):
+    """Operands as columns."""
+
+    location: Ids
+    """NONE: an operand of no bytes, which nobody uses."""
+    pattern: Ids
+    size: Ints
+    """Bytes from the location's first one, where there is no pattern."""
+    shift: Ints
+    """Bytes by which the pattern is moved."""
+
+
+def _regions(program: Program, layout: Layout, wanted: _Wanted) -> Regions:
+    location, pattern, size, shift = wanted
+    patterns = program.patterns
+    offset, run, dim_begin, dim_end = (
+        np.append(column, 0)[pattern].astype(np.int64)
+        for column in (patterns.offset, patterns.run, patterns.dim_begin, patterns.dim_end)
+    )
+    base, width = (np.append(column, NONE)[location] for column in (layout.base, layout.width))
+    regions = Regions(
+        starts=np.arange(len(location) + 1),
+        offset=offset + shift + base,
+        run=np.where(base == NONE, NONE, np.where(pattern == NONE, size, run)),
+        dim_begin=dim_begin,
+        dim_end=dim_end,
+        stride=program.dims.stride,
+        count=program.dims.count,
+    )
+    torn = np.flatnonzero((width < np.append(program.locations.size, 0)[location]) & (regions.run != NONE))
+    if not len(torn):
+        return regions
+    cut = {}
+    for at in torn.tolist():
+        touched = program.pattern(int(pattern[at]))
+        touched = Pattern(0, int(size[at])) if touched is None else touched
+        moved = Pattern(touched.offset + int(shift[at]), touched.run, touched.dims)
+        cut[at] = _cut(program, layout, int(location[at]), moved)
+    return _with_cut(regions, cut)
+
+
+def _cut(program: Program, layout: Layout, location: int, touched: Pattern) -> list[Pattern]:
+    """The bytes of an operand whose location lies in several partitions."""
+    base, width, pitch = (int(column[location]) for column in (layout.base, layout.width, layout.pitch))
+    size = int(program.locations.size[location])
+    if touched == Pattern(0, size):
+        return [Pattern(base, width, ((pitch, size // width),))]
+    inside = touched.bytes()
+    at = base + inside // width * pitch + inside % width
+    bounds = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)]
+    return [Pattern(int(at[low]), high - low) for low, high in pairwise(bounds)]
+
+
+def _with_cut(regions: Regions, cut: dict[int, list[Pattern]]) -> Regions:
+    """The same regions, with those of some operands replaced."""
+    operands = len(regions.starts) - 1
+    counts = np.ones(operands, np.int64)
+    counts[list(cut)] = [len(pieces) for pieces in cut.values()]
+    starts = np.append(0, np.cumsum(counts))
+    taken = np.repeat(np.arange(operands), counts)
+    offset, run, dim_begin, dim_end = (
+        column[taken] for column in (regions.offset, regions.run, regions.dim_begin, regions.dim_end)
+    )
+    stride, count = regions.stride.tolist(), regions.count.tolist()
+    for operand, pieces in cut.items():
+        for row, piece in enumerate(pieces, int(starts[operand])):
+            offset[row], run[row] = piece.offset, piece.run
+            dim_begin[row], dim_end[row] = len(stride), len(stride) + len(piece.dims)
+            stride += [step for step, _ in piece.dims]
+            count += [number for _, number in piece.dims]
+    return Regions(starts, offset, run, dim_begin, dim_end, np.array(stride, np.int64), np.array(count, np.int64))

@@ -1,0 +1,1 @@
+"""Generators of programs, for tests and benchmarks."""

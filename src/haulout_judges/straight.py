@@ -1,0 +1,363 @@
+"""The straight lines that a program can run: what all judges read, and the only reading of programs that they share.
+
+A run is a list of steps, core after core, each core's in list order. A step is one execution of one instruction, or
+of a branch. Which blocks run is chosen by `walks.py`. The bytes of an operand are numbers: the physical bytes where
+there are addresses, else bytes of the owner's location. `?` is all bytes of its location.
+
+Order inside a step list is told by `waits` (dependences, and the branch that decided that the step runs), by `engine`
+and by semaphores (`signals`, `needs`); who meets whom by `barrier`, `sends` and `receives`, whose keys are equal on
+both sides. Nothing is derived here: what these mean is each judge's own business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from haulout.ir.dtypes import itemsize
+from haulout.ir.enums import NONE, Engine, Space
+from haulout.ir.patterns import Pattern
+from haulout.ir.program import Program
+from haulout_judges.walks import MOST_RUNS, MOST_STEPS, NotStraightError, Visit, walks
+
+SEQUENCER = NONE
+"""The engine of branches."""
+MOST_BYTES = 1 << 18
+
+
+class _NoSuchRunError(Exception):
+    """A pattern that moves would leave its location: the loop never runs that often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """One place in a barrier line: steps with equal keys meet."""
+
+    engine: int
+    cores: tuple[int, ...]
+    index: int
+    """How many of the same engine and cores came before on this core."""
+    name: str
+    arms: tuple[tuple[int, int], ...]
+    """Divergent branches around it, and the arms taken."""
+
+    @property
+    def key(self) -> tuple[int, tuple[int, ...], int]:
+        """Without the name."""
+        return self.engine, self.cores, self.index
+
+    def agrees(self, other: Barrier) -> bool:
+        """Whether both, with equal keys, are one meeting: names are equal, but in different arms of a branch."""
+        return self.name == other.name or any(
+            fork == twin and arm != taken for (fork, arm), (twin, taken) in zip(self.arms, other.arms, strict=False)
+        )
+
+
+Semaphore = tuple[int, str]
+"""Its core and its name."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One execution of one instruction."""
+
+    row: int
+    """Row of `instructions`; of a branch of block b: `-1 - b`."""
+    core: int
+    engine: int
+    """`Engine`, or `SEQUENCER`."""
+    waits: list[int]
+    """Steps that must be complete before."""
+    reads: frozenset[int] = frozenset()
+    writes: frozenset[int] = frozenset()
+    atomics: tuple[tuple[object, frozenset[int]], ...] = ()
+    """What it reads and writes in one step, and how: those that do it in equal ways need no order. `reads` and
+    `writes` say so, too, by bytes that are there for nothing else (`_told_apart`)."""
+    barrier: Barrier | None = None
+    sends: tuple[int, int, int, int] | None = None
+    """(sender, receiver, tag, how many came before)"""
+    receives: tuple[int, int, int, int] | None = None
+    signals: tuple[tuple[Semaphore, int], ...] = ()
+    """Added on completion."""
+    needs: tuple[tuple[Semaphore, int], ...] = ()
+    """At least so much before it starts."""
+
+
+def runs(program: Program, most: int = MOST_RUNS, seed: int = 0) -> Iterator[list[Step]]:
+    """The runs of the first function; all of them, or `most` chosen by `seed`. Raises `NotStraightError`."""
+    starts = program.starts("functions", "modules").tolist()
+    if any(first == behind for first, behind in pairwise(starts)):
+        raise NotStraightError("a core without a function")
+    functions = starts[:-1]
+    reader = _Reader(program, functions)
+    some = False
+    for visits in walks(program, functions, most, Random(seed)):
+        try:
+            steps = reader.steps(visits)
+        except _NoSuchRunError:
+            continue
+        some = True
+        yield steps
+    if not some:
+        raise NotStraightError("patterns leave their locations in every run")
+
+
+# -- what a block does -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Done:
+    """An execution of an instruction of this core that a later one may wait for."""
+
+    step: int
+    loops: tuple[int, ...]
+    iterations: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Semaphores:
+    """What an instruction does to semaphores."""
+
+    signals: list[tuple[Semaphore, int]]
+    waits: list[tuple[Semaphore, int]]
+    back: list[tuple[str, int]]
+    """`wait_back`: up to how many signals are missing."""
+
+
+def _lists(value: object) -> list[list[Any]]:
+    """The value of an attribute that is a list of lists, or nothing."""
+    return [each for each in value if isinstance(each, list)] if isinstance(value, list) else []
+
+
+@dataclass(slots=True)
+class _Reader:
+    program: Program
+    functions: Sequence[int]
+    bytes: dict[tuple[int, ...], int] = field(default_factory=dict)
+    deps: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
+    barriers: dict[int, int] = field(default_factory=dict)
+    meetings: dict[int, int] = field(default_factory=dict)
+    moves: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
+    """Operand -> (header, stride, modulus, phase)."""
+    semaphores: dict[int, _Semaphores] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        program = self.program
+        edges = program.dependences
+        for row, producer, carried in zip(edges.instruction, edges.producer, edges.carried, strict=True):
+            self.deps.setdefault(int(row), []).append((int(producer), bool(carried)))
+        self.barriers = {int(row): at for at, row in enumerate(program.barriers.instruction)}
+        self.meetings = {int(row): at for at, row in enumerate(program.meetings.instruction)}
+        steps = program.steps
+        for access, *move in zip(steps.access, steps.header, steps.stride, steps.modulus, steps.phase, strict=True):
+            header, stride, modulus, phase = map(int, move)
+            self.moves.setdefault(int(access), []).append((header, stride, modulus, phase))
+        table = program.semaphores
+        for at, row in enumerate(table.instruction.tolist()):
+            name, value, core = program.strings[int(table.name[at])], int(table.value[at]), int(table.core[at])
+            semaphore = (int(program.instruction_core[row]) if core == NONE else core), name
+            mine = self.semaphores.setdefault(row, _Semaphores([], [], []))
+            if table.back[at]:
+                mine.back.append((name, value))
+            else:
+                (mine.waits if table.wait[at] else mine.signals).append((semaphore, value))
+
+    def steps(self, visits: Sequence[Sequence[Visit]]) -> list[Step]:
+        made: list[Step] = []
+        for core, function in enumerate(self.functions):
+            self._core(core, function, visits[core], made)
+        self._told_apart(made)
+        return made
+
+    def _told_apart(self, made: Sequence[Step]) -> None:
+        """Say by reads and writes which accesses to a byte that some step changes in one go need an order.
+
+        Such a step reads the byte, so what writes it needs one. Who else needs one has a byte of its own, which it
+        writes and the others read: an ordinary reader for all such steps, such a step for those that do it in another
+        way.
+        """
+        users: dict[int, list[tuple[int, object]]] = {}
+        for at, step in enumerate(made):
+            for how, touched in step.atomics:
+                for byte in touched:
+                    users.setdefault(byte, []).append((at, how))
+        if not users:
+            return
+        readers: dict[int, list[int]] = {}
+        for at, step in enumerate(made):
+            for byte in step.reads & users.keys():
+                readers.setdefault(byte, []).append(at)
+        reads: dict[int, set[int]] = {}
+        writes: dict[int, set[int]] = {}
+        for byte, mine in users.items():
+            several = len({how for _, how in mine}) > 1
+            for at, how in mine:
+                others = [other for other, kind in mine if kind != how] + readers.get(byte, [])
+                reads.setdefault(at, {byte}).add(byte)
+                reads[at].update(self._own_byte(byte, other) for other in others if other != at)
+            for at in [*readers.get(byte, []), *(at for at, _ in mine if several)]:
+                writes.setdefault(at, set()).add(self._own_byte(byte, at))
+        for at in reads.keys() | writes.keys():
+            made[at].reads |= reads.get(at, set())
+            made[at].writes |= writes.get(at, set())
+        if len(self.bytes) > MOST_BYTES:
+            raise NotStraightError("too many bytes")
+
+    def _own_byte(self, byte: int, step: int) -> int:
+        return self.bytes.setdefault((-1, byte, step), len(self.bytes))
+
+    def _core(self, core: int, function: int, visits: Sequence[Visit], made: list[Step]) -> None:
+        program = self.program
+        first = int(program.starts("blocks", "functions")[function])
+        starts = program.starts("instructions", "blocks")
+        done: dict[int, list[_Done]] = {}
+        lines: Counter[object] = Counter()
+        issued: Counter[str] = Counter()
+        decided: list[int] = []
+        for visit in visits:
+            block = first + visit.block
+            begin, end = starts[block : block + 2].tolist()
+            here = len(made)
+            for row in range(begin, end):
+                waits = [*decided, *self._waits(row, visit, done)]
+                step = Step(row, core, int(program.instructions.engine[row]), waits)
+                self._operands(step, visit, first)
+                self._rendezvous(step, visit, lines)
+                self._semaphores(step, issued)
+                done.setdefault(row, []).append(_Done(len(made), visit.loops, visit.iterations))
+                made.append(step)
+            if len(made) > MOST_STEPS:
+                raise NotStraightError("too many instructions")
+            if program.blocks.cond[block] != NONE or (visit.loops and visit.loops[-1] == visit.block):
+                decided = [len(made)]
+                made.append(self._branch(core, block, made, here))
+
+    def _branch(self, core: int, block: int, made: Sequence[Step], here: int) -> Step:
+        """The end of a header or fork: it reads `cond` once the block's writes of it are complete."""
+        before = [at for at in range(here) if made[at].core == core and made[at].engine == SEQUENCER][-1:]
+        cond = int(self.program.blocks.cond[block])
+        if cond == NONE:
+            return Step(-1 - block, core, SEQUENCER, before)
+        dtype = self.program.strings.get(int(self.program.locations.dtype[cond]))
+        size = int(self.program.locations.size[cond])
+        first = Pattern(0, min(itemsize(dtype), size)) if dtype is not None else None
+        whole = self._bytes(cond, None)
+        writers = [at for at in range(here, len(made)) if made[at].writes & whole]
+        return Step(-1 - block, core, SEQUENCER, before + writers, self._bytes(cond, first))
+
+    def _waits(self, row: int, visit: Visit, done: dict[int, list[_Done]]) -> list[int]:
+        found = []
+        for producer, carried in self.deps.get(row, []):
+            for each in reversed(done.get(producer, [])):
+                depth = 0
+                while depth < min(len(each.loops), len(visit.loops)) and each.loops[depth] == visit.loops[depth]:
+                    depth += 1
+                outer = depth - 1
+                if not carried or (
+                    depth
+                    and each.iterations[:outer] == visit.iterations[:outer]
+                    and each.iterations[outer] == visit.iterations[outer] - 1
+                ):
+                    found.append(each.step)
+                    break
+        return found
+
+    def _operands(self, step: Step, visit: Visit, first: int) -> None:
+        if step.row in self.barriers:
+            return  # a barrier's operands are handles
+        program, reads, writes = self.program, set[int](), set[int]()
+        atomics: dict[object, set[int]] = {}
+        for access in range(*program.access_starts[step.row : step.row + 2].tolist()):
+            pattern = program.pattern(int(program.accesses.pattern[access]))
+            location = int(program.accesses.location[access])
+            for header, stride, modulus, phase in self.moves.get(access, []):
+                k = visit.iterations[visit.loops.index(header - first)]
+                shift = stride * ((k + phase) % modulus if modulus else k)
+                if pattern is None and shift:
+                    raise NotStraightError("a step moves the whole location")
+                if pattern is not None and not pattern.is_unknown:
+                    pattern = pattern._replace(offset=pattern.offset + shift)
+            touched = writes if program.accesses.write[access] else reads
+            if program.accesses.atomic[access]:
+                touched = atomics.setdefault(self._how(step.row, access, location), set())
+            touched |= self._bytes(location, pattern)
+        step.reads, step.writes = frozenset(reads), frozenset(writes)
+        step.atomics = tuple((how, frozenset(touched)) for how, touched in atomics.items())
+
+    def _how(self, row: int, access: int, location: int) -> object:
+        """In which way an access changes a location: the operation, and what it takes for an element."""
+        program, attrs = self.program, self.program.instruction_attrs(row)
+        operation = attrs.get("op", program.strings[int(program.instructions.opcode[row])])
+        dtypes = attrs.get("dtypes")
+        if isinstance(dtypes, list):
+            return operation, dtypes[access - int(program.access_starts[row])], int(program.owner[location])
+        owner = int(program.owner[location])
+        named = [int(program.locations.dtype[each]) for each in (location, owner)]
+        return operation, next((program.strings[each] for each in named if each != NONE), None), owner
+
+    def _bytes(self, location: int, pattern: Pattern | None) -> frozenset[int]:
+        rows = self.program.locations
+        size = int(rows.size[location])
+        if pattern is None or pattern.is_unknown:
+            touched: Sequence[int] = range(size)
+        else:
+            touched = pattern.bytes().tolist()
+            if touched and not (min(touched) >= 0 and max(touched) < size):
+                raise _NoSuchRunError
+        if len(self.bytes) + len(touched) > MOST_BYTES:
+            raise NotStraightError("too many bytes")
+        owner = int(self.program.owner[location])
+        placed = location if rows.address[location] != NONE or owner == NONE else owner
+        address, space = int(rows.address[placed]), Space(int(rows.space[placed]))
+        keys: Iterator[tuple[int, ...]]
+        if address == NONE:
+            keys = ((9, owner, byte) for byte in touched)
+        elif space.is_dram:
+            keys = ((0, address + byte) for byte in touched)
+        else:
+            share = -(-int(rows.size[placed]) // max(int(rows.parts[placed]), 1))
+            core, part = int(self.program.location_core[placed]), max(int(rows.partition[placed]), 0)
+            keys = ((int(space), core, part + byte // share, address + byte % share) for byte in touched)
+        return frozenset(self.bytes.setdefault(key, len(self.bytes)) for key in keys)
+
+    def _semaphores(self, step: Step, issued: Counter[str]) -> None:
+        """What it signals and needs; `issued` counts, by name, what this core has signalled so far."""
+        mine = self.semaphores.get(step.row)
+        if mine is None:
+            return
+        back = [((step.core, name), issued[name] - value) for name, value in mine.back]
+        step.needs = tuple((semaphore, value) for semaphore, value in (*mine.waits, *back) if value > 0)
+        step.signals = tuple(mine.signals)
+        for (_, name), value in mine.signals:
+            issued[name] += value
+
+    def _rendezvous(self, step: Step, visit: Visit, lines: Counter[object]) -> None:
+        program = self.program
+        if step.row in self.barriers:
+            at = self.barriers[step.row]
+            mask = int(program.barriers.cores[at]) or (1 << program.lnc) - 1
+            cores = tuple(core for core in range(program.lnc) if mask >> core & 1)
+            line = (step.engine, cores)
+            name = program.strings[int(program.barriers.name[at])]
+            step.barrier = Barrier(step.engine, cores, lines[line], name, visit.arms)
+            lines[line] += 1
+        if step.row in self.meetings:
+            at = self.meetings[step.row]
+            to, source, tag = (
+                int(column[at]) for column in (program.meetings.to, program.meetings.source, program.meetings.tag)
+            )
+            if to != NONE:
+                step.sends = (step.core, to, tag, lines["to", to, tag])
+                lines["to", to, tag] += 1
+            if source != NONE:
+                step.receives = (source, step.core, tag, lines["from", source, tag])
+                lines["from", source, tag] += 1
+
+
+def is_fence(step: Step) -> bool:
+    """Whether it holds up all engines of its core."""
+    return step.engine == Engine.ALL

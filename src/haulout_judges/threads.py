@@ -1,0 +1,137 @@
+"""Judge by gcc's thread sanitizer: one thread a queue, run once (`threads.c`).
+
+The sanitizer follows happens-before through what it sees of a real run: barriers, and flags set with release and read
+with acquire. The order of our programs is the same in every run, so one run shows every race, up to what the
+sanitizer forgets. It names no pairs here. `gcc` makes the interpreter once a process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout_judges.atoms import atoms
+from haulout_judges.queues import Queues, queue_programs
+from haulout_judges.straight import Semaphore, Step, runs
+from haulout_judges.verdict import Outcome, Verdict, hang, joined, unjudged
+from haulout_judges.walks import NotStraightError
+
+SOURCE = Path(__file__).with_name("threads.c")
+RACE, STUCK = 66, 77
+MOST_QUEUES = 60
+TIME_LIMIT = 60.0
+"""Seconds for one run; it ends by itself long before, unless the machine stands still."""
+
+
+def judge(program: Program) -> Verdict:
+    """The verdict on all runs; `UNJUDGED` where gcc or its sanitizer is missing."""
+    if interpreter() is None:
+        return unjudged("gcc with -fsanitize=thread is not at hand")
+    try:
+        return joined([judge_run(steps) for steps in runs(program)])
+    except NotStraightError as error:
+        return unjudged(str(error))
+
+
+def judge_run(steps: Sequence[Step]) -> Verdict:
+    """The verdict on one run."""
+    command = interpreter()
+    assert command is not None
+    made = queue_programs(steps)
+    if len(made.queues) > MOST_QUEUES:
+        return unjudged(f"more than {MOST_QUEUES} queues")
+    if not _semaphores_to_waits(made):
+        return unjudged("a semaphore that several queues signal")
+    reads, writes, count = atoms(made)
+    lines = [f"{len(made.queues)} {len(made.ops)} {count} {len(made.wanted)}", _row(made.wanted)]
+    for queue in made.queues:
+        lines.append(str(len(queue)))
+        for number in queue:
+            op = made.ops[number]
+            lists = " ".join(f"{len(each)} {_row(each)}" for each in (op.waits, reads[number], writes[number]))
+            lines.append(f"{number} {int(op.does)} {op.meeting} {lists}")
+    path = command.with_suffix(".txt")
+    path.write_text("\n".join(lines) + "\n")
+    status = _run(command, path)
+    if status == STUCK:
+        return hang("nothing moved any more")
+    if status not in (0, RACE):
+        return unjudged(f"the interpreter ended with status {status}")
+    return Verdict(Outcome.RACE if status == RACE else Outcome.CLEAN)
+
+
+def _semaphores_to_waits(made: Queues) -> bool:
+    """Turn each wait for a semaphore into one for the signal that reaches its value: of one queue, in its order.
+
+    Where several queues signal one semaphore, which signal that is may differ from run to run: False.
+    """
+    signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
+    for queue in made.queues:
+        for number in queue:
+            for semaphore, value in made.ops[number].signals:
+                signals[semaphore].append((number, value))
+    if any(len({made.ops[number].queue for number, _ in each}) > 1 for each in signals.values()):
+        return False
+    for op in made.ops:
+        for semaphore, value in op.needs:
+            reached = accumulate(added for _, added in signals[semaphore])
+            enough = (number for (number, _), sum_ in zip(signals[semaphore], reached, strict=True) if sum_ >= value)
+            op.waits = [*op.waits, next(enough, NONE)]
+    return True
+
+
+def _row(numbers: Sequence[int]) -> str:
+    return " ".join(map(str, numbers))
+
+
+def _run(command: Path, path: Path) -> int:
+    environment = {"TSAN_OPTIONS": f"exitcode={RACE} symbolize=0 report_signal_unsafe=0", "PATH": "/usr/bin:/bin"}
+    try:
+        done = subprocess.run(
+            [*_fixed_addresses(), str(command), str(path)],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return STUCK
+    return done.returncode
+
+
+@functools.cache
+def _fixed_addresses() -> tuple[str, ...]:
+    """Older sanitizers do not start where addresses are too random."""
+    setarch = shutil.which("setarch")
+    if setarch is None:
+        return ()
+    tried = subprocess.run([setarch, "-R", "true"], capture_output=True, check=False)
+    return (setarch, "-R") if tried.returncode == 0 else ()
+
+
+@functools.cache
+def interpreter() -> Path | None:
+    """The interpreter, made for this process; None where gcc cannot make it or it does not run."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="haulout-threads-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = folder / "threads"
+    options = ["-std=gnu11", "-O1", "-fsanitize=thread", "-pthread"]
+    built = subprocess.run([gcc, *options, str(SOURCE), "-o", str(made)], capture_output=True, check=False)
+    if built.returncode != 0:
+        return None
+    empty = folder / "empty.txt"
+    empty.write_text("0 0 0 0\n")
+    return made if _run(made, empty) == 0 else None
