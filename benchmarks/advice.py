@@ -24,10 +24,10 @@ from haulout.ir.text import parse_bir, print_bir
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
-from haulout_judges.advised import contradiction
 from haulout_generators.branch_programs import random_branch_program
 from haulout_generators.loop_programs import damaged, random_judged_loops
 from haulout_generators.programs import random_loop_program, random_program
+from haulout_judges.advised import contradiction
 
 ORDER = frozenset({"cross-core-race", "possible-race", "missing-dependence"})
 

@@ -38,13 +38,13 @@ from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
 from haulout.support.diagnostics import Diagnostic
+from haulout.testing.reduce import reduce_program
 from haulout_generators.branch_programs import random_branch_program
-from haulout_judges import JUDGES, Outcome, Verdict, spin
-from haulout_judges.checked import differs, verdict_of
 from haulout_generators.loop_programs import damaged, random_judged_loops
 from haulout_generators.mutate import mutants
 from haulout_generators.programs import random_loop_program, random_program
-from haulout.testing.reduce import reduce_program
+from haulout_judges import JUDGES, Outcome, Verdict, spin
+from haulout_judges.checked import differs, verdict_of
 
 SHAPES = (
     Shape(cores=(2, 8)),

@@ -20,9 +20,9 @@ import numpy as np
 from packing_peers import AVAILABLE, Peer
 
 from haulout.packing import Problem, Progress, Solution, solve
+from haulout.packing.capacity_search import MOST_ROWS, Decider
 from haulout.packing.construct import construct
 from haulout.packing.csvio import read_csv
-from haulout.packing.capacity_search import MOST_ROWS, Decider
 from haulout.packing.descend import descend
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import canonical

@@ -13,18 +13,18 @@ from tests.checker.snippets import bir, codes, findings, program, told
 import haulout
 from haulout.checker import check_program
 from haulout.checker import driver as checker
-from haulout.checker.proofs import sweep
 from haulout.checker.explain.advice import Adviser, Budget
 from haulout.checker.explain.dedup import Faults
 from haulout.checker.explain.fixes import AddBarrier, AddDependence, AddExchange, AddRelay, Fix, Place
+from haulout.checker.proofs import sweep
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
 from haulout.support.diagnostics import Advice, Diagnostic
-from haulout_judges.advised import contradiction
 from haulout_generators.loop_programs import damaged, random_judged_loops
 from haulout_generators.programs import random_program
+from haulout_judges.advised import contradiction
 
 ORDER = ("cross-core-race", "possible-race", "missing-dependence")
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from haulout.checker.bytesets import byte_set, runs
-from haulout.checker.values.nki_operands import Layout, order, read_args
 from haulout.checker.values.byte_flow import Order
+from haulout.checker.values.nki_operands import Layout, order, read_args
 from haulout.ir.attributes import parse_attrs
 from haulout.ir.patterns import Pattern
 

@@ -15,8 +15,8 @@ from tests.checker.loop_judge import judge_loops
 
 from haulout.checker import check_program
 from haulout.checker import driver as checker
-from haulout.checker.proofs import extents as regions
 from haulout.checker.paths import path_selection as ways
+from haulout.checker.proofs import extents as regions
 from haulout.ir.enums import Engine, Kind
 from haulout.ir.program import Program
 from haulout.ir.verify import verify

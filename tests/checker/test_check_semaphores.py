@@ -10,12 +10,12 @@ from tests.checker.semaphore_programs import Event, SemaphoreJudge, random_semap
 
 import haulout
 from haulout.checker import check_program
+from haulout.checker.model import Function, Model, functions
 from haulout.checker.order import semaphore_counts as counting
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph, check_acyclic
-from haulout.checker.order.sendrecv import find_meetings
-from haulout.checker.model import Function, Model, functions
 from haulout.checker.order.happens_before import build_order, events
+from haulout.checker.order.sendrecv import find_meetings
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
 from haulout.ir.verify import verify

@@ -14,9 +14,9 @@ from haulout.ir.verify import verify
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import parse_pipeline, standard_pipeline
+from haulout_generators.programs import random_loop_program, random_program
 from haulout_judges import exhaustive
 from haulout_judges.checked import differs
-from haulout_generators.programs import random_loop_program, random_program
 
 ENGINES = ("act", "pe", "dma0", "vector")
 

@@ -11,14 +11,14 @@ from tests.checker.semaphore_programs import Event, SemaphoreJudge, random_semap
 from tests.checker.snippets import findings, told
 
 from haulout.checker import check_program
-from haulout.checker.proofs import sweep
-from haulout.checker.order.barriers import check_barriers, find_barriers
-from haulout.checker.proofs.conflicts import find_conflicts
 from haulout.checker.explain.evidence import Evidence
-from haulout.checker.order.graph import Graph, build_graph
-from haulout.checker.order.sendrecv import find_meetings
 from haulout.checker.model import Function, Model, functions
+from haulout.checker.order.barriers import check_barriers, find_barriers
+from haulout.checker.order.graph import Graph, build_graph
 from haulout.checker.order.happens_before import build_order, events
+from haulout.checker.order.sendrecv import find_meetings
+from haulout.checker.proofs import sweep
+from haulout.checker.proofs.conflicts import find_conflicts
 from haulout.checker.proofs.extents import find_regions
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.ir.enums import NONE

@@ -18,10 +18,10 @@ from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.verify import verify
 from haulout.testing import judges
+from haulout_generators.loop_programs import damaged, random_judged_loops
 from haulout_judges import JUDGES, Outcome, exhaustive, reachability, spin, threads
 from haulout_judges.checked import checker_verdict, differs
 from haulout_judges.straight import NotStraightError, runs
-from haulout_generators.loop_programs import damaged, random_judged_loops
 
 IN_PYTHON = ("reachability", "exhaustive", "schedules")
 needs_spin = pytest.mark.skipif(not spin.available(), reason="needs spin and gcc")

@@ -15,8 +15,8 @@ from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
-from haulout_generators.loop_programs import random_judged_loops
 from haulout.testing.reduce import keep, reduce_program, without_core
+from haulout_generators.loop_programs import random_judged_loops
 
 
 def shows(code: str) -> Callable[[Program], bool]:

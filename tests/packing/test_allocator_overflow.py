@@ -10,8 +10,7 @@ from tests.packing.generators import random_problem
 from tests.packing.oracle import least_peak
 from tests.packing.strategies import problems
 
-from haulout.packing import LIMIT, Pool, Problem, Rules, over_capacity, solve, violations
-from haulout.packing import plan
+from haulout.packing import LIMIT, Pool, Problem, Rules, over_capacity, plan, solve, violations
 from haulout.packing.conflict_set import conflict_set, subset
 from haulout.packing.overflow import largest_hole
 from haulout.report.catalog import CATALOG

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from tests.packing.generators import network_problem, perfect_problem, random_problem
 
-from haulout.packing import LIMIT, Problem, Progress, Solution, Status, lower_bound, solve, violations
-from haulout.packing import plan
+from haulout.packing import LIMIT, Problem, Progress, Solution, Status, lower_bound, plan, solve, violations
 from haulout.packing.best_fit import best_fit, xla_orders
 from haulout.packing.construct import place
 from haulout.packing.dive import dive

@@ -8,8 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.packing.rule_oracle import is_right, least_total
 
-from haulout.packing import LIMIT, Pool, Problem, Rules, Solution, Status, solve, violations
-from haulout.packing import plan
+from haulout.packing import LIMIT, Pool, Problem, Rules, Solution, Status, plan, solve, violations
 from haulout.support.diagnostics import HauloutError
 
 TOP = 8

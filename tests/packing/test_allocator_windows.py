@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haulout.packing import Pool, Problem, Progress, Rules, Status, solve, violations
-from haulout.packing import plan
+from haulout.packing import Pool, Problem, Progress, Rules, Status, plan, solve, violations
 from haulout.support.diagnostics import HauloutError
 
 

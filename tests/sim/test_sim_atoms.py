@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.sim.sim_programs import program
 
 from haulout.ir.patterns import Pattern
+from haulout.sim.events.schedules import RandomOrder, event_order
 from haulout.sim.memory.atoms import byte_set
 from haulout.sim.plan import plan_section, prepare
-from haulout.sim.events.schedules import RandomOrder, event_order
 from haulout.sim.shadow import Shadow
 from haulout.support.jit import interpreted
 

@@ -16,9 +16,9 @@ from tests.sim.sim_programs import program
 from tests.sim.test_sim_shadow_property import Oracle
 
 from haulout.sim import compare_schedules
+from haulout.sim.events.schedules import ListOrder, RandomOrder, adversarial_schedules
 from haulout.sim.plan import plan_visits, prepare
 from haulout.sim.run import run, run_reference
-from haulout.sim.events.schedules import ListOrder, RandomOrder, adversarial_schedules
 
 Context = tuple[tuple[int, int], ...]
 """(loop, iteration), outermost first."""

@@ -21,9 +21,9 @@ from tests.sim.test_sim_semaphores import found, lowered, without_signal
 
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules, simulate
+from haulout.sim.events.schedules import RandomOrder, adversarial_schedules
 from haulout.sim.plan import plan_visits, prepare
 from haulout.sim.run import run, run_reference
-from haulout.sim.events.schedules import RandomOrder, adversarial_schedules
 from haulout.support.diagnostics import HauloutError
 
 ENGINES = ["vector", "dma0"]

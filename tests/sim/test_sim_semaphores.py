@@ -11,8 +11,8 @@ from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.lower_sync import LowerSync
 from haulout.sim import ScheduleReport, compare_schedules, reference, simulate
-from haulout.sim.plan import Plan, Prepared
 from haulout.sim.flow.visits import Visits
+from haulout.sim.plan import Plan, Prepared
 from haulout.support.diagnostics import HauloutError
 
 XAY = "\n".join(vector(name, attrs=attrs) for name, attrs in (("x", "kind=input"), ("a", ""), ("y", "kind=output")))

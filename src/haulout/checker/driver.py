@@ -25,27 +25,27 @@ from functools import partial
 
 import numpy as np
 
-from haulout.checker.proofs import sweep
 from haulout.checker.explain.advice import Adviser, Budget
-from haulout.checker.order.barriers import check_barriers, find_barriers
-from haulout.checker.proofs.benign_writes import excuse_writes
 from haulout.checker.explain.causes import Lines
-from haulout.checker.proofs.conflicts import Conflicts, find_conflicts
 from haulout.checker.explain.dedup import Faults, Seen, finding_key, unordered
-from haulout.checker.proofs.source_order import SourceOrder, check_comparable, check_times, source_order
-from haulout.checker.order.graph import build_graph, check_acyclic
-from haulout.checker.proofs.stale_bytes import check_holders
-from haulout.checker.order.sendrecv import check_meetings, find_meetings
-from haulout.checker.model import Function, Model, functions
-from haulout.checker.order.happens_before import build_order, events
-from haulout.checker.proofs.extents import find_regions
 from haulout.checker.explain.findings import Reporter, bare
+from haulout.checker.explain.unproved import unproved_paths
+from haulout.checker.model import Function, Model, functions
+from haulout.checker.order.barriers import check_barriers, find_barriers
+from haulout.checker.order.graph import build_graph, check_acyclic
+from haulout.checker.order.happens_before import build_order, events
+from haulout.checker.order.sendrecv import check_meetings, find_meetings
+from haulout.checker.paths.path_selection import find_runs
 from haulout.checker.paths.step_trips import Copies
+from haulout.checker.proofs import sweep
+from haulout.checker.proofs.benign_writes import excuse_writes
+from haulout.checker.proofs.conflicts import Conflicts, find_conflicts
+from haulout.checker.proofs.extents import find_regions
+from haulout.checker.proofs.source_order import SourceOrder, check_comparable, check_times, source_order
+from haulout.checker.proofs.stale_bytes import check_holders
 from haulout.checker.proofs.storage import check_lifetimes, check_placements, check_views
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.checker.proofs.uninitialized import check_written
-from haulout.checker.explain.unproved import unproved_paths
-from haulout.checker.paths.path_selection import find_runs
 from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools

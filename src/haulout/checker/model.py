@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from haulout.checker.columns import sorted_by
-from haulout.checker.paths.wait_trips import counted_copies
 from haulout.checker.paths.footprints import Footprints, find_footprints
 from haulout.checker.paths.loops import Nest, block_rows, chain, find_nest
+from haulout.checker.paths.path_selection import Plan, find_plan
 from haulout.checker.paths.runs import Run, choose_copies, longest
 from haulout.checker.paths.step_trips import Copies, Moves, assumed_trips, check_moves, copies, find_moves
 from haulout.checker.paths.unroll import BRANCH, Unrolled, unroll
-from haulout.checker.paths.path_selection import Plan, find_plan
+from haulout.checker.paths.wait_trips import counted_copies
 from haulout.ir.atomics import find_atomics
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine

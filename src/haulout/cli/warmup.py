@@ -20,8 +20,7 @@ import numpy as np
 from haulout import api
 from haulout.cli.common import quiet_option
 from haulout.cli.status import CLEAN, guarded
-from haulout.packing import Pool
-from haulout.packing import plan
+from haulout.packing import Pool, plan
 from haulout.report.examples import EXAMPLES
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import HauloutError

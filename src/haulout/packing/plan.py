@@ -16,12 +16,12 @@ from haulout.packing.composite import solve_composite
 from haulout.packing.incumbent import Progress
 from haulout.packing.overflow import over_capacity
 from haulout.packing.problem import I64, Column, Problem
+from haulout.packing.reuse_avoidance import spread_out
 from haulout.packing.rules import Pool, Rules, check_bytes
-from haulout.packing.windows import solve_shaped
 from haulout.packing.single import Budget, solve_single
 from haulout.packing.solution import Solution
-from haulout.packing.reuse_avoidance import spread_out
 from haulout.packing.validate import violations
+from haulout.packing.windows import solve_shaped
 from haulout.support.diagnostics import HauloutError, bad_input
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from haulout.packing.best_fit import cost
-from haulout.packing.construct import construct
 from haulout.packing.capacity_search import MOST_ROWS, Decider
+from haulout.packing.construct import construct
 from haulout.packing.descend import decide_goal, descend
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.squeaky_wheel import squeaky_wheel

@@ -24,8 +24,7 @@ from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import SIZE_MAX, Bools, Ints
-from haulout.packing import Solution
-from haulout.packing import plan
+from haulout.packing import Solution, plan
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.joint_space import MOST, JointPlan, plan_joint
 from haulout.passes.options import Bytes

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from haulout.ir.enums import NONE
 from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
-from haulout.sim.flow.control import Fork, Loop
+from haulout.sim.events.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
 from haulout.sim.execution import Progress
+from haulout.sim.flow.control import Fork, Loop
+from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Iteration, Visits, walk
 from haulout.sim.inputs import Values
 from haulout.sim.numerics.evaluate import KERNELS
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare
 from haulout.sim.run import run, run_reference
-from haulout.sim.events.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
 from haulout.sim.shadow import GIVEN, NOBODY, Difference, Instance, Shadow
-from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Iteration, Visits, walk
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 _ASSUMED_TRIP = 2

@@ -13,11 +13,11 @@ from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import location_label
 from haulout.ir.schema import Bytes, Ids
 from haulout.sim.events.graph import Effect
+from haulout.sim.flow.visits import Iteration
 from haulout.sim.inputs import Values, element_type, input_bytes, locations_of_kind, qualified_name
 from haulout.sim.machine import Machine
 from haulout.sim.memory.arena import Memory
 from haulout.sim.plan import Plan, Prepared, within_memory
-from haulout.sim.flow.visits import Iteration
 from haulout.support.diagnostics import Diagnostics, Severity, bad_input
 
 Progress = Callable[[int, int], None]

@@ -23,11 +23,11 @@ from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
 from haulout.sim.flow.code import Code
-from haulout.sim.memory.layout import Layout
-from haulout.sim.memory.arena import Memory
-from haulout.sim.numerics import TensorType, evaluate
-from haulout.sim.memory.extents import Regions
 from haulout.sim.flow.visits import Iteration
+from haulout.sim.memory.arena import Memory
+from haulout.sim.memory.extents import Regions
+from haulout.sim.memory.layout import Layout
+from haulout.sim.numerics import TensorType, evaluate
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
 
 _MOST = 20

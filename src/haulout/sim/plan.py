@@ -11,17 +11,17 @@ import numpy as np
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
 from haulout.ir.verify import check_sound
+from haulout.sim.events.graph import EventGraph, event_graph
+from haulout.sim.events.semaphores import Semaphores, Tally, find_semaphores, nothing_counted
+from haulout.sim.events.waits import Waits, find_waits
 from haulout.sim.flow.code import Code
 from haulout.sim.flow.control import find_nest
-from haulout.sim.events.graph import EventGraph, event_graph
-from haulout.sim.memory.layout import Layout, lay_out
-from haulout.sim.machine import check_patterns_known
-from haulout.sim.memory.strided_operands import Moves
-from haulout.sim.memory.operands import Operands
-from haulout.sim.events.semaphores import Semaphores, Tally, find_semaphores, nothing_counted
 from haulout.sim.flow.trace import Trace, trace_visits
 from haulout.sim.flow.visits import Visits, mask_of, one_visit
-from haulout.sim.events.waits import Waits, find_waits
+from haulout.sim.machine import check_patterns_known
+from haulout.sim.memory.layout import Layout, lay_out
+from haulout.sim.memory.operands import Operands
+from haulout.sim.memory.strided_operands import Moves
 from haulout.support.diagnostics import bad_input
 
 _MOST_MEMORY = 2**46

@@ -18,15 +18,15 @@ import numpy as np
 
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bytes, Ids
-from haulout.sim.flow.control import Fork, Loop
 from haulout.sim.events.graph import Effect
-from haulout.sim.execution import Execution, Steps
-from haulout.sim.plan import Plan, Prepared, plan_section, plan_visits
 from haulout.sim.events.schedules import ListOrder, as_far_as_it_goes, event_order
 from haulout.sim.events.semaphores import Tally, gains, nothing_counted
-from haulout.sim.retired import settled
+from haulout.sim.execution import Execution, Steps
+from haulout.sim.flow.control import Fork, Loop
 from haulout.sim.flow.trace import Trace
 from haulout.sim.flow.visits import Visits, Walk, mask_of
+from haulout.sim.plan import Plan, Prepared, plan_section, plan_visits
+from haulout.sim.retired import settled
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
 _Alone = tuple[Steps, Tally]

@@ -14,12 +14,12 @@ from typing import Any
 import numpy.typing as npt
 
 from haulout.ir.program import Program
+from haulout.sim.events.schedules import ListOrder, Schedule, event_order, parse_schedule
 from haulout.sim.execution import Execution, Progress, Steps
+from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Visits
 from haulout.sim.inputs import Values
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
-from haulout.sim.events.schedules import ListOrder, Schedule, event_order, parse_schedule
-from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Visits
 from haulout.support.diagnostics import Diagnostic
 
 

@@ -29,9 +29,9 @@ from haulout.ir.atomics import find_atomics
 from haulout.ir.enums import Kind
 from haulout.ir.schema import Bytes, Ids, Ints
 from haulout.sim.events.graph import Effect
+from haulout.sim.flow.visits import Iteration
 from haulout.sim.inputs import locations_of_kind
 from haulout.sim.plan import Plan, Prepared
-from haulout.sim.flow.visits import Iteration
 from haulout.support.jit import interpreted, njit, plain_if_small
 
 NOBODY = -1

@@ -1,1 +1,1 @@
-"""TODO checker/explain."""
+"""Findings for readers: what is reported once, its cause, a witness, and fixes that were tried."""

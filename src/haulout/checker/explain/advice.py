@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from haulout.checker.proofs import sweep
 from haulout.checker.explain.dedup import Faults
 from haulout.checker.explain.fixes import Fix
+from haulout.checker.proofs import sweep
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
 from haulout.support.diagnostics import Advice, Diagnostic, Entity

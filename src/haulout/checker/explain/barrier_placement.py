@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.checker.explain.fixes import AddBarrier, Place
-from haulout.checker.paths.loops import block_rows, chain, left_region
 from haulout.checker.model import Model
+from haulout.checker.paths.loops import block_rows, chain, left_region
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Bools, Ids, Ints
 

@@ -15,13 +15,13 @@ from itertools import chain
 
 import numpy as np
 
+from haulout.checker.explain.barrier_placement import Placer
 from haulout.checker.explain.fix_coverage import orders
 from haulout.checker.explain.fixes import AddDependence, AddExchange, AddRelay, Fix, Place
-from haulout.checker.order.graph import Graph
-from haulout.checker.paths.loops import block_rows, left_region
 from haulout.checker.model import Model
+from haulout.checker.order.graph import Graph
 from haulout.checker.order.happens_before import Order
-from haulout.checker.explain.barrier_placement import Placer
+from haulout.checker.paths.loops import block_rows, left_region
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Column, Ids
 

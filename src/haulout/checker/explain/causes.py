@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.checker.order.barriers import Barriers
 from haulout.checker.model import Model
+from haulout.checker.order.barriers import Barriers
 from haulout.checker.order.happens_before import NEVER, Order
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import Engine

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from haulout.checker.proofs.conflicts import HAZARDS, Conflicts
 from haulout.checker.model import Model
 from haulout.checker.order.happens_before import Order
+from haulout.checker.proofs.conflicts import HAZARDS, Conflicts
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Entity, Proviso

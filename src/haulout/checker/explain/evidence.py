@@ -16,12 +16,12 @@ from itertools import groupby
 import numpy as np
 
 from haulout.checker import bytesets
-from haulout.checker.order.graph import Graph
-from haulout.checker.model import Model
-from haulout.checker.order.happens_before import Order
-from haulout.checker.proofs.extents import Regions
-from haulout.checker.paths.unroll import BRANCH
 from haulout.checker.explain.witness import Witness, Witnesses
+from haulout.checker.model import Model
+from haulout.checker.order.graph import Graph
+from haulout.checker.order.happens_before import Order
+from haulout.checker.paths.unroll import BRANCH
+from haulout.checker.proofs.extents import Regions
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Ids, Ints
 

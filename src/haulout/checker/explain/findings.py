@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from haulout.checker import bytesets
-from haulout.checker.proofs import sweep
 from haulout.checker.explain.advice import Adviser, Group
 from haulout.checker.explain.candidates import Candidates
 from haulout.checker.explain.causes import Lines, find_cause
-from haulout.checker.proofs.conflicts import HAZARDS, Conflicts
-from haulout.checker.explain.fix_coverage import leads, orders
 from haulout.checker.explain.dedup import pair_keys
 from haulout.checker.explain.evidence import Evidence
+from haulout.checker.explain.fix_coverage import leads, orders
 from haulout.checker.explain.fixes import Fix
-from haulout.checker.order.graph import Graph
 from haulout.checker.model import Model
+from haulout.checker.order.graph import Graph
 from haulout.checker.order.happens_before import Order
+from haulout.checker.proofs import sweep
+from haulout.checker.proofs.conflicts import HAZARDS, Conflicts
 from haulout.checker.proofs.extents import Regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.schema import Bools, Ids, Ints

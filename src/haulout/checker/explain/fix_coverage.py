@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from haulout.checker.explain.fixes import AddBarrier, AddDependence, Fix
-from haulout.checker.order.graph import Graph
 from haulout.checker.model import Model
+from haulout.checker.order.graph import Graph
 from haulout.checker.order.happens_before import Order
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids

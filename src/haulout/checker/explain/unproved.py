@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from haulout.checker.paths.loops import block_rows
 from haulout.checker.model import Function
+from haulout.checker.paths.loops import block_rows
 from haulout.ir.enums import NONE
 from haulout.ir.labels import place
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.order.graph import Graph
 from haulout.checker.model import Model
+from haulout.checker.order.graph import Graph
 from haulout.checker.order.happens_before import Order
 from haulout.checker.order.schedule import schedule_without
 from haulout.ir.schema import Bools, Ids, Ints

@@ -1,1 +1,1 @@
-"""TODO checker/order."""
+"""What order a program guarantees: the fused graph, semaphores, barriers, `sendrecv`."""

@@ -19,11 +19,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from haulout.checker.model import Model
 from haulout.checker.order.barriers import Barriers
 from haulout.checker.order.semaphore_counts import Counting, Fused, find_counting
-from haulout.checker.order.sendrecv import Meetings
-from haulout.checker.model import Model
 from haulout.checker.order.semaphores import Counts, check_outrun, check_reachable, find_counts
+from haulout.checker.order.sendrecv import Meetings
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Severity, Subject
 from haulout.support.jit import njit

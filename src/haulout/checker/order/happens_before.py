@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.checker.order.barriers import Barriers
-from haulout.checker.order.semaphore_counts import Counting
-from haulout.checker.order.graph import Graph
-from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.model import Model
+from haulout.checker.order.barriers import Barriers
+from haulout.checker.order.graph import Graph
+from haulout.checker.order.semaphore_counts import Counting
+from haulout.checker.order.sendrecv import Meetings
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.support.jit import njit
 

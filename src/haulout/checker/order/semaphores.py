@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.order.skipped_iterations import Given, Outrun, left_out
 from haulout.checker.model import Model
+from haulout.checker.order.skipped_iterations import Given, Outrun, left_out
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids, Ints

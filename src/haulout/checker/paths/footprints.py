@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.checker.paths.counts_across_fences import counts_carry
-from haulout.checker.paths.wait_trips import counts_choices
 from haulout.checker.paths.loops import Nest, block_rows
+from haulout.checker.paths.wait_trips import counts_choices
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints

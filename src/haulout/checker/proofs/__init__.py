@@ -1,1 +1,1 @@
-"""TODO checker/proofs."""
+"""What is proved over one schedule: conflicts, storage, values, the order of the source."""

@@ -27,13 +27,13 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 
-from haulout.checker.proofs import sweep
 from haulout.checker.columns import stretched
-from haulout.checker.proofs.conflicts import Conflicts
-from haulout.checker.proofs.equal_values import Values, number_values
-from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.model import Model
 from haulout.checker.order.happens_before import Order
+from haulout.checker.order.sendrecv import Meetings
+from haulout.checker.proofs import sweep
+from haulout.checker.proofs.conflicts import Conflicts
+from haulout.checker.proofs.equal_values import Values, number_values
 from haulout.checker.proofs.extents import Regions
 from haulout.ir.schema import Bools, Ids, Ints
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.proofs import sweep
 from haulout.checker.model import Model
 from haulout.checker.order.happens_before import Order
+from haulout.checker.proofs import sweep
 from haulout.checker.proofs.extents import Regions
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids

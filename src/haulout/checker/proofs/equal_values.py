@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from haulout.checker import bytesets
-from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.model import Model
+from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.proofs.extents import Regions
 from haulout.ir.attributes import AttrValue, format_attrs, format_value
 from haulout.ir.enums import NONE, Kind

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.columns import occurrence
-from haulout.checker.order.graph import build_graph
-from haulout.checker.order.sendrecv import find_meetings
 from haulout.checker.model import Function, Model, functions
+from haulout.checker.order.barriers import check_barriers, find_barriers
+from haulout.checker.order.graph import build_graph
 from haulout.checker.order.happens_before import Order, build_order
+from haulout.checker.order.sendrecv import find_meetings
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints

@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from haulout.checker.proofs import sweep
-from haulout.checker.proofs.lifetimes import Lifetimes, scan_lifetimes
 from haulout.checker.model import Model
 from haulout.checker.order.happens_before import Order
+from haulout.checker.proofs import sweep
 from haulout.checker.proofs.extents import Regions
+from haulout.checker.proofs.lifetimes import Lifetimes, scan_lifetimes
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.labels import location_label
 from haulout.ir.schema import Bools, Ids

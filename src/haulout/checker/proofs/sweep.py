@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.checker.proofs.lifetimes import Lifetimes
 from haulout.checker.order.happens_before import Order
+from haulout.checker.proofs.lifetimes import Lifetimes
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.support.jit import njit
 

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.checker.bytesets import squeezed
-from haulout.checker.values.harm import Harm, find_harm
-from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.model import Model
+from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.proofs.extents import Regions, find_regions
 from haulout.checker.proofs.storage_map import logical_map
+from haulout.checker.values.harm import Harm, find_harm
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import location_label

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.checker.values.undefined_in_loops import Everywhere
-from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.model import Model
+from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.values.undefined import Flow, Reach, Read
+from haulout.checker.values.undefined_in_loops import Everywhere
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.checker import bytesets
-from haulout.checker.values.nki_operands import NOTHING, Given, order, read_args
-from haulout.checker.values.interned import Sets
 from haulout.checker.values.byte_flow import Extent, Order, Role, Runs, spread, spread_product
+from haulout.checker.values.interned import Sets
+from haulout.checker.values.nki_operands import NOTHING, Given, order, read_args
 from haulout.ir import dtypes
 from haulout.ir.attributes import parse_attrs
 from haulout.ir.enums import NONE

@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.checker import bytesets
-from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.model import Model
-from haulout.checker.values.operands import Operands
-from haulout.checker.values.interned import Sets
+from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.values.byte_flow import NO_BYTES, Runs, total, union, without
+from haulout.checker.values.interned import Sets
+from haulout.checker.values.operands import Operands
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Ids
 

@@ -1,1 +1,1 @@
-"""TODO sim/events."""
+"""What happens in a run and what must happen before it: events, semaphores, schedules, deadlocks."""

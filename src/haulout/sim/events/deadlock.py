@@ -10,8 +10,8 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from haulout.ir.schema import Bools, Ids, Ints
-from haulout.sim.flow.code import line_text
 from haulout.sim.events.graph import IN_FLIGHT, EventGraph, Why
+from haulout.sim.flow.code import line_text
 from haulout.sim.flow.trace import Trace
 from haulout.support.diagnostics import Label, fail
 

@@ -27,11 +27,11 @@ import numpy as np
 
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Bools, Bytes, Ids, Ints
-from haulout.sim.flow.code import BRANCH, QUEUES
 from haulout.sim.events.rendezvous import Absent, barrier_groups, exchanges, senders
 from haulout.sim.events.semaphores import Counting, Semaphores, Tally, count_trace
-from haulout.sim.flow.trace import Trace
 from haulout.sim.events.waits import Waits, dependences
+from haulout.sim.flow.code import BRANCH, QUEUES
+from haulout.sim.flow.trace import Trace
 
 IN_FLIGHT = -2
 """The queue of a delivery: none, so that nothing but its signal orders it."""

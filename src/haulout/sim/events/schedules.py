@@ -20,9 +20,9 @@ import numpy as np
 
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Ids, Ints
-from haulout.sim.flow.code import QUEUES, line_text, parse_line
 from haulout.sim.events.deadlock import explain_deadlock
 from haulout.sim.events.graph import Counters, EventGraph
+from haulout.sim.flow.code import QUEUES, line_text, parse_line
 from haulout.sim.flow.trace import Trace
 from haulout.support.diagnostics import bad_input
 from haulout.support.jit import njit, plain_if_small

@@ -1,1 +1,1 @@
-"""TODO sim/flow."""
+"""Which instructions run: control flow, and what each core executes."""

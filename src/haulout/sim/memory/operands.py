@@ -14,9 +14,9 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
 from haulout.sim.memory.atoms import Atoms, cut
+from haulout.sim.memory.extents import operand_regions
 from haulout.sim.memory.layout import Layout
 from haulout.sim.memory.strided_operands import Moves
-from haulout.sim.memory.extents import operand_regions
 
 
 class Operand(NamedTuple):
