@@ -21,7 +21,7 @@ from pathlib import Path
 
 from haulout.frontends.nki import Trace
 from haulout.frontends.nki.recorder import Record, Recorder
-from haulout.nki.judge import CheckedKernel, judge
+from haulout.nki.kernel_check import CheckedKernel, check_trace
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 from haulout.support.files import write_text
 
@@ -50,7 +50,7 @@ def run(case: Case) -> Row:
     began = time.process_time()
     trace = case.trace()
     traced = time.process_time()
-    found = judge(trace)
+    found = check_trace(trace)
     return Row(case, trace, found, traced - began, time.process_time() - traced)
 
 
@@ -172,7 +172,7 @@ def mutations(case: Case) -> Iterator[tuple[str, str]]:
     trace = case.trace()
     if trace.failed:
         return
-    before = judge(trace).diagnostics
+    before = check_trace(trace).diagnostics
     known = {_key(each) for each in before}
     useless = [each for each in before if each.code in ("redundant-barrier", "adjacent-barriers")]
     silent = {label.span.line for each in useless for label in each.labels if label.span is not None}
@@ -180,7 +180,7 @@ def mutations(case: Case) -> Iterator[tuple[str, str]]:
         places = [record.place[1] for record in trace.recorders[0].records if record.opcode == opcode]
         for number, line in enumerate(places):
             try:
-                after = judge(without(trace, opcode, number)).diagnostics
+                after = check_trace(without(trace, opcode, number)).diagnostics
             except HauloutError as error:
                 after = list(error.diagnostics)
             new = [each for each in after if each.severity > Severity.NOTE and _key(each) not in known]

@@ -26,7 +26,7 @@ from haulout.sim import compare_schedules
 from haulout.support.diagnostics import HauloutError
 from haulout.support.jit import KERNELS, always_compiled, compile_seconds, compiled_kernels, watch_compilation
 
-_PACKAGES = ("analysis", "check", "passes", "sim")
+_PACKAGES = ("analysis", "checker", "packing", "passes", "sim")
 """Those that have kernels."""
 _COUNTING = """bir 1
 program "two queues signal" lnc=1

@@ -17,6 +17,17 @@ def place(program: Program, loc: int, text_line: int) -> Span | None:
     return Span(program.file, text_line) if text_line != NONE and program.file is not None else None
 
 
+def block_name(program: Program, row: int) -> str:
+    """`^name`, as the text format writes it."""
+    return "^" + format_name(program.strings[int(program.blocks.name[row])])
+
+
+def block_label(program: Program, row: int) -> Label:
+    """A block and its place, for a message."""
+    span = place(program, NONE, int(program.blocks.text_line[row]))
+    return Label(f"{block_name(program, row)} on core {program.block_core[row]}", span)
+
+
 def instruction_label(program: Program, row: int, message: str = "") -> Label:
     """An instruction and its place, for a message."""
     name = format_name(program.instruction_name(row))

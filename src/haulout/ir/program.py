@@ -39,6 +39,7 @@ from haulout.ir.schema import (
 from haulout.ir.strings import StringTable
 
 if TYPE_CHECKING:
+    from haulout.ir.structure import Structure
     from haulout.ir.views import ModuleView
 
 
@@ -70,9 +71,12 @@ class Program:
     # -- whole-program operations ---------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Program:
-        """The same program with some fields replaced; everything derived is computed anew."""
+        """The same program with some fields replaced. Of what is derived only an equal structure is kept."""
         kept = {item.name: getattr(self, item.name) for item in fields(self)}
-        return Program(**{**kept, **changes})
+        made = Program(**{**kept, **changes})
+        if "structure" in self.__dict__ and not changes.keys() & {"lnc", "modules", "functions", "blocks", "edges"}:
+            made.__dict__["structure"] = self.structure
+        return made
 
     def table(self, name: str) -> Table:
         """A table by its name in the schema."""
@@ -132,6 +136,13 @@ class Program:
     def access_starts(self) -> Ints:
         """Operands of instruction i: rows `access_starts[i]:access_starts[i + 1]` of `accesses`."""
         return self.starts("accesses", "instructions")
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The loops and forks of all functions; raises `bad-input` where the control flow is not supported."""
+        from haulout.ir.read_structure import program_structure
+
+        return program_structure(self)
 
     # -- single rows, for printers and messages ---------------------------------------------------------------
 

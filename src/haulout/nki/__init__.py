@@ -10,9 +10,17 @@ matter which `nki` the function saw. In a notebook, where a function has no file
 kernel after it. What is checked, and what is taken for granted, is in `docs/nki.md`.
 """
 
-from haulout.frontends.nki import BarrierScope, TensorSpec, load_arguments, parse_arguments
-from haulout.nki.judge import CheckedKernel, check, check_kernel, prepare, trace
-from haulout.nki.kernels import Kernel, install, tensor
+from haulout.frontends.nki import (
+    BarrierScope,
+    Kernel,
+    TensorSpec,
+    install,
+    load_arguments,
+    parse_arguments,
+    tensor,
+    trace,
+)
+from haulout.nki.kernel_check import CheckedKernel, check, check_kernel, prepare
 
 __all__ = [
     "BarrierScope",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import haulout.nki as hnki
-from haulout.nki.judge import CheckedKernel
+from haulout.nki.kernel_check import CheckedKernel
 
 HEADER = """\
 import nki

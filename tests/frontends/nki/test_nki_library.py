@@ -14,7 +14,7 @@ from tools.nki_cases import TWELVE, VARIABLE, Case, library_folder, t
 from tools.nki_coverage import without
 
 from haulout.frontends.nki import Trace
-from haulout.nki.judge import judge
+from haulout.nki.kernel_check import check_trace
 from haulout.support.diagnostics import Severity
 
 pytestmark = pytest.mark.skipif(library_folder() is None, reason=f"{VARIABLE} names no checkout of nki-library")
@@ -51,7 +51,7 @@ SERIOUS = {
 
 
 def serious(trace: Trace, scope: str = "data") -> set[str]:
-    found = judge(trace, scope)  # type: ignore[arg-type]
+    found = check_trace(trace, scope)  # type: ignore[arg-type]
     return {each.code for each in found.diagnostics if each.severity > Severity.NOTE}
 
 
@@ -65,7 +65,7 @@ def test_kernels_trace_and_hold_what_is_known(case: Case) -> None:
 
 
 def test_core_1_reads_from_byte_128_where_2048_is_meant() -> None:
-    found = judge(BY_NAME["mask_expert_affinities"].trace()).diagnostics
+    found = check_trace(BY_NAME["mask_expert_affinities"].trace()).diagnostics
     split = next(each for each in found if each.code == "overlapping-split")
     assert "from byte 128 on core 1" in split.labels[0].message
     assert "2048 bytes" in split.help[0]
@@ -74,14 +74,14 @@ def test_core_1_reads_from_byte_128_where_2048_is_meant() -> None:
 def test_with_odd_tokens_the_last_row_is_never_written() -> None:
     case = BY_NAME["mask_expert_affinities"]
     odd = {**case.arguments, "T": 65, "expert_affinities": t("float32", 65, 16), "expert_index": t("int32", 65, 4)}
-    found = judge(replace(case, arguments=odd).trace()).diagnostics
+    found = check_trace(replace(case, arguments=odd).trace()).diagnostics
     missed = next(each for each in found if each.code == "output-not-written")
     assert "byte 1024 of 1040" in missed.message
 
 
 def test_a_router_that_is_not_split_writes_the_same_values_twice() -> None:
     case = BY_NAME["router_topk"]
-    found = judge(replace(case, arguments={**case.arguments, "shard_on_tokens": False}).trace()).diagnostics
+    found = check_trace(replace(case, arguments={**case.arguments, "shard_on_tokens": False}).trace()).diagnostics
     codes = [each.code for each in found]
     assert codes.count("benign-duplicate-write") == 3
     assert all(each.severity is Severity.NOTE for each in found)
@@ -94,8 +94,8 @@ def test_a_router_that_is_not_split_writes_the_same_values_twice() -> None:
 @pytest.mark.parametrize("scope", ["data", "global"])
 def test_without_its_barrier_it_races(name: str, barrier: int, scope: str) -> None:
     trace = BY_NAME[name].trace()
-    before = judge(trace, scope).diagnostics  # type: ignore[arg-type]
-    after = judge(without(trace, "core_barrier", barrier), scope).diagnostics  # type: ignore[arg-type]
+    before = check_trace(trace, scope).diagnostics  # type: ignore[arg-type]
+    after = check_trace(without(trace, "core_barrier", barrier), scope).diagnostics  # type: ignore[arg-type]
     races = {"cross-core-race", "possible-race"}
     assert {each.message for each in after if each.code in races} > {
         each.message for each in before if each.code in races
@@ -104,5 +104,5 @@ def test_without_its_barrier_it_races(name: str, barrier: int, scope: str) -> No
 
 def test_the_barrier_of_qkv_cte_orders_nothing_inside() -> None:
     trace = BY_NAME["qkv_cte"].trace()
-    assert [each.code for each in judge(trace).diagnostics] == ["redundant-barrier"]
-    assert judge(without(trace, "core_barrier", 0)).diagnostics == []
+    assert [each.code for each in check_trace(trace).diagnostics] == ["redundant-barrier"]
+    assert check_trace(without(trace, "core_barrier", 0)).diagnostics == []

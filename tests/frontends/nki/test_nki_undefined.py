@@ -13,7 +13,7 @@ from tests.frontends.nki.nki_kernels import checked, codes, write_kernel
 import haulout.nki as hnki
 from haulout.checker import check_program
 from haulout.ir.text import parse_bir, print_bir
-from haulout.nki.judge import prepare
+from haulout.nki.kernel_check import prepare
 
 FEW = {"x": hnki.tensor("bf16", 4, 512)}
 NARROW = {"x": hnki.tensor("bf16", 128, 300)}

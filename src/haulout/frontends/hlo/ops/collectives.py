@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from haulout.frontends.hlo.emit import Emitter, Rule
+from haulout.frontends.hlo.ops.scalar_body import named_combiner
 from haulout.frontends.hlo.replica_groups import Groups, core_groups, core_pairs
-from haulout.frontends.hlo.scalar_body import named_combiner
 from haulout.frontends.hlo.types import Shape
 from haulout.frontends.hlo.values import Operation
 from haulout.ir.attributes import AttrValue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
-from haulout.frontends.hlo.scalar_body import combiner, returns_second
+from haulout.frontends.hlo.ops.scalar_body import combiner, returns_second
 from haulout.frontends.hlo.values import Operation, View
 from haulout.ir.attributes import AttrValue
 

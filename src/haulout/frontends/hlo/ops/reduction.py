@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
-from haulout.frontends.hlo.scalar_body import combiner, sort_order
+from haulout.frontends.hlo.ops.scalar_body import combiner, sort_order
 from haulout.frontends.hlo.values import Operation
 
 

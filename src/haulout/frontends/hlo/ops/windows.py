@@ -9,7 +9,7 @@ from __future__ import annotations
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.attributes import Window
 from haulout.frontends.hlo.emit import Emitter, Rule, same_shape
-from haulout.frontends.hlo.scalar_body import combiner, comparison, named_combiner
+from haulout.frontends.hlo.ops.scalar_body import combiner, comparison, named_combiner
 from haulout.frontends.hlo.values import Operation
 from haulout.ir.attributes import AttrValue
 

@@ -1,4 +1,4 @@
-"""Which kernel is meant, and its trace.
+"""What the NKI front end offers: which kernel is meant, its trace, and its program.
 
 A kernel is `FILE::FUNCTION`, or a function. A function whose module has a file is imported again from that file with
 the stand-ins in place; a function that was written after `install()`, in a notebook, runs as it is.
@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from haulout.frontends.nki import TensorSpec, Trace, trace_file, trace_kernel
+from haulout.frontends.nki.arguments import TensorSpec
 from haulout.frontends.nki.dtypes import nki_name
+from haulout.frontends.nki.emit import Emitted, emit
+from haulout.frontends.nki.source import trace_file
 from haulout.frontends.nki.stand_ins.install import make_modules
 from haulout.frontends.nki.storage import Buffer
-from haulout.support.diagnostics import bad_input
+from haulout.frontends.nki.trace import BarrierScope, Trace, trace_kernel
+from haulout.support.diagnostics import HauloutError, bad_input
 
 Kernel = str | Callable[..., Any]
 """`FILE::FUNCTION`, or the function."""
@@ -68,3 +71,24 @@ def trace_of(
     if ours or file is None:
         return trace_kernel(kernel, arguments, cores=lnc, trips=trips, target=target)
     return trace_file(file, inner.__qualname__, arguments, cores=lnc, trips=trips, target=target)
+
+
+def trace(
+    kernel: Kernel,
+    arguments: Mapping[str, Any] | Sequence[Any] = (),
+    *,
+    lnc: int = 2,
+    barrier_scope: BarrierScope = "data",
+    trips: int | None = None,
+    target: str = "gen3",
+) -> Emitted:
+    """The program of a kernel on `lnc` cores, as recorded.
+
+    `kernel` is `FILE::FUNCTION` or a function; `arguments`, by name or in order, are arrays, specs (`tensor`), or
+    plain values. `barrier_scope`: `data`, as NKI documents `core_barrier`, or `global`. `trips`: how often a loop's
+    body is taken whose count only the device knows. Raises `HauloutError` when the kernel did not come to its end.
+    """
+    found = trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target)
+    if found.failed:
+        raise HauloutError(*found.findings.items)
+    return emit(found, barrier_scope=barrier_scope)

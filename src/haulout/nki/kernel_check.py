@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from haulout.checker import check_program
-from haulout.frontends.nki import BarrierScope, Emitted, Trace, emit
+from haulout.frontends.nki import BarrierScope, Kernel, Trace, emit, trace_of
 from haulout.ir.program import Program
 from haulout.ir.verify import check_sound
-from haulout.nki.kernels import Kernel, trace_of
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
@@ -41,27 +40,6 @@ class CheckedKernel:
     def ok(self) -> bool:
         """No error and no warning."""
         return not any(each.severity > Severity.NOTE for each in self.diagnostics)
-
-
-def trace(
-    kernel: Kernel,
-    arguments: Mapping[str, Any] | Sequence[Any] = (),
-    *,
-    lnc: int = 2,
-    barrier_scope: BarrierScope = "data",
-    trips: int | None = None,
-    target: str = "gen3",
-) -> Emitted:
-    """The program of a kernel on `lnc` cores, as recorded.
-
-    `kernel` is `FILE::FUNCTION` or a function; `arguments`, by name or in order, are arrays, specs (`tensor`), or
-    plain values. `barrier_scope`: `data`, as NKI documents `core_barrier`, or `global`. `trips`: how often a loop's
-    body is taken whose count only the device knows. Raises `HauloutError` when the kernel did not come to its end.
-    """
-    found = trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target)
-    if found.failed:
-        raise HauloutError(*found.findings.items)
-    return emit(found, barrier_scope=barrier_scope)
 
 
 def check(
@@ -89,10 +67,10 @@ def check_kernel(
     target: str = "gen3",
 ) -> CheckedKernel:
     """The same, with the trace and the program."""
-    return judge(trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target), barrier_scope)
+    return check_trace(trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target), barrier_scope)
 
 
-def judge(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
+def check_trace(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKernel:
     """All findings for a trace."""
     if found.failed:
         return CheckedKernel(found, None, _worst_first(found.findings.items))

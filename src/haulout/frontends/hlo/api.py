@@ -1,0 +1,14 @@
+"""What the HLO front end offers: a file, or text that was parsed, as a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from haulout.frontends.hlo.lower import lower
+from haulout.frontends.hlo.parser import read_hlo
+from haulout.ir.program import Program
+
+
+def load_hlo(path: str | Path) -> Program:
+    """Read, parse and lower an HLO file. Raises `HauloutError` when any of it fails."""
+    return lower(read_hlo(path))
