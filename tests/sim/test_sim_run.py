@@ -253,7 +253,7 @@ def test_outputs_not_fully_written_are_reported() -> None:
     [
         ("%i = frobnicate @pool (%x) -> (%y)", "`frobnicate` cannot be executed"),
         ("%i = all_reduce @pool (%x) -> (%y) op=add groups=[[0]]", "cannot be executed by a core"),
-        ("%i = add @vector (%x) -> (%y)", "takes 2 operands"),
+        ("%i = add @vector (%x) -> (%y)", "expected operands x, y -> z"),
         ("%i = add @vector (%x[0:8], %x[0:8]) -> (%y)", "16 bytes, but touches 8"),
         ("%i = dma_copy @dma0 (%x[0:8]) -> (%y)", "reads 8 bytes and writes 16"),
         ("%i = dma_copy @dma0 (%x[?]) -> (%y[?])", "not known statically"),

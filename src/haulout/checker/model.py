@@ -25,7 +25,7 @@ from haulout.checker.paths.step_trips import Copies, Moves, assumed_trips, check
 from haulout.checker.paths.unroll import BRANCH, Unrolled, unroll
 from haulout.checker.paths.wait_trips import counted_copies
 from haulout.ir.atomics import find_atomics
-from haulout.ir.attributes import format_name, int_list, parse_attrs
+from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.labels import instruction_label, place
 from haulout.ir.program import Program
@@ -58,7 +58,7 @@ class Model:
     pattern: Ids
     write: Bools
     maybe: Bools
-    """It touches some bytes of its pattern, not known which: the operand's number is in the attribute `maybe`."""
+    """It touches some bytes of its pattern, not known which."""
     atomic: Ids
     """Its kind when it is atomic (`ir/atomics.py`), else 0."""
     fetches: Bools
@@ -366,7 +366,7 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
         location=program.accesses.location[access],
         pattern=program.accesses.pattern[access],
         write=program.accesses.write[access],
-        maybe=_maybe(program)[access],
+        maybe=program.accesses.maybe[access],
         atomic=atomics.kind[access],
         fetches=atomics.fetches[access],
         access_starts=np.searchsorted(instruction, each).astype(np.int64),
@@ -377,18 +377,3 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
         time=program.instructions.seq[rows] if unrolled is None else unrolled.time[rows],
         unrolled=unrolled,
     )
-
-
-def _maybe(program: Program) -> Bools:
-    """Mask of the operands whose numbers are in the attribute `maybe` of their instruction, reads first."""
-    mask = np.zeros(len(program.accesses), bool)
-    attrs = program.instructions.attrs
-    # Few texts, many instructions: each text is parsed once.
-    for text in np.unique(attrs[attrs != NONE]).tolist():
-        if "maybe=" in program.strings[text]:
-            operands = int_list(parse_attrs(program.strings[text]).get("maybe", [])) or []
-            rows = np.flatnonzero(attrs == text)
-            first, count = program.access_starts[rows], np.diff(program.access_starts)[rows]
-            for operand in operands:
-                mask[(first + operand)[count > operand]] = True
-    return mask

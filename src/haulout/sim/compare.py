@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from haulout.ir.enums import NONE
+from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.sim.events.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
 from haulout.sim.execution import Progress
@@ -140,12 +141,11 @@ def _outcomes(
 def _can_be_executed(prepared: Prepared) -> bool:
     """Whether every instruction that may run is known and every operand has an element type."""
     program = prepared.program
-    known = {"nop", "core_barrier", "sendrecv", "memset", "dma_copy"}
     for cores in prepared.code.rows:
         for rows in cores:
             for row in rows[rows < prepared.code.instructions].tolist():
                 opcode = program.strings[int(program.instructions.opcode[row])]
-                if opcode in known:
+                if not lookup(opcode).typed:
                     continue
                 begin, end = program.access_starts[row : row + 2].tolist()
                 typed = program.locations.dtype[program.accesses.location[begin:end]] != NONE

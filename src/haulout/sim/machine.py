@@ -19,6 +19,7 @@ from haulout.ir.attributes import AttrValue
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label, location_label
+from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
 from haulout.sim.flow.code import Code
@@ -29,7 +30,6 @@ from haulout.sim.memory.layout import Layout
 from haulout.sim.numerics import TensorType, evaluate
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
 
-_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute")
 _MOST = 20
 """Findings that are listed."""
 _BYTE: np.dtype[Any] = np.dtype(np.uint8)
@@ -107,7 +107,7 @@ class Machine:
                 bad_input(f"`dma_copy` reads {sizes[0]} bytes and writes {sizes[1]}")
             self.memory.write(writes[0], self.memory.read(reads[0]))
             return
-        if opcode in _COLLECTIVES:
+        if lookup(opcode).collective:
             bad_input(f"`{opcode}` cannot be executed by a core", help=["compile the program: it lowers collectives"])
         attrs = self._attributes(instruction)
         if opcode == "memset":

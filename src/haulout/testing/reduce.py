@@ -27,11 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from haulout.ir.attributes import AttrValue, format_attrs
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import TABLES, Bools, Column, Ids
-from haulout.ir.semaphores import REMOTE_SIGNAL, items, rows_with
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
 
@@ -190,7 +188,7 @@ class _Reduction:
             program = self.better(program, [program.replace(accesses=program.accesses.replace(atomic=False))])
         if program.steps.phase.any():
             program = self.better(program, [program.replace(steps=program.steps.replace(phase=0))])
-        said = np.flatnonzero(program.instructions.attrs != NONE).tolist()
+        said = np.flatnonzero(_says_more(program)).tolist()
         return self.without(program, [(row,) for row in said], _without_attributes)
 
 
@@ -228,8 +226,7 @@ def without_core(program: Program, core: int) -> Program:
     def moved(cores: Column) -> Column:
         return np.where(cores > core, cores - 1, cores)
 
-    attrs = _signals_without(program, core)
-    program = program.replace(instructions=program.instructions.replace(attrs=attrs))
+    signals = program.semaphores.take(program.semaphores.core != core)
     meetings = program.meetings
     to, source = (np.where(each == core, NONE, moved(each)) for each in (meetings.to, meetings.source))
     mask = program.barriers.cores
@@ -240,24 +237,9 @@ def without_core(program: Program, core: int) -> Program:
         modules=program.modules.replace(core=moved(program.modules.core)),
         locations=program.locations.replace(remote_core=moved(program.locations.remote_core)),
         meetings=meetings.replace(to=to, source=source),
+        semaphores=signals.replace(core=moved(signals.core)),
         barriers=program.barriers.replace(cores=low | high),
     )
-
-
-def _signals_without(program: Program, core: int) -> Ids:
-    """The attributes without signals to a core; those to later cores go one lower."""
-    attrs = program.instructions.attrs.copy()
-    for row in rows_with(program, (REMOTE_SIGNAL,)):
-        said = program.instruction_attrs(row)
-        kept: list[AttrValue] = []
-        for item in items(said, REMOTE_SIGNAL):
-            match item:
-                case [int(to), name, amount] if to != core:
-                    kept.append([to - (to > core), name, amount])
-        said[REMOTE_SIGNAL] = kept
-        text = format_attrs({key: value for key, value in said.items() if value != []})
-        attrs[row] = program.strings.intern(text) if text else NONE
-    return attrs
 
 
 def _has_bodies(program: Program) -> bool:
@@ -291,9 +273,20 @@ def _without_instructions(program: Program, gone: Sequence[Sequence[int]]) -> Pr
 
 
 def _without_attributes(program: Program, gone: Sequence[tuple[int]]) -> Program:
-    attrs = program.instructions.attrs.copy()
-    attrs[[row for (row,) in gone]] = NONE
-    return program.replace(instructions=program.instructions.replace(attrs=attrs))
+    rows, plain = program.instructions, _mask(len(program.instructions), [row for (row,) in gone])
+    attrs, maybe = np.where(plain, rows.attrs, NONE), program.accesses.maybe & plain[program.accesses.instruction]
+    return program.replace(
+        instructions=rows.replace(attrs=attrs, join=rows.join & plain, gather=rows.gather & plain),
+        accesses=program.accesses.replace(maybe=maybe),
+    )
+
+
+def _says_more(program: Program) -> Bools:
+    """Of each instruction: whether it has an attribute that may go."""
+    rows = program.instructions
+    found: Bools = (rows.attrs != NONE) | rows.join | rows.gather
+    found[program.accesses.instruction[program.accesses.maybe]] = True
+    return found
 
 
 def _without_locations(program: Program, gone: Sequence[Sequence[int]]) -> Program:
@@ -445,7 +438,7 @@ def _size(program: Program) -> tuple[int, ...]:
         int((program.accesses.pattern != NONE).sum()),
         int((program.locations.address != NONE).sum()),
         int(program.blocks.divergent.sum()),
-        int((program.instructions.attrs != NONE).sum()),
+        int(_says_more(program).sum()),
     )
 
 

@@ -32,7 +32,7 @@ def counts_carry(program: Program, block: Ints, nest: Nest, has_fence: Bools, ha
 
     `block` has the number in its nest of each instruction's block, NONE for those of other functions.
     """
-    use = semaphore_use(program, lambda row, message: None)
+    use = semaphore_use(program)
     signals, waits = use.signals, use.waits
     made = block[signals.instruction]
     if (signals.remote & (made != NONE)).any():

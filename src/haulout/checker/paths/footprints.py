@@ -17,7 +17,6 @@ from haulout.checker.paths.wait_trips import counts_choices
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
-from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, rows_with
 
 _ONE_CORE = (1 << (LINES + 1)) - 1
 """Engines of a core, and its branches."""
@@ -134,9 +133,8 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
     for astray in (apart, program.meetings.instruction):
         marked = block[astray]
         crooked[marked[marked != NONE]] = True
-    far = block[rows_with(program, (REMOTE_SIGNAL, WAIT_BACK))]
-    signals[far[far != NONE]] = True
-    sends = bool((block[rows_with(program, (REMOTE_SIGNAL,))] != NONE).any())
+    remote = program.semaphores.instruction[program.semaphores.core != NONE]
+    sends = bool((block[remote] != NONE).any())
     foreign = signals & sends
     return Footprints(
         sides[0],

@@ -291,7 +291,9 @@ def _accesses(program: Program, layout: _Layout) -> tuple[Accesses, Ids]:
         program = program.replace(accesses=Accesses.make(1))
     accesses = program.accesses.take(np.where(read, 0, rows)).replace(instruction=instruction)
     accesses.location[read] = cond[instruction[read]]
-    accesses.pattern[read], accesses.write[read], accesses.atomic[read] = NONE, False, False
+    accesses.pattern[read] = NONE
+    for mark in (accesses.write, accesses.atomic, accesses.maybe):
+        mark[read] = False
     return accesses, np.where(read, NONE, rows).astype(np.int32)
 
 

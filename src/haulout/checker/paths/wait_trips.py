@@ -23,7 +23,7 @@ from haulout.ir.enums import LINES, NONE
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.semaphores import semaphore_use
-from haulout.support.diagnostics import Diagnostic, Severity, bad_input
+from haulout.support.diagnostics import Diagnostic, Severity
 
 _MOST_ROWS = 1 << 18
 """Instructions of the run in which all loops run."""
@@ -35,12 +35,8 @@ def counted_copies(
     """The iterations of each loop to look at, where `wanted` would do without constants; a diagnostic when that is
     too many.
     """
-
-    def malformed(row: int, message: str) -> None:
-        bad_input(message, instruction_label(program, row))
-
     chosen = list(wanted)
-    use = semaphore_use(program, malformed)
+    use = semaphore_use(program)
     fixed = np.flatnonzero(~use.waits.back & np.isin(program.instruction_function[use.waits.instruction], functions))
     if not len(fixed) or not nest.loops:
         return chosen
@@ -83,7 +79,7 @@ def counts_choices(program: Program, functions: Sequence[int], nest: Nest) -> bo
     """Whether leaving out what a run need not execute might add order: where a semaphore that is signalled in an arm,
     or in a loop that may not run, is waited for by a constant, or is signalled by several queues.
     """
-    use = semaphore_use(program, lambda row, message: None)
+    use = semaphore_use(program)
     block = np.full(len(program.blocks), NONE, np.int64)
     for function in functions:
         rows = block_rows(program, function)

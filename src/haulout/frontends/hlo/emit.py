@@ -26,6 +26,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.opcodes import opcode_of
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, unique
 from haulout.frontends.hlo.trips import trip_count
 from haulout.frontends.hlo.types import Shape
@@ -102,11 +103,10 @@ class Emitter:
     def compute(
         self,
         operation: Operation,
-        opcode: str,
-        engine: Engine,
         attrs: Mapping[str, AttrValue] | None = None,
     ) -> None:
-        """An instruction that reads all operands and writes all results, each as a whole."""
+        """An instruction of the same opcode that reads all operands and writes all results, each as a whole."""
+        opcode = opcode_of(operation.opcode)
         writes = [View(array, array.shape) for array in operation.results]
         operands = [*operation.operands, *writes]
         slots = [self._storage.homes[view.array] for view in operands]
@@ -117,7 +117,8 @@ class Emitter:
             found["dtypes"] = [view.shape.dtype for view in operands]
         ids: list[Operand] = [self._ids[slot] for slot in slots]
         count = len(operation.operands)
-        self._append(operation, opcode, engine, ids[:count], ids[count:], found)
+        engine = self.dma() if opcode.engine is Engine.DMA0 else opcode.engine
+        self._append(operation, opcode.name, engine, ids[:count], ids[count:], found)
 
     def copy(
         self, operation: Operation, source: View, read: Pattern | None = None, write: Pattern | None = None

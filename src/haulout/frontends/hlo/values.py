@@ -18,6 +18,7 @@ from typing import NoReturn, TypeAlias, TypeVar
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Instruction
+from haulout.frontends.hlo.opcodes import opcode_of
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.types import AnyShape, Shape, TupleShape
 from haulout.ir.dtypes import NUMPY
@@ -92,6 +93,12 @@ class Operation:
         if not condition:
             operands = ", ".join(str(operand.shape) for operand in self.operands)
             self.fail(f"{self.opcode}: {message}", f"({operands}) -> {self.instruction.shape}")
+
+    def expect_arity(self, n: int = 1) -> None:
+        """Fail unless it has the operands and results of its opcode; one that may be repeated `n` times."""
+        expected = opcode_of(self.opcode).operands
+        assert expected is not None  # HLO's opcodes list them
+        self.expect_counts(*expected.counts(n))
 
     def expect_counts(self, operands: int, results: int = 1) -> None:
         """Fail unless it has that many operands and results."""

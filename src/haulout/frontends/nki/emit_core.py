@@ -24,7 +24,6 @@ from haulout.frontends.nki.emit_args import instruction_args
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Storage
-from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Space
 from haulout.ir.patterns import Pattern
@@ -104,10 +103,10 @@ class CoreEmitter:
         reads = [self._operand(number, pattern) for number, pattern in record.reads]
         writes = [self._operand(number, pattern) for number, pattern in record.writes]
         opcode = record.opcode
-        maybe = _maybe(record, 0, len(reads) + len(writes))
-        attrs = maybe | instruction_args(record)
+        maybe = record.maybe
+        attrs = instruction_args(record)
         if _fills_with_zeros(record):
-            opcode, attrs = "memset", maybe | {"value": 0}
+            opcode, attrs = "memset", {"value": 0}
         if isinstance(record.detail, MeetingDetail):
             to, source, pipe, _ = record.detail
             row = build.sendrecv(
@@ -119,6 +118,7 @@ class CoreEmitter:
                 tag=pipe,
                 reads=reads,
                 writes=writes,
+                maybe=maybe,
                 attrs=attrs,
                 loc=loc,
             )
@@ -126,12 +126,14 @@ class CoreEmitter:
             # It reads and writes bytes that meet but differ: as reading, then writing; its engine keeps the order.
             # Neither of the two has `args`, since neither alone computes what the arguments say.
             count = len(reads)
-            before, after = _maybe(record, 0, count), _maybe(record, count, count + len(writes))
-            row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, attrs=before, loc=loc)
+            written = [at - count for at in maybe if at >= count]
+            row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, maybe=maybe, loc=loc)
             self._wait_for_gates(row, record.engine, record.reads)
-            row = build.instruction(self.block, name, opcode, record.engine, (), writes, attrs=after, loc=loc)
+            row = build.instruction(self.block, name, opcode, record.engine, (), writes, maybe=written, loc=loc)
         else:
-            row = build.instruction(self.block, name, opcode, record.engine, reads, writes, attrs=attrs, loc=loc)
+            row = build.instruction(
+                self.block, name, opcode, record.engine, reads, writes, maybe=maybe, attrs=attrs, loc=loc
+            )
         self._ordered(row, position)
         if self.by_data:
             operands = (*record.reads, *record.writes)
@@ -263,12 +265,6 @@ def _fills_with_zeros(record: Record) -> bool:
     """Whether every byte that it writes becomes 0."""
     value = (record.given or {}).get("value")
     return record.opcode == "nki.memset" and isinstance(value, int | float) and value == 0 and copysign(1, value) > 0
-
-
-def _maybe(record: Record, begin: int, end: int) -> dict[str, AttrValue]:
-    """The attribute `maybe` of an instruction that has only some of the operands."""
-    inside: list[AttrValue] = [at - begin for at in record.maybe if begin <= at < end]
-    return {"maybe": inside} if inside else {}
 
 
 def _clash(reads: tuple[Operand, ...], writes: tuple[Operand, ...], storages: list[Storage]) -> bool:

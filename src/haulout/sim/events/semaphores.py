@@ -19,12 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.ir.attributes import format_name
-from haulout.ir.labels import instruction_label
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.semaphores import semaphore_use
 from haulout.sim.flow.code import Code
 from haulout.sim.flow.trace import Trace
-from haulout.support.diagnostics import bad_input
 
 
 class Marks(NamedTuple):
@@ -93,7 +91,7 @@ class Counting(NamedTuple):
 def find_semaphores(code: Code) -> Semaphores:
     """The semaphores of what runs."""
     program = code.program
-    use = semaphore_use(program, lambda row, why: bad_input(why, instruction_label(program, row)))
+    use = semaphore_use(program)
     if not use:
         return Semaphores()
     runs = np.zeros(code.instructions, np.bool_)

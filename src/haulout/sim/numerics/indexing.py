@@ -67,8 +67,6 @@ def scatter(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]
     Operands: n arrays, the indices, n updates.
     """
     count = len(inputs) // 2
-    if len(inputs) != 2 * count + 1:
-        bad_input(f"`scatter` takes n operands, indices, n updates; found {len(inputs)} operands")
     operands, indices, updates = inputs[:count], inputs[count], inputs[count + 1 :]
     shape = operands[0].shape
     inserted = attributes.integers(attrs, "inserted_window_dims", ())
