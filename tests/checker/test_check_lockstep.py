@@ -32,8 +32,8 @@ def forks(number: int, count: int, *between: str, then: str, other: str | None) 
 def looked_at(*cores: str) -> int:
     """How many ways are planned."""
     (function,) = functions(program(*cores))
-    assert isinstance(function, Function)
-    return len(function.plan(function.copies(deep=False)).ways)
+    assert isinstance(function, Function) and function.runs is not None
+    return len(function.runs.plan(function.runs.copies(deep=False)).paths)
 
 
 ARMS = {"then": "%t{0} = copy @act (%a) -> ()", "other": "%e{0} = copy @vector (%a) -> ()"}

@@ -16,7 +16,7 @@ from tests.tiers import examples
 
 from haulout.checker import check_program
 from haulout.checker import driver as checker
-from haulout.checker.paths import path_selection as ways
+from haulout.checker.paths import path_selection
 from haulout.checker.proofs import extents as regions
 from haulout.ir.enums import Engine, Kind
 from haulout.ir.program import Program
@@ -110,7 +110,7 @@ def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("name", BRANCHES)
 def test_what_few_runs_prove_is_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With hardly any runs most is proved by pairs of regions, and the rest is said."""
-    monkeypatch.setattr(ways, "MOST_RUNS", 3)
+    monkeypatch.setattr(path_selection, "MAX_RUNS", 3)
     seen: Counter[str] = Counter()
     for seed in range(12):
         codes = agree(random_loops(Random(f"{name}, few, {seed}"), SHAPES[name]))

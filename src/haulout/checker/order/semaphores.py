@@ -4,7 +4,7 @@ A semaphore is a core and a name. It starts at 0 and never falls. A signal adds 
 wait holds its instruction back until the count is reached. `wait_back` stands for a count as soon as the run is
 known: what its core has issued to that name before, less its number.
 
-A run may execute a loop less often than the program does; what follows for counts is in `iterations.py`.
+A run may execute a loop less often than the program does; what follows for counts is in `skipped_iterations.py`.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ class _Numbering:
             return False
         block, _ = unrolled.run.executions[int(unrolled.execution[model.rows[instruction]])]
         group = unrolled.footprints.group
-        return bool(unrolled.nest.around[block]) or any(
+        return unrolled.structure.region_of[block] != NONE or any(
             int(group[model.location[access]]) in self.inside
             for access in self._operands(instruction)
             if not model.write[access]
@@ -312,8 +312,8 @@ def _in_regions(model: Model) -> list[dict[int, int]]:
     unrolled = model.unrolled
     if unrolled is None:
         return []
-    around = unrolled.nest.around
-    return [writes for block, writes in enumerate(unrolled.footprints.writes) if around[block]]
+    regions = zip(unrolled.structure.region_of, unrolled.footprints.writes, strict=True)
+    return [writes for region, writes in regions if region != NONE]
 
 
 def _is_function(opcode: Opcode, attrs: dict[str, AttrValue]) -> bool:
