@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
+from haulout.ir.structure import Loop
 from haulout.sim.events.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
 from haulout.sim.execution import Progress
-from haulout.sim.flow.control import Fork, Loop
-from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Iteration, Visits, walk
+from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Iteration, Visits, walk
 from haulout.sim.inputs import Values
 from haulout.sim.numerics.evaluate import KERNELS
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare
@@ -69,7 +69,7 @@ def compare_schedules(
     *,
     seed: int = 0,
     values: bool = False,
-    max_instructions: int = MOST_INSTRUCTIONS,
+    max_instructions: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> ScheduleReport:
     """Compare schedules with the first of them; without any, `list` with every queue as the slowest in turn.
@@ -120,19 +120,22 @@ def _outcomes(
 ) -> tuple[list[Visits], tuple[str, ...]]:
     """What runs, in one way or several, and the headers and forks about which that is a guess."""
     code = prepared.code
-    unknown = [each.name for each in code.nest.choices.values() if not isinstance(each, Loop) or each.trip == NONE]
+    choices = code.sections.choices
+    is_known = {section: isinstance(each, Loop) and each.trip != NONE for section, each in choices.items()}
+    unknown = [code.choice_name(section) for section in choices if not is_known[section]]
     if unknown and (values or _can_be_executed(prepared)):
         return [run_reference(prepared, inputs, seed=seed, most=most)[0]], ()
 
     def way(turn: _Turn) -> Visits:
-        def decide(choice: Loop | Fork, iteration: Iteration, core: int) -> bool:
+        def decide(section: int, iteration: Iteration, core: int) -> bool:
+            choice = choices[section]
             if isinstance(choice, Loop):
                 return iteration[-1] < (_ASSUMED_TRIP if choice.trip == NONE else choice.trip)
             return turn(sum(iteration) + (core if choice.divergent else 0))
 
-        return walk(code.nest, code.sizes, prepared.program.lnc, decide, most)
+        return walk(code, decide, most)
 
-    ways = [way(turn) for turn in (_TURNS if code.nest.forks else _TURNS[:1])]
+    ways = [way(turn) for turn in (_TURNS if code.sections.structure.forks else _TURNS[:1])]
     distinct = {(each.section.tobytes(), each.cores.tobytes()): each for each in reversed(ways)}
     return list(distinct.values())[::-1], tuple(unknown)
 
@@ -141,16 +144,14 @@ def _can_be_executed(prepared: Prepared) -> bool:
     """Whether every instruction that may run is known and every operand has an element type."""
     program = prepared.program
     known = {"nop", "core_barrier", "sendrecv", "memset", "dma_copy"}
-    for cores in prepared.code.rows:
-        for rows in cores:
-            for row in rows[rows < prepared.code.instructions].tolist():
-                opcode = program.strings[int(program.instructions.opcode[row])]
-                if opcode in known:
-                    continue
-                begin, end = program.access_starts[row : row + 2].tolist()
-                typed = program.locations.dtype[program.accesses.location[begin:end]] != NONE
-                if opcode not in KERNELS or not (typed.all() or "dtypes" in program.instruction_attrs(row)):
-                    return False
+    for row in prepared.code.run.tolist():
+        opcode = program.strings[int(program.instructions.opcode[row])]
+        if opcode in known:
+            continue
+        begin, end = program.access_starts[row : row + 2].tolist()
+        typed = program.locations.dtype[program.accesses.location[begin:end]] != NONE
+        if opcode not in KERNELS or not (typed.all() or "dtypes" in program.instruction_attrs(row)):
+            return False
     return True
 
 

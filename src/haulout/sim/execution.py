@@ -73,7 +73,7 @@ class Execution:
         `branches`. `sent` keeps what exchanges have read by row and visit; `numbers` are the names that the visits
         have in there.
         """
-        machine, moving = self.machine, self.prepared.operands.moves.moving
+        machine, moving = self.machine, self.prepared.operands.strided.moving
         rows, senders, visits = steps.row, steps.senders, steps.visits
         sent = {} if sent is None else sent
 
@@ -138,7 +138,7 @@ class Execution:
         if row in self.branches:
             return
         self.branches[row] = takes
-        does = code.choice(row).takes(takes)
+        does = code.effect(row, takes)
         self.found.add(
             "missing-dependence",
             Severity.ERROR,

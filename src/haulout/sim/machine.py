@@ -53,7 +53,7 @@ class Machine:
         self.code, self.memory, self.layout, self.found = code, memory, layout, found
         self.program = code.program
         self.operands = memory.operands
-        self._repeats = bool(code.nest.loops)
+        self._repeats = bool(code.sections.structure.loops)
         """Whether it is worth while to remember what an instruction needs."""
         self._known: dict[int, _Prepared] = {}
         self._attrs: dict[int, dict[str, AttrValue]] = {}
@@ -133,7 +133,7 @@ class Machine:
                 self.program.strings[int(self.program.instructions.opcode[instruction])],
                 tuple(range(begin, middle)),
                 tuple(range(middle, end)),
-                instruction in self.operands.moves.moving,
+                instruction in self.operands.strided.moving,
             )
             if self._repeats:
                 self._known[instruction] = known
@@ -143,7 +143,7 @@ class Machine:
         """The operands of accesses, where the iteration takes them."""
         if not known.moves:
             return accesses
-        return tuple(self.operands.moves.operand(access, around) for access in accesses)
+        return tuple(self.operands.strided.operand(access, around) for access in accesses)
 
     def _attributes(self, instruction: int) -> dict[str, AttrValue]:
         text = int(self.program.instructions.attrs[instruction])

@@ -15,13 +15,13 @@ from haulout.sim.events.graph import EventGraph, event_graph
 from haulout.sim.events.semaphores import Semaphores, Tally, find_semaphores, nothing_counted
 from haulout.sim.events.waits import Waits, find_waits
 from haulout.sim.flow.code import Code
-from haulout.sim.flow.control import find_nest
+from haulout.sim.flow.sections import find_sections
 from haulout.sim.flow.trace import Trace, trace_visits
 from haulout.sim.flow.visits import Visits, mask_of, one_visit
 from haulout.sim.machine import check_patterns_known
 from haulout.sim.memory.layout import Layout, lay_out
 from haulout.sim.memory.operands import Operands
-from haulout.sim.memory.strided_operands import Moves
+from haulout.sim.memory.strided_operands import StridedOperands
 from haulout.support.diagnostics import bad_input
 
 _MOST_MEMORY = 2**46
@@ -54,14 +54,12 @@ def prepare(program: Program) -> Prepared:
     """What every run of a program needs. Raises `HauloutError` when it is unsound or not supported."""
     check_sound(program)
     functions = _entries(program)
-    nest = find_nest(program, functions.tolist())
-    code = Code(program, nest)
+    code = Code(program, find_sections(program, functions.tolist()))
     waits = find_waits(code)
     layout = lay_out(program, functions)
     with within_memory(layout.size):
-        operands = Operands(program, layout, Moves(program, nest, code.operands))
-    every = np.concatenate([np.zeros(0, np.int32), *(rows for cores in code.rows for rows in cores)])
-    check_patterns_known(program, operands.regions, every[every < code.instructions])
+        operands = Operands(program, layout, StridedOperands(code))
+    check_patterns_known(program, operands.regions, code.run)
     return Prepared(program, functions, code, waits, find_semaphores(code), layout, operands)
 
 

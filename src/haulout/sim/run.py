@@ -16,7 +16,7 @@ import numpy.typing as npt
 from haulout.ir.program import Program
 from haulout.sim.events.schedules import ListOrder, Schedule, event_order, parse_schedule
 from haulout.sim.execution import Execution, Progress, Steps
-from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Visits
+from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Visits
 from haulout.sim.inputs import Values
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
@@ -59,7 +59,7 @@ def simulate(
     *,
     seed: int = 0,
     schedule: Schedule | str = "list",
-    max_instructions: int = MOST_INSTRUCTIONS,
+    max_instructions: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> SimulationResult:
     """Run a program and return the outputs of every core.
@@ -85,7 +85,7 @@ def run_reference(
     inputs: Values | None = None,
     *,
     seed: int = 0,
-    most: int = MOST_INSTRUCTIONS,
+    most: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> tuple[Visits, SimulationResult]:
     """The run in program order: what it executes and what it produces."""

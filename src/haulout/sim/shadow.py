@@ -185,8 +185,8 @@ class Shadow:
         kind = np.zeros(len(self.atoms.starts) - 1, np.int32)
         accesses = find_atomics(self.prepared.program).kind
         kind[: len(accesses)] = accesses
-        for access, move in operands.moves.by_access.items():
-            kind[move.first : move.first + len(move.shifts)] = accesses[access]
+        for access, strided in operands.strided.by_access.items():
+            kind[strided.first : strided.first + len(strided.shifts)] = accesses[access]
         return kind
 
     def _operands(self, first: Ints, accesses: int) -> Ints:
@@ -194,11 +194,13 @@ class Shadow:
         code, trace = self.prepared.code, self.plan.trace
         each = (code.end - code.begin)[trace.row]
         result = np.repeat(code.begin[trace.row] - first, each) + np.arange(accesses)
-        for access, move in self.prepared.operands.moves.by_access.items():
+        for access, strided in self.prepared.operands.strided.by_access.items():
             row = int(self.prepared.program.accesses.instruction[access])
             items = np.flatnonzero(trace.row == row)
             iterations = trace.visits.iteration[trace.visit[items]]
-            result[first[items] + access - code.begin[row]] = self.prepared.operands.moves.operands(move, iterations)
+            result[first[items] + access - code.begin[row]] = self.prepared.operands.strided.operands(
+                strided, iterations
+            )
         return np.asarray(result)
 
     def _writers_before(self, order: Ids, event: int) -> Ints:

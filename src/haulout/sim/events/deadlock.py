@@ -156,7 +156,7 @@ def _sentence(trace: Trace, why: Why, waiter: int, awaited: int) -> str:
     match why:
         case Why.DEPENDENCE:
             return f"{subject} depends on {target}"
-        case Why.MEETING:
+        case Why.RENDEZVOUS:
             return f"{subject} waits for the arrival of {target}"
         case Why.BRANCH | Why.DELIVERY:
             return f"{subject} waits for {target}"

@@ -53,7 +53,7 @@ class Why(enum.IntEnum):
     LINE = 0
     DEPENDENCE = 1
     BRANCH = 2
-    MEETING = 3
+    RENDEZVOUS = 3
     DELIVERY = 4
     ABSENT = 5
 
@@ -146,7 +146,7 @@ def event_graph(
         *((Why.LINE, *edge) for edge in _lines(trace, line)),
         (Why.DEPENDENCE, *dependences(trace, waits)),
         *((Why.BRANCH, *edge) for edge in _behind_branches(trace, line)),
-        (Why.MEETING, np.append(meeting_pairs[:, 1], own), np.append(meeting_pairs[:, 0], own)),
+        (Why.RENDEZVOUS, np.append(meeting_pairs[:, 1], own), np.append(meeting_pairs[:, 0], own)),
         (Why.DELIVERY, sent, sent),
         (Why.ABSENT, *missing),
     ]
@@ -154,7 +154,7 @@ def event_graph(
     source_item = np.concatenate([edge[1] for edge in edges])
     target_item = np.concatenate([edge[2] for edge in edges])
     # An exchange's arrival releases completions; everything else is released by, and holds up, whole instructions.
-    meeting = why == Why.MEETING
+    meeting = why == Why.RENDEZVOUS
     source = np.where(meeting, begin[source_item], end[source_item])
     # Who waits for a partner that is absent is held up where it would meet it.
     target = np.where(meeting | (why == Why.ABSENT), end[target_item], begin[target_item])

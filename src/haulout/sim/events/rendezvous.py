@@ -165,7 +165,7 @@ def _expect_same(
 
 def _in_other_arms(trace: Trace, *items: int) -> bool:
     sections = (int(trace.visits.section[trace.visit[item]]) for item in items)
-    return trace.code.nest.excludes(*sections)
+    return trace.code.sections.structure.separating_fork(*sections) != NONE
 
 
 def _without_partner(trace: Trace, key: tuple[int, int, int], sent: list[int], received: list[int]) -> None:

@@ -90,13 +90,13 @@ def event_order(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
     """All events in the order of the schedule. Raises `deadlock`, naming the cycle of waits, when there is none."""
     if isinstance(schedule, Slowest) and schedule.core >= trace.code.program.lnc:
         bad_input(f"schedule `{schedule}`: the program has no core {schedule.core}")
-    order = as_far_as_it_goes(trace, graph, schedule)
+    order = possible_events(trace, graph, schedule)
     if len(order) < len(graph):
         explain_deadlock(trace, graph, order)
     return order
 
 
-def as_far_as_it_goes(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
+def possible_events(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
     """The events that can happen, in the order of the schedule."""
     priority = _priorities(trace, graph, schedule)
     with plain_if_small(_scan_order, len(graph) + len(graph.target)):

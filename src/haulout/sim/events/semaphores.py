@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.ir.attributes import format_name
+from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.semaphores import semaphore_use
@@ -96,12 +97,8 @@ def find_semaphores(code: Code) -> Semaphores:
     use = semaphore_use(program, lambda row, why: bad_input(why, instruction_label(program, row)))
     if not use:
         return Semaphores()
-    runs = np.zeros(code.instructions, np.bool_)
-    for cores in code.rows:
-        for rows in cores:
-            runs[rows[rows < code.instructions]] = True
     signals, waits = use.signals, use.waits
-    signalling, waiting = (np.flatnonzero(runs[each.instruction]) for each in (signals, waits))
+    signalling, waiting = (np.flatnonzero(code.section[each.instruction] != NONE) for each in (signals, waits))
     own = [code.core[each.instruction] for each in (signals, waits)]
     keys = [
         (core.astype(np.int64) * len(use.names) + name)[rows]

@@ -21,7 +21,7 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
 from haulout.sim.flow.code import condition_bytes
 from haulout.sim.memory.layout import Layout
-from haulout.sim.memory.strided_operands import Moves
+from haulout.sim.memory.strided_operands import StridedOperands
 
 
 @dataclass
@@ -55,10 +55,10 @@ class Regions:
         return map(self.pattern, range(starts[operand], starts[operand + 1]))
 
 
-def operand_regions(program: Program, layout: Layout, moves: Moves) -> Regions:
+def operand_regions(program: Program, layout: Layout, strided: StridedOperands) -> Regions:
     """The regions of every operand, in the order of `code.py`."""
     accesses, locations, blocks = program.accesses, program.locations, program.blocks
-    moved, shift = moves.variants()
+    moved, shift = strided.variants()
     wholes = np.full(len(locations) + len(blocks), NONE, np.int32)
     every = np.arange(len(locations), dtype=np.int32)
     location = np.concatenate([accesses.location, every, blocks.cond, accesses.location[moved]])

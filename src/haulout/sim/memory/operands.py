@@ -16,7 +16,7 @@ from haulout.ir.schema import Ids, Ints
 from haulout.sim.memory.atoms import Atoms, cut
 from haulout.sim.memory.extents import operand_regions
 from haulout.sim.memory.layout import Layout
-from haulout.sim.memory.strided_operands import Moves
+from haulout.sim.memory.strided_operands import StridedOperands
 
 
 class Operand(NamedTuple):
@@ -33,11 +33,11 @@ class Operand(NamedTuple):
 class Operands:
     """All operands of a program in one layout."""
 
-    def __init__(self, program: Program, layout: Layout, moves: Moves) -> None:
-        self.moves = moves
-        self.regions = operand_regions(program, layout, moves)
+    def __init__(self, program: Program, layout: Layout, strided: StridedOperands) -> None:
+        self.strided = strided
+        self.regions = operand_regions(program, layout, strided)
         self.atoms: Atoms = cut(self.regions)
-        moved, _ = moves.variants()
+        moved, _ = strided.variants()
         accesses = program.accesses
         self.location: Ids = np.concatenate(
             [
