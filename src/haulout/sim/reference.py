@@ -153,8 +153,8 @@ class Reference:
     def _plan_everything(self) -> Plan:
         """The plan of the run so far: its messages have the counts of the whole run."""
         walk = self.walk
-        going_on = {*walk.undecided, *(core for cores in walk.ready.values() for core in cores)}
-        return plan_visits(self.prepared, walk.visits(), going_on=going_on)
+        unfinished = {*walk.undecided, *(core for cores in walk.ready.values() for core in cores)}
+        return plan_visits(self.prepared, walk.visits(), unfinished=unfinished)
 
     def _explain(self) -> NoReturn:
         """Raise the reason why the cores hang: a mismatch or a cycle of waits."""

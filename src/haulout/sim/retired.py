@@ -45,7 +45,7 @@ def _partners(plan: Plan) -> tuple[Ids, Ids]:
     graph = plan.graph
     lead = graph.item[graph.completes]
     members = np.flatnonzero(lead != np.arange(len(lead)))
-    meets = graph.why == Why.RENDEZVOUS
-    one = np.concatenate([members, graph.source_item[meets]])
-    other = np.concatenate([lead[members], graph.target_item[meets]])
+    waits = graph.why == Why.RENDEZVOUS
+    one = np.concatenate([members, graph.source_item[waits]])
+    other = np.concatenate([lead[members], graph.target_item[waits]])
     return np.append(one, other), np.append(other, one)

@@ -1,6 +1,6 @@
 """The code that cores execute: instructions, and one *branch* at the end of each header of a loop and each fork.
 
-A branch reads the first element of `cond`. It comes after the last instruction of its block, on a line of its own,
+A branch reads the first element of `cond`. It follows the last instruction of its block, on a line of its own,
 and everything after it on its core waits for it. Row i of the code is instruction i, or branch `i -
 len(instructions)` of the block with that row, so a trace is one column of rows.
 

@@ -76,7 +76,7 @@ RULES: dict[str, Rule] = {
     "clamp": Rule(3, "biuf", formulas.clamp),
     "copy": Rule(1, "biuf", np.copy),
 }
-"""The opcodes whose operands are alike; `convert`, `compare` and `select` stand in `apply`."""
+"""The opcodes whose operands are alike; `convert`, `compare` and `select` are in `apply`."""
 
 OPCODES = (*RULES, "convert", "compare", "select")
 
