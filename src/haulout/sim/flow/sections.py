@@ -14,7 +14,8 @@ from itertools import pairwise
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.structure import Fork, Loop, Structure, block_rows, chain, function_structure
+from haulout.ir.read_structure import block_rows, chain, function_structure
+from haulout.ir.structure import Fork, Loop, Structure
 
 
 @dataclass(frozen=True)
