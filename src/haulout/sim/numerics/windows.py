@@ -72,7 +72,7 @@ def _selected(select: str, operand: Array, dims: tuple[WindowDim, ...]) -> Array
         chosen[replaces] = at[replaces]
         is_chosen |= inside
     if not is_chosen.all():
-        bad_input("a window of `select_and_scatter` lies wholly on padding")
+        bad_input("a window of `select_and_scatter` covers only padding")
     return chosen
 
 
