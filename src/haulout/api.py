@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
-from haulout.support.jit import compile_seconds, work_clock
+from haulout.support.jit import compile_seconds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,41 +55,55 @@ def load(
     many (2). The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
-    if is_kernel(path):
-        from haulout.nki import trace
+    return _read(path, lnc, arguments, barrier_scope)[0]
 
-        return trace(str(path), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope).program
-    from haulout.ir.replicate import replicate
-    from haulout.ir.store import load_program
-    from haulout.ir.text import parse_bir
+
+def _read(
+    source: str | Path | Program, lnc: int | None, arguments: Mapping[str, Any] | None, barrier_scope: BarrierScope
+) -> tuple[Program, list[Diagnostic]]:
+    """A sound program that can be written as text, and the findings of a kernel's trace."""
     from haulout.ir.verify import check_sound
     from haulout.ir.writable import require_writable
+
+    if isinstance(source, Program):
+        require_writable(check_sound(source))
+        return source, []
+    if is_kernel(source):
+        from haulout.nki import trace
+
+        traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
+        return traced.program, list(traced.findings)
+    program = check_sound(_read_file(Path(source)))
+    if Path(source).suffix == ".npz":
+        require_writable(program)
+    if lnc in (None, program.lnc):
+        return program, []
+    if program.lnc != 1:
+        bad_input(f"{source} is partitioned for {program.lnc} cores, not {lnc}")
+    from haulout.ir.replicate import replicate
+
+    return replicate(program, lnc), []
+
+
+def _read_file(path: Path) -> Program:
+    from haulout.ir.store import load_program
+    from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
 
-    path = Path(path)
     match path.suffix:
         case ".bir":
-            program = parse_bir(read_text(path), str(path))
+            return parse_bir(read_text(path), str(path))
         case ".hlo":
             from haulout.frontends.hlo import load_hlo
 
-            program = load_hlo(path)
+            return load_hlo(path)
         case ".npz":
-            program = load_program(path)
-        case _:
-            kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
-            bad_input(
-                f"{path}: no reader for {path.suffix or 'a file without a suffix'}",
-                help=[f"one of {', '.join(SUFFIXES)}", *kernel],
-            )
-    check_sound(program)
-    if path.suffix == ".npz":
-        require_writable(program)
-    if lnc is not None and lnc != program.lnc:
-        if program.lnc != 1:
-            bad_input(f"{path} is partitioned for {program.lnc} cores, not {lnc}")
-        program = replicate(program, lnc)
-    return program
+            return load_program(path)
+    kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
+    bad_input(
+        f"{path}: no reader for {path.suffix or 'a file without a suffix'}",
+        help=[f"one of {', '.join(SUFFIXES)}", *kernel],
+    )
 
 
 def compile(
@@ -116,81 +130,37 @@ def compile(
     findings do not raise: they are in the result.
     `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
     """
-    from haulout.analysis.makespan import makespan
-    from haulout.checker import check_program
-    from haulout.ir.verify import check_sound
-    from haulout.ir.writable import require_writable
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
-    from haulout.passes.pipeline import standard_pipeline, sync_pipeline
+    from haulout.passes.pipeline import compile_pipeline
     from haulout.report.model import make_report
     from haulout.target import DEFAULT, load_target
 
     _check_cores(lnc)
-    context = PassContext()
-    compiled_before = compile_seconds()
-    traced_findings: list[Diagnostic] = []
-    if isinstance(source, Program):
-        require_writable(check_sound(source))
-    machine = load_target(str(target or DEFAULT))
-    lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
-    passes = standard_pipeline(
+    target = str(target or DEFAULT)
+    machine = load_target(target)
+    passes = compile_pipeline(
         fences=fences,
         capacity=machine.dram_bytes if capacity is None else capacity,
         partitions=partitions,
-        target=str(target or DEFAULT),
+        target=target,
+        sync=sync,
     )
-    if isinstance(source, Program):
-        program = source
-    elif is_kernel(source):
-        from haulout.nki import trace
-
-        traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
-        program = traced.program
-        traced_findings = list(traced.findings)
-        context.diagnostics.extend(traced_findings)
-    else:
-        program = load(source, lnc=lnc)
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
-    fenced = manager.run(program, context)
+    kernels_before = compile_seconds()
 
-    def record(name: str, began: float) -> None:
-        manager.records.append(PassRecord(name, None, Status.DONE, work_clock() - began, len(fenced.instructions)))
-        if on_pass is not None:
-            on_pass(manager.records[-1])
+    program, traced = _read(source, lnc, arguments, barrier_scope)
+    context = PassContext()
+    context.diagnostics.extend(traced)
+    program = manager.run(program, context)
 
-    began = work_clock()
-    estimate = makespan(fenced, machine)
-    record("estimate", began)
-    began = work_clock()
-    program, findings = fenced, check_program(fenced)
-    record("check", began)
-    if sync != "edges" and not any(each.severity is Severity.ERROR for each in findings):
-        # Proved before, since barriers that do not match are hard to see in counts; and after, as it will run.
-        program = lowering.run(fenced, context)
-        manager.records += lowering.records
-        began = work_clock()
-        findings = check_program(program)
-        record("check", began)
-    if (kernels := compile_seconds() - compiled_before) > 0:
-        manager.records.insert(
-            0, PassRecord("compile kernels", None, Status.DONE, kernels, len(program.instructions))
-        )
-    diagnostics = [*context.diagnostics, *findings]
-    proved = not any(each.severity > Severity.NOTE for each in [*traced_findings, *findings])
-    proved &= not any(each.severity is Severity.ERROR for each in diagnostics)
-    report = make_report(
-        program,
-        context,
-        manager.records,
-        diagnostics,
-        fences,
-        proved=proved,
-        fenced=fenced,
-        estimate=estimate,
-        target=machine.name,
-    )
-    return CompileResult(program, report, diagnostics, proved)
+    if kernels := compile_seconds() - kernels_before:
+        record = PassRecord("compile kernels", None, Status.DONE, kernels, len(program.instructions))
+        manager.records.insert(0, record)
+    proved = not any(each.severity > Severity.NOTE for each in [*traced, *context.findings])
+    proved &= not any(each.severity is Severity.ERROR for each in context.all_findings)
+    report = make_report(program, context, manager.records, fences, target=machine.name, proved=proved)
+    return CompileResult(program, report, context.all_findings, proved)
 
 
 @dataclass(slots=True)

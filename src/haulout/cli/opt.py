@@ -36,5 +36,5 @@ def opt(
     manager = PassManager(passes, on_pass=pass_progress(quiet), print_after=print_after, show=click.echo)
     program = manager.run(api.load(source, lnc=lnc), context)
     write_text(output, print_bir(program))
-    emit(context.diagnostics.items, "text", err=takes_stdout(output))
-    return exit_status(context.diagnostics.items)
+    emit(context.all_findings, "text", err=takes_stdout(output))
+    return exit_status(context.all_findings)

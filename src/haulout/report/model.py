@@ -109,17 +109,17 @@ def make_report(
     program: Program,
     context: PassContext,
     records: list[PassRecord],
-    diagnostics: list[Diagnostic],
     fences: str,
     *,
-    proved: bool,
-    fenced: Program,
-    estimate: Estimate,
     target: str,
+    proved: bool,
 ) -> Report:
-    """Collect the numbers of a compile; `proved`: whether the checker found nothing; `fenced` is the program before
-    its barriers became semaphores, if they did, and `estimate` is of that, on the machine `target`.
+    """Collect the numbers of a compile.
+
+    Barriers are counted in the program that was timed on the machine `target`, before any became semaphores.
     """
+    assert context.timed is not None
+    fenced, estimate = context.timed.program, context.timed.estimate
     cores = np.arange(program.lnc)
     per_core = np.bincount(program.instruction_core, minlength=program.lnc)
     barriers = np.bincount(fenced.instruction_core[fence_rows(fenced)], minlength=program.lnc)
@@ -168,9 +168,9 @@ def make_report(
         },
         vnc_remote_addr_map=remote_address_map(program),
         proved=list(PROVED) if proved else [],
-        not_proved=[*([] if proved else PROVED), SPLIT, *_assumptions(diagnostics)],
+        not_proved=[*([] if proved else PROVED), SPLIT, *_assumptions(context.all_findings)],
         counters=context.counters,
-        diagnostics=as_json(diagnostics),
+        diagnostics=as_json(context.all_findings),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],
     )
 
