@@ -1,4 +1,4 @@
-"""The library's front door: `load`, `compile`, `check`, `simulate`. The commands are thin shells around these."""
+"""The Python API: `load`, `compile`, `check`, `simulate`. The commands call these functions."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SUFFIXES = (".bir", ".hlo", ".npz")
 
 @dataclass(slots=True)
 class CompileResult:
-    """A compiled program, the numbers, and everything found on the way, the checker's findings last."""
+    """A compiled program, its report, and all findings, those of the checker last."""
 
     program: Program
     report: Report
     diagnostics: list[Diagnostic]
     proved: bool
-    """The checker has found nothing but notes, and neither has the trace of a kernel. Warnings of passes that rest on
-    no access (`one-member-collective`) do not count."""
+    """The checker and the trace of a kernel found only notes. Warnings of passes that concern no access
+    (`one-member-collective`) do not count."""
 
     @property
     def ok(self) -> bool:
@@ -51,8 +51,8 @@ def load(
     """Read a program: `.bir` text, `.hlo` text after SPMD partitioning, `.npz` (stored by `save_program`), or an NKI
     kernel, `FILE.py::FUNCTION` (see `haulout.nki.trace` for `arguments` and `barrier_scope`).
 
-    `lnc`: the number of cores that it must have; a one-core program is cloned over that many, a kernel runs on that
-    many (2). The program is verified. Raises `HauloutError`.
+    `lnc` is the number of cores: a one-core program is replicated, a kernel runs on that many (default 2), any other
+    program must have that many. The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
     return _read(path, lnc, arguments, barrier_scope)[0]
@@ -122,13 +122,12 @@ def compile(
 ) -> CompileResult:
     """Compile a program for several cores and prove the result.
 
-    `fences`: the policy; `capacity`: bytes of DRAM for all cores together; `partitions`: how the cores share it
-    (see `coloring_allocator_dram_shared`); `target`: the machine that run times are estimated for, the name of a
-    preset or a TOML file (see `haulout.target`; None: `generic`). Without `capacity` the target's DRAM is the
-    capacity, where it says how large that is. `sync`: whether order stays dependences and barriers (`edges`),
-    dependences become `semaphores`, or `all` does, barriers too; times are estimated before that. The checker's
-    findings do not raise: they are in the result.
-    `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
+    `fences` is the policy. `capacity` is the DRAM of all cores together in bytes (default: the DRAM of the target, if
+    it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `target` is the
+    machine for estimated run times, the name of a preset or a TOML file (see `haulout.target`; None: `generic`).
+    `sync`: `edges` keeps dependences and barriers, `semaphores` lowers dependences, `all` also barriers; times are
+    estimated before that. `arguments` and `barrier_scope` are for a kernel. The result has the findings of the
+    checker. Raises `HauloutError` if the program cannot be compiled.
     """
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
@@ -165,15 +164,15 @@ def compile(
 
 @dataclass(slots=True)
 class CheckResult:
-    """A program as it was judged, and all findings."""
+    """The checked program, and all findings."""
 
     program: Program | None
-    """None for a kernel that did not come to its end."""
+    """None for a kernel that stopped with an error."""
     diagnostics: list[Diagnostic]
 
 
 def check(source: str | Path | Program, **options: Any) -> list[Diagnostic]:
-    """What the independent checker finds in a program, which may be compiled or written by hand, or in an NKI kernel.
+    """The findings of the independent checker in a program, compiled or written by hand, or in an NKI kernel.
 
     The options are those of `check_source`.
     """
@@ -201,7 +200,7 @@ def check_source(
 
 
 def _check_cores(lnc: int | None) -> None:
-    """Raise `bad-input` for a number of cores that no program has."""
+    """Raise `bad-input` for an invalid number of cores."""
     from haulout.passes.options import Cores, check_option
 
     check_option("lnc", lnc, Cores | None)

@@ -1,4 +1,4 @@
-"""`haulout reduce INPUT --code CODE`: the smallest program that still shows a finding."""
+"""`haulout reduce INPUT --code CODE`: a small program that still has a finding."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _reports(program: Program, code: str) -> bool:
     try:
         return any(each.code == code for each in check_program(program, advise=False))
     except Exception:
-        # A candidate on which the checker itself fails does not show the finding; the search goes on without it.
+        # A candidate on which the checker fails does not have the finding; the search continues.
         return code == "internal-error"
 
 

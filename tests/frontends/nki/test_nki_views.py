@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.byte_sets import meet, shifted_bytes, touched
-from haulout.frontends.nki.diagnose import Findings
+from haulout.frontends.nki.findings import Findings
 from haulout.frontends.nki.layout import DynamicSlice
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import Recorder

@@ -33,7 +33,7 @@ def tensor(dtype: Any, *shape: int, buffer: str = "shared_hbm", within: tuple[in
     """
     name = nki_name(dtype)
     if name is None:
-        bad_input(f"no element type is named {dtype!r}")
+        bad_input(f"unknown element type {dtype!r}")
     return TensorSpec(name, shape, Buffer[buffer], within=within)
 
 
@@ -49,7 +49,7 @@ def split_name(text: str) -> tuple[Path, str]:
     """`FILE::FUNCTION` in two."""
     path, mark, name = text.rpartition("::")
     if not mark or not path or not name:
-        bad_input(f"{text!r} names no kernel", help=["kernels.py::function"])
+        bad_input(f"expected FILE.py::FUNCTION, found {text!r}")
     return Path(path), name
 
 

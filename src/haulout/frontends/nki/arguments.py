@@ -33,8 +33,8 @@ _TENSOR = re.compile(
 )
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 _INTEGER = re.compile(r"[+-]?\d+")
-_DIGITS = 1000
-"""Python refuses to read integers that are much longer."""
+MAX_DIGITS = 1000
+"""Python refuses to read much longer integers."""
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 
 
@@ -65,7 +65,7 @@ def tensor_spec(array: Any) -> TensorSpec | None:
         return None
     dtype = nki_name(array.dtype) or nki_name(str(array.dtype).rpartition(".")[2])
     if dtype is None:
-        bad_input(f"no element type of NKI is {array.dtype}")
+        bad_input(f"NKI has no element type {array.dtype}")
     known = array if isinstance(array, np.ndarray) and array.dtype.kind in "iub" else None
     return TensorSpec(dtype, tuple(int(count) for count in array.shape), values=known)
 
@@ -92,20 +92,18 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
     if found := _TENSOR.match(text):
         dtype = nki_name(found.group(2))
         if dtype is None:
-            bad_input(
-                f"{what}: no element type is named {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."]
-            )
-        if any(len(digits) > _DIGITS for digits in _INTEGER.findall(text)):
-            bad_input(f"{what}: a number of more than {_DIGITS} digits")
+            bad_input(f"{what}: unknown element type {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."])
+        if any(len(digits) > MAX_DIGITS for digits in _INTEGER.findall(text)):
+            bad_input(f"{what}: an integer has more than {MAX_DIGITS} digits")
         shape = tuple(int(part) for part in found.group(3).split(",") if part.strip())
         if 0 in shape:
             bad_input(f"{what}: {text} has no elements")
         within = (int(found.group(4)), int(found.group(5))) if found.group(4) else None
         if within is not None and within[0] >= within[1]:
-            bad_input(f"{what}: no number lies in {within[0]}:{within[1]}")
+            bad_input(f"{what}: invalid range {within[0]}:{within[1]}: the end must be greater than the start")
         return TensorSpec(dtype, shape, Buffer[found.group(1) or "shared_hbm"], within=within)
-    if _INTEGER.fullmatch(text) and len(text) > _DIGITS:
-        bad_input(f"{what}: a number of more than {_DIGITS} digits")
+    if _INTEGER.fullmatch(text) and len(text) > MAX_DIGITS:
+        bad_input(f"{what}: an integer has more than {MAX_DIGITS} digits")
     for number in (int, float):
         try:
             return number(text)
@@ -117,7 +115,7 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
 def _array(path: Path, what: str) -> TensorSpec:
     array = read_npy(path)
     if nki_name(array.dtype) is None:
-        bad_input(f"{what}: {path} holds {array.dtype}, which is no element type of NKI")
+        bad_input(f"{what}: {path} has element type {array.dtype}, which NKI does not have")
     spec = tensor_spec(array)
     assert spec is not None
     return spec

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.frontends.nki.diagnose import place_text, shown_path
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.emit_core import CoreEmitter
+from haulout.frontends.nki.findings import place_text, shown_path
 from haulout.frontends.nki.lint import lint
 from haulout.frontends.nki.one_partition import narrow_tensors
 from haulout.frontends.nki.recorder import Recorder

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from math import copysign
 
 from haulout.frontends.nki.byte_sets import meet
-from haulout.frontends.nki.diagnose import place_text
 from haulout.frontends.nki.emit_args import instruction_args
+from haulout.frontends.nki.findings import place_text
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Storage

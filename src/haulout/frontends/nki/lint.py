@@ -13,7 +13,7 @@ redundant-barrier           a barrier that orders nothing inside the kernel
 
 from __future__ import annotations
 
-from haulout.frontends.nki.diagnose import Findings
+from haulout.frontends.nki.findings import Findings
 from haulout.frontends.nki.lint_memory import check_allocations, check_capacity, check_splits
 from haulout.frontends.nki.lint_outputs import check_returns
 from haulout.frontends.nki.lint_sync import check_barriers

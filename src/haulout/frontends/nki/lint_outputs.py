@@ -10,7 +10,7 @@ import ast
 import linecache
 from itertools import zip_longest
 
-from haulout.frontends.nki.diagnose import Findings, span_at
+from haulout.frontends.nki.findings import Findings, span_at
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.trace import Trace
@@ -62,8 +62,8 @@ def _report(trace: Trace, findings: Findings, core: int, at: int, left: Tensor |
         place=place,
         label="returned here" if lines else "this kernel",
         more=[*(Label("or here", span_at((trace.place[0], line))) for line in lines[1:]), *labels],
-        notes=["the caller gets one set of results: it is not said of which core"],
-        help=["return the same tensors in the same order on all cores, outside of what depends on the core"],
+        notes=["the caller gets the results of one core, and it is unspecified which"],
+        help=["return the same tensors in the same order on all cores, outside of code that depends on the core"],
     )
 
 

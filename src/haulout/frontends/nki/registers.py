@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place
+from haulout.frontends.nki.findings import kernel_place
 
 
 class VirtualRegister:

@@ -18,7 +18,8 @@ def recorder() -> Recorder:
     """The recorder of the core whose program runs."""
     if not _current:
         bad_input(
-            "an NKI instruction outside of a trace", help=["run the kernel with haulout.nki.trace or haulout check"]
+            "an NKI instruction was called outside of a trace",
+            help=["run the kernel with haulout.nki.trace or haulout check"],
         )
     return _current[-1]
 

@@ -14,7 +14,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from haulout.frontends.nki.diagnose import Findings
+from haulout.frontends.nki.findings import Findings
 from haulout.frontends.nki.instructions import Instruction
 from haulout.frontends.nki.tensor import Tensor
 

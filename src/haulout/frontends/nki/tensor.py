@@ -19,14 +19,13 @@ import numpy as np
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.byte_sets import inside, operand_bytes, shifted_bytes, touched, view_bytes
-from haulout.frontends.nki.diagnose import kernel_place, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
+from haulout.frontends.nki.findings import reject
 from haulout.frontends.nki.layout import flatten, index_view, permuted, reshaped, row_major
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.values import Array, decode, flat_index
 from haulout.ir.patterns import Pattern
-from haulout.support.diagnostics import Label, fail
 
 MOST_ROWS = 128
 """Rows of a gather whose indices are known that are listed one by one."""
@@ -50,12 +49,6 @@ class Bytes(NamedTuple):
     """None: the whole storage."""
     maybe: bool
     """Not all of these bytes, and it is not known which."""
-
-
-def reject(message: str, *help: str) -> Any:
-    """Stop at the kernel's line: the view does not exist."""
-    place = span_at(kernel_place(2))
-    fail("kernel-error", message, Label("here", place), help=help)
 
 
 @dataclass(slots=True, eq=False)
@@ -136,7 +129,7 @@ class Tensor:
         indirect = self.indirect
         if dynamic is not None:
             if indirect is not None:
-                reject("a second index from the device on a view that has one")
+                reject("a view can have one index from the device only")
             indirect = Indirect(dynamic.index, False, dynamic.stride, dynamic.extent)
         return Tensor(self.storage, self.dtype, shape, strides, offset, indirect)
 
@@ -156,7 +149,7 @@ class Tensor:
         """Strides and counts given outright, over the storage; offset and strides in elements of `dtype`."""
         name = self.dtype if dtype is None else nki_name(dtype)
         if name is None:
-            reject(f"no element type is named {dtype!r}")
+            reject(f"unknown element type {dtype!r}")
         strides = tuple(int(step) for step, _ in pattern)
         shape = tuple(int(count) for _, count in pattern)
         base = self.offset * self.itemsize // ELEMENT_TYPES[str(name)].bytes
@@ -166,7 +159,7 @@ class Tensor:
             found.offset += index * self.strides[indirect_dim] * self.itemsize // found.itemsize
         elif index is not None:
             if not 0 <= indirect_dim < self.ndim:
-                reject(f"indirect_dim={indirect_dim} of a tensor of {self.ndim} dimensions")
+                reject(f"invalid indirect_dim={indirect_dim}: the tensor has {self.ndim} dimensions")
             step = self.strides[indirect_dim] * self.itemsize // found.itemsize
             found.indirect = Indirect(index, scalar_offset is None, step, self.shape[indirect_dim])
         found._check_inside()
@@ -192,12 +185,12 @@ class Tensor:
         """The same bytes as another element type; the last dimension grows or shrinks."""
         name = nki_name(dtype)
         if name is None:
-            reject(f"no element type is named {dtype!r}")
+            reject(f"unknown element type {dtype!r}")
         old, new = self.itemsize, ELEMENT_TYPES[str(name)].bytes
         if not self.shape or (old != new and self.strides[-1] != 1 and self.shape[-1] != 1):
             reject("view(dtype) of another size needs a contiguous last dimension")
         if self.shape[-1] * old % new:
-            reject(f"{self.shape[-1]} elements of {self.dtype} are no whole number of {name}")
+            reject(f"{self.shape[-1]} elements of {self.dtype} are not a whole number of {name}")
         strides = tuple(stride * old // new for stride in self.strides[:-1])
         shape = (*self.shape[:-1], self.shape[-1] * old // new)
         return Tensor(self.storage, str(name), shape, (*strides, 1), self.offset * old // new, self.indirect)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.arguments import DottedName, TensorSpec, tensor_spec
-from haulout.frontends.nki.diagnose import _OWN_FOLDERS, Findings, shown_path, span_at
+from haulout.frontends.nki.findings import OWN_FOLDERS, Findings, shown_path, span_at
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.tensor import Tensor
 from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input, error_text
@@ -112,7 +112,7 @@ def _run(
         for name, where in recorder.unknown.items():
             findings.add(
                 "unknown-instruction",
-                f"nisa.{name} is not known: it is taken to read and write all its tensors",
+                f"unknown instruction nisa.{name}: the trace assumes that it reads and writes all its tensors",
                 severity=Severity.WARNING,
                 place=where,
                 subject=name,
@@ -185,7 +185,7 @@ def _looked_up(name: DottedName, names: Mapping[str, Any]) -> Any:
     first, *rest = name.text.split(".")
     if first not in names:
         if rest:
-            bad_input(f"{name.text}: the kernel's module has no name {first!r}")
+            bad_input(f"{name.text}: the module of the kernel has no name {first!r}")
         return name.text
     found = names[first]
     for part in rest:
@@ -215,7 +215,7 @@ def raised(error: BaseException, core: int) -> Diagnostic:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_OWN_FOLDERS) and not frame.filename.startswith("<frozen")
+        if not frame.filename.startswith(OWN_FOLDERS) and not frame.filename.startswith("<frozen")
     ]
     labels = [Label("raised here", span_at((frame.filename, frame.lineno or 0))) for frame in frames[-1:]]
     labels += [
@@ -225,7 +225,7 @@ def raised(error: BaseException, core: int) -> Diagnostic:
     text = error_text(error)
     own = traceback.extract_tb(error.__traceback__)[-1]
     notes = []
-    if own.filename.startswith(_OWN_FOLDERS):
+    if own.filename.startswith(OWN_FOLDERS):
         notes.append(f"raised in {shown_path(own.filename)}:{own.lineno}, which stands in for NKI")
     return Diagnostic(
         "kernel-error",

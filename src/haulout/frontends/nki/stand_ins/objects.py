@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place
+from haulout.frontends.nki.findings import kernel_place
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
 from haulout.ir.enums import Engine
