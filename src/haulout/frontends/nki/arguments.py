@@ -1,14 +1,13 @@
 """Arguments of a kernel from the command line or a TOML file.
 
-    x=bf16[4,1,1024]        a tensor in HBM that the caller fills
+    x=bf16[4,1,1024]        a tensor in HBM that the caller writes
     out=sbuf:f32[128,64]    a tensor in SBUF
     idx=@idx.npy            an array: a tensor whose contents are known
     idx=i32[64,1]{0:16}     a tensor of integers from 0 to 15
     k=4  eps=1e-5  causal=true  bias=none  mode=NormType.RMS_NORM  name="text"
 
-Element types go by NKI's names or the program's. A dotted name is looked up in the kernel's module, and stands for
-itself when it is not there. In TOML, numbers, booleans and lists are written as TOML writes them, all else as
-strings.
+Element types have the names of NKI or of `.bir`. A dotted name is looked up in the module of the kernel; if it is not
+there, it is a string. In TOML, numbers, booleans and lists have their TOML form, all other values are strings.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": Fal
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor argument: NKI's element type, shape, where it lies, and its contents when they are known."""
+    """A tensor argument: NKI's element type, shape, memory, and its contents if they are known."""
 
     dtype: str
     shape: tuple[int, ...]
     buffer: Buffer = Buffer.shared_hbm
     values: npt.NDArray[Any] | None = None
     within: Interval | None = None
-    """What integers in it lie between, the end excluded, when that is declared."""
+    """Declared half-open range of its integers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from haulout.frontends.nki.byte_sets import meet
+from haulout.frontends.nki.byte_sets import overlap
 from haulout.frontends.nki.findings import Findings, span_at
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.storage import Buffer, Storage
@@ -159,7 +159,7 @@ def check_splits(trace: Trace, findings: Findings) -> None:
         end = max(each.get(number, 0) for each in reach)
         alike = part.dims == other[1].dims and part.run == other[1].run
         # Parts that interleave have hulls that overlap, and no byte in common.
-        if alike and 0 < shift < length and end < storage.size and meet(part, other[1]):
+        if alike and 0 < shift < length and end < storage.size and overlap(part, other[1]):
             _report_split(findings, line, storage, (part, other[1]), end)
 
 

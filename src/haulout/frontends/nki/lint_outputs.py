@@ -1,7 +1,6 @@
-"""`return-mismatch`: what the cores of a kernel return is one set of tensors, in one order.
+"""`return-mismatch`: all cores of a kernel must return the same tensors in the same order.
 
-The caller gets the results once, not once a core: a result that is another tensor on another core is one of the two,
-and it is not said which.
+The caller gets the results of one core, and it is unspecified which.
 """
 
 from __future__ import annotations

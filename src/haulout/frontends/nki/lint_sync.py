@@ -1,15 +1,15 @@
-"""Barriers of a traced kernel that do nothing, or not what is meant.
+"""Barriers of a traced kernel without effect, or on a tensor that is not shared.
 
-A barrier orders something when an access before it on one core and one after it on another touch a common byte of
-what it orders (its tensor, or with global scope any shared tensor), and one of them writes. Where no pair does,
-taking the barrier away changes nothing inside the kernel; it may still order the kernel against what runs after it.
+A barrier orders accesses if one before it on one core and one after it on another touch a common byte of its tensor
+(with global scope: of any shared tensor), and one of them writes. Without such a pair the barrier has no effect
+inside the kernel. It may still order the kernel and the code that runs after it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haulout.frontends.nki.byte_sets import meet
+from haulout.frontends.nki.byte_sets import overlap
 from haulout.frontends.nki.findings import Findings, span_at
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, Record, Recorder
 from haulout.frontends.nki.storage import Buffer
@@ -160,4 +160,4 @@ def _orders(
 
 
 def _meet(one: _Access, two: _Access) -> bool:
-    return one.key == two.key and (one.write or two.write) and meet(one.pattern, two.pattern)
+    return one.key == two.key and (one.write or two.write) and overlap(one.pattern, two.pattern)

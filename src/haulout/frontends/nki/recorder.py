@@ -1,8 +1,7 @@
-"""What one core did: storages and instructions, in the order in which its Python ran them.
+"""The recording of one core: storages and instructions in program order.
 
-Recording is on the path of every instruction, so it keeps plain tuples and asks for the place in the source once. The
-queue of a DMA is that of the HBM tensor that it touches: between queues nothing is ordered, so no order between
-unrelated transfers is taken for granted; transfers of one tensor share a queue.
+Every instruction is recorded, so the recorder keeps plain tuples and looks up the source line once. A DMA is on the
+queue of its HBM tensor: transfers of one tensor share a queue, and unrelated transfers are unordered.
 """
 
 from __future__ import annotations

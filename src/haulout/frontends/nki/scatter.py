@@ -1,7 +1,7 @@
-"""Outputs that indices fill: which bytes are written depends on the indices that were given.
+"""Outputs that indices fill: the given indices decide which bytes are written.
 
-With given indices a scatter is exact, and rows that none of them names stay unwritten. That is said of the indices
-rather than of the kernel, as long as some index reaches every byte.
+With known indices a scatter is exact, and rows without an index stay unwritten. That is a property of the indices,
+not of the kernel, if some index could reach every byte.
 """
 
 from __future__ import annotations

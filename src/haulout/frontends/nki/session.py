@@ -1,4 +1,4 @@
-"""Which recorder the stand-ins write to: one at a time, set while a kernel runs."""
+"""The current recorder of the stand-ins, set while a kernel runs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Tensors as kernels hold them: a storage with shape, strides and offset in elements, and every way to view it.
+"""Tensors of kernels: a storage with shape, strides and offset in elements, and all views of it.
 
-    x[0:64, nl.ds(i, 8)]      slices, integers, `nl.ds`, Ellipsis; on chip dim 0 is the partition and stays
-    x.ap([[s0, n0], ...])     strides and counts given outright, with scalar or vector offsets
+    x[0:64, nl.ds(i, 8)]      slices, integers, `nl.ds`, Ellipsis; on chip dim 0 is the partition and is kept
+    x.ap([[s0, n0], ...])     explicit strides and counts, with scalar or vector offsets
     reshape, view, permute, slice, select, broadcast, ...
 
-No view copies. An index that is only known on the device makes the view *indirect*: base pattern plus k strides.
+Views do not copy. An index that is known on the device only makes the view *indirect*: base pattern plus k strides.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Tensor:
 
     @property
     def buffer(self) -> Buffer:
-        """Where it lies."""
+        """Its memory."""
         return self.storage.buffer
 
     @property
@@ -106,7 +106,7 @@ class Tensor:
         return all(self.shape[axis] == 1 or self.strides[axis] == expected[axis] for axis in range(first, self.ndim))
 
     def is_indirect(self) -> bool:
-        """Whether an index of the device decides where it lies."""
+        """Whether an index from the device decides its offset."""
         return self.indirect is not None
 
     def get_pattern(self) -> list[list[int]]:
@@ -166,7 +166,7 @@ class Tensor:
         return found
 
     def _check_inside(self) -> None:
-        """Note an access pattern that leaves its storage whatever the index is."""
+        """Report an access pattern that is outside of its storage for every index."""
         low, high = self._base().hull
         if low < 0 or high > self.storage.size:
             session.recorder().findings.add(
@@ -313,7 +313,7 @@ class Tensor:
         return inside(shifted_bytes(self._base(), step, self.indirect.extent, size), size)
 
     def index_operands(self) -> list[Tensor]:
-        """Tensors that are read to find where this view lies."""
+        """Tensors with the indices of this view."""
         if self.indirect is not None and isinstance(self.indirect.index, Tensor):
             return [self.indirect.index]
         return []
@@ -354,7 +354,7 @@ def positions(tensor: Tensor) -> Array | None:
 
 
 def leaving(tensor: Tensor) -> list[tuple[int, int, int, int]]:
-    """Known indices that move an access out of its storage: (position, index, first byte, byte behind the last)."""
+    """Known indices that move an access out of its storage: (position, index, first byte, end byte)."""
     if tensor.indirect is None:
         return []
     known = known_indices(tensor.indirect.index, tensor.shape[0] if tensor.indirect.vector else 1)

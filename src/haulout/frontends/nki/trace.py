@@ -1,8 +1,8 @@
-"""Running a kernel's Python once a core: the recordings, or what stopped it.
+"""The trace of a kernel: its Python code runs once for each core, and the instructions are recorded.
 
 arguments      specs become tensors of each core; a tensor in HBM is one tensor for all cores
-run            program 0, 1, ...; whatever the kernel raises is a finding at the kernel's line
-return value   the tensors that the caller will read
+run            program 0, 1, ...; an exception of the kernel is a finding at the line of the kernel
+return value   the tensors that the caller reads
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _FRAMES = 5
 
 @dataclass(slots=True)
 class Trace:
-    """What every core recorded. `failed`: a core did not come to its end, so nothing can be said about order."""
+    """The recordings of all cores. `failed`: a core stopped with an error, so order is unknown."""
 
     name: str
     place: tuple[str, int]
     recorders: list[Recorder]
     findings: Findings = field(default_factory=Findings)
     returned: list[list[Tensor | None]] = field(default_factory=list)
-    """What each core returned, in order; None: something that is no tensor."""
+    """The values that each core returned, in order; None: not a tensor."""
     failed: bool = False
     output: str = ""
     """What the kernel printed."""
@@ -61,10 +61,10 @@ def trace_kernel(
     trips: int | None = None,
     target: str = "gen3",
 ) -> Trace:
-    """Record a kernel on `cores` cores. The stand-ins must be what the function's module imported.
+    """Record a kernel on `cores` cores. The module of the function must have imported the stand-ins.
 
-    `arguments` by name or in order: specs, arrays, and anything else as it is. `trips` is how often the body of a
-    loop is taken whose count only the device knows; `target` the generation (`gen2`, `gen3`, `gen4`).
+    `arguments` by name or in order: specs, arrays, and other values. `trips` is the assumed trip count of loops whose
+    count is known on the device only. `target` is the generation (`gen2`, `gen3`, `gen4`).
     """
     inner = getattr(function, "function", function)
     code = getattr(inspect.unwrap(inner), "__code__", None)

@@ -1,8 +1,8 @@
-"""How known contents pass through instructions: moves, fills, `iota` and arithmetic on small tensors.
+"""Propagation of known contents through instructions: moves, fills, `iota` and arithmetic on small tensors.
 
-Moves between tensors of one type keep the bits, also of elements that are no numbers there (an index that is viewed
-as float32 to go through the tensor engine); all others go through float32, as on the device. An instruction that is
-not listed here leaves its destination unknown.
+Moves between tensors of one type keep the bits, also of elements that are not numbers (an index that is viewed as
+float32 for the tensor engine). All other moves convert through float32, as on the device. An instruction without a
+rule makes its destination unknown.
 """
 
 from __future__ import annotations

@@ -87,9 +87,9 @@ def core_barrier(data: Tensor, cores: Any = (0, 1), engine: Any = None, name: st
 
 
 def _participants(cores: Any, count: int, place: tuple[str, int]) -> tuple[int, ...]:
-    """The cores of a barrier; `bad-input` where one is none of the grid's.
+    """The cores of a barrier; `bad-input` for a core outside of the grid.
 
-    A kernel for two cores that runs on one meets nobody: its barriers are then of that core alone.
+    If a kernel for two cores runs on one, that core is the only participant of its barriers.
     """
     known = max(count, PAIR)
     given = list(cores) if isinstance(cores, Iterable) and not isinstance(cores, str) else None
