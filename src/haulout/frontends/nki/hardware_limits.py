@@ -33,7 +33,7 @@ _BITWISE = frozenset(
     }
 )
 _AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
-_MOST_SENT = {4: 1024, 2: 512, 1: 256}
+MAX_SENT = {4: 1024, 2: 512, 1: 256}
 """Bytes a partition of an exchange through GpSimd's DMA, by the size of an element."""
 
 
@@ -234,7 +234,7 @@ def _dma_transpose(given: Given, operands: Operands, target: str) -> Found:
 
 def most_sent(tensor: Tensor) -> int:
     """Bytes of each partition that GpSimd's DMA exchanges at once."""
-    return _MOST_SENT.get(tensor.itemsize, _MOST_SENT[4])
+    return MAX_SENT.get(tensor.itemsize, MAX_SENT[4])
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.trace import Trace
 from haulout.support.diagnostics import Label
 
-_MOST_RETURNS = 3
+MAX_RETURNS = 3
 """`return` statements that a finding shows."""
 
 
@@ -52,7 +52,7 @@ def _report(trace: Trace, findings: Findings, core: int, at: int, left: Tensor |
         for number, side in ((0, left), (core, right))
         if side is not None
     ]
-    lines = _returns(trace.place)[:_MOST_RETURNS]
+    lines = _returns(trace.place)[:MAX_RETURNS]
     place = (trace.place[0], lines[0]) if lines else trace.place
     findings.add(
         "return-mismatch",

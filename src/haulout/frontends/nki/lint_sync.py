@@ -17,7 +17,7 @@ from haulout.frontends.nki.trace import BarrierScope, Trace
 from haulout.ir.patterns import Pattern
 from haulout.support.diagnostics import Label, Severity
 
-_MOST_PAIRS = 1 << 16
+MAX_PAIRS = 1 << 16
 """Pairs of accesses that are compared for one barrier; then it is taken to order something."""
 
 
@@ -152,7 +152,7 @@ def _orders(
             before = [each for each in mine if each.at < spans[core][1] and (keys is None or each.key in keys)]
             after = [each for each in theirs if each.at > spans[other][0] and (keys is None or each.key in keys)]
             compared += len(before) * len(after)
-            if compared > _MOST_PAIRS:
+            if compared > MAX_PAIRS:
                 return True
             if any(_meet(one, two) for one in before for two in after):
                 return True

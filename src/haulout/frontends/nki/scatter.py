@@ -16,7 +16,7 @@ from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.trace import Trace
 from haulout.ir.patterns import Pattern
 
-_MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Larger tensors are not looked at."""
 
 
@@ -31,7 +31,7 @@ def filled_by_indices(trace: Trace) -> set[tuple[str, int]]:
 
 
 def _is_filled(trace: Trace, wanted: Storage, core: int) -> bool:
-    if wanted.size > _MOST_BYTES:
+    if wanted.size > MAX_BYTES:
         return False
     mask = np.zeros(wanted.size, bool)
     scattered = False

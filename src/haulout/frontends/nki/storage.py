@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
-from haulout.frontends.nki.values import MOST_ELEMENTS, Array, Values
+from haulout.frontends.nki.values import MAX_ELEMENTS, Array, Values
 from haulout.ir.dtypes import NUMPY
 
 Interval = tuple[int, int]
@@ -81,7 +81,7 @@ class Storage:
     def give(self, array: Array) -> None:
         """Contents that are there before the kernel starts; those of integers are followed."""
         kind = NUMPY[ELEMENT_TYPES[self.dtype].stored]
-        if array.dtype.kind not in "iub" or kind.kind not in "iub" or not 0 < array.size <= MOST_ELEMENTS:
+        if array.dtype.kind not in "iub" or kind.kind not in "iub" or not 0 < array.size <= MAX_ELEMENTS:
             return
         self.values = Values(self.size)
         self.values.fill(array.astype(kind))

@@ -27,7 +27,7 @@ from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.values import Array, decode, flat_index
 from haulout.ir.patterns import Pattern
 
-MOST_ROWS = 128
+MAX_ROWS = 128
 """Rows of a gather whose indices are known that are listed one by one."""
 
 
@@ -295,7 +295,7 @@ class Tensor:
         if len(steps) <= 1:
             dims = (*base.dims, (next(iter(steps), 1), len(fitting)))
             return Bytes((inside(touched(fitting[0], base.run, dims), size),), False)
-        if len(fitting) > MOST_ROWS:
+        if len(fitting) > MAX_ROWS:
             return Bytes((self.reach(),), True)
         return Bytes(tuple(inside(Pattern(place, base.run, base.dims), size) for place in fitting), False)
 

@@ -24,7 +24,7 @@ from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severit
 
 BarrierScope = Literal["data", "global"]
 """What a `core_barrier` orders: its tensor, or everything."""
-_FRAMES = 5
+MAX_FRAMES = 5
 """Frames of the kernel that a finding shows."""
 
 
@@ -220,7 +220,7 @@ def raised(error: BaseException, core: int) -> Diagnostic:
     labels = [Label("raised here", span_at((frame.filename, frame.lineno or 0))) for frame in frames[-1:]]
     labels += [
         Label(f"called by {frame.name}", span_at((frame.filename, frame.lineno or 0)))
-        for frame in reversed(frames[-_FRAMES:-1])
+        for frame in reversed(frames[-MAX_FRAMES:-1])
     ]
     text = error_text(error)
     own = traceback.extract_tb(error.__traceback__)[-1]

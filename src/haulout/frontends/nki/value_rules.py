@@ -17,7 +17,7 @@ from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.tensor import Tensor, positions
-from haulout.frontends.nki.values import MOST_ELEMENTS, Array, Bits, Values, compute, converted, decode, encode
+from haulout.frontends.nki.values import MAX_ELEMENTS, Array, Bits, Values, compute, converted, decode, encode
 
 _FILLED = 64
 """`memset` of so many elements of an integer tensor is followed; indices are small, activations are not."""
@@ -59,7 +59,7 @@ def follow(name: str, given: Mapping[str, Any], writes: Sequence[Tensor]) -> Non
 
 
 def _small(storage: Storage) -> bool:
-    return storage.size // ELEMENT_TYPES[storage.dtype].bytes <= MOST_ELEMENTS
+    return storage.size // ELEMENT_TYPES[storage.dtype].bytes <= MAX_ELEMENTS
 
 
 def _result(name: str, given: Mapping[str, Any], dst: Tensor) -> Bits | None:

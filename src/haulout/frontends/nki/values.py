@@ -20,7 +20,7 @@ import numpy.typing as npt
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.ir.dtypes import NUMPY
 
-MOST_ELEMENTS = 1 << 16
+MAX_ELEMENTS = 1 << 16
 """Storages of more elements are not followed."""
 _EXACT = 1 << 53
 """Integers up to here are exact as float64."""
