@@ -41,7 +41,7 @@ def reduce(
     output: str,
     time_limit: float,
 ) -> int:
-    """Shrink a program as long as `haulout check` reports CODE.
+    """Shrink a program while `haulout check` reports CODE.
 
     INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments. Instructions,
     locations, barriers, dependences, semaphores, patterns, branches, loops and cores are left out or made simpler one
