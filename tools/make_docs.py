@@ -27,7 +27,7 @@ from haulout.ir.opcodes import ALL_TYPES, BITS, FETCH, FLOATS, INTEGERS, NUMBERS
 from haulout.ir.schema import TABLES, Table
 from haulout.passes.base import Pass
 from haulout.passes.options import option_types, type_text
-from haulout.passes.pipeline import REGISTRY, standard_pipeline
+from haulout.passes.pipeline import REGISTRY, compile_pipeline
 from haulout.report.catalog import CATALOG
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +46,8 @@ DESIGN_NOTES = {
     "sync_shared_allocations": "lifetimes-and-allocation.md",
     "lower_sync": "lower-sync.md",
     "lower_barriers": "lower-sync.md",
+    "estimate": "cost-model.md",
+    "check": "checker.md",
 }
 """Pass -> the note of docs/design that tells how it works."""
 
@@ -81,12 +83,13 @@ def _columns(table: type[Table]) -> list[tuple[str, str, str, str]]:
 
 
 def passes_page() -> str:
-    """Every pass with its contract and options, and the standard pipeline."""
+    """Every pass with its contract and options, and the pipeline of `haulout compile`."""
     steps = [(str(each.position or ""), f"[`{each.name}`](#{each.name})", options_text(each)) for each in pipeline()]
     parts = [
         "# Passes",
         "`haulout opt INPUT --passes 'NAME{OPTION=VALUE},NAME,...'` runs passes by name. The contract says what "
-        "holds before and after. `haulout compile` runs this pipeline, then the checker:",
+        "holds before and after. `haulout compile` runs this pipeline; with `--sync`, also `lower_sync`, "
+        "`lower_barriers` and a second `check`:",
         grid(("order", "pass", "options"), steps),
     ]
     for name, kind in REGISTRY.items():
@@ -99,7 +102,7 @@ def passes_page() -> str:
 
 def pipeline() -> list[Pass]:
     """What `haulout compile` runs."""
-    return standard_pipeline()
+    return compile_pipeline()
 
 
 def options_text(each: Pass) -> str:

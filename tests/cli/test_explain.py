@@ -68,7 +68,7 @@ def test_a_code_that_is_none_is_bad_input_with_near_ones(typed: str, meant: str)
     said = haulout("explain", typed)
     assert said.status == 2
     assert "error[bad-input]" in said.stdout
-    assert f"there is no code '{typed}'" in said.stdout
+    assert f"unknown code '{typed}'" in said.stdout
     assert meant in said.stdout
 
 

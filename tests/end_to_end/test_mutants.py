@@ -91,7 +91,7 @@ def test_brackets_broken_in_every_way() -> None:
 
 
 def test_the_mended_example_broken_in_every_way() -> None:
-    program = haulout.compile(RACE / "sum_mended.bir").program
+    program = haulout.compile(RACE / "sum_fixed.bir").program
     assert sum(judge(program, most=None).values()) > 10
 
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from tests.checker.generate import random_program
 from tests.checker.snippets import program as snippet
-from tests.cli.command import MENDED, RACE, haulout
+from tests.cli.command import FIXED, RACE, haulout
 
 from haulout.checker import check_program
 from haulout.ir.program import Program
@@ -85,7 +85,7 @@ def test_what_is_needed_stays() -> None:
 
 
 def test_a_program_that_does_not_show_it_is_left_alone() -> None:
-    program = parse_bir(MENDED.read_text(), MENDED.name)
+    program = parse_bir(FIXED.read_text(), FIXED.name)
     assert reduce_program(program, shows("deadlock")) is program
 
 
@@ -134,7 +134,7 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
     ("code", "says"),
     [
         ("deadlock", "the checker does not report deadlock"),
-        ("cross-core-rase", "there is no code 'cross-core-rase'"),
+        ("cross-core-rase", "'cross-core-rase'"),
     ],
 )
 def test_a_finding_that_is_not_there(code: str, says: str) -> None:

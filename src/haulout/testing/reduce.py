@@ -1,22 +1,22 @@
-"""The smallest program that still shows what is looked for: delta debugging over a program's tables.
+"""Test case reduction: delta debugging over the tables of a program.
 
     functions       all but the first that matters
     cores           modules, with everything that names them
-    instructions    those that meet, those of one name on all cores together, then singly
-    branches        each arm left out, or both one behind the other; no longer divergent
-    loops           each written as a straight line of blocks; empty blocks are merged away
+    instructions    rendezvous, then those of one name on all cores, then single ones
+    branches        without an arm, or both arms in sequence; not divergent
+    loops           as straight code; empty blocks are merged
     locations       by name on all cores, with their accesses and views
     operands        single accesses
     dependences     single edges; participants of barriers; steps; semaphores
     patterns        whole locations in place of patterns, then ranges in place of strided ones
     attributes      addresses, `seq`, trip counts, sizes
 
-Each candidate must be sound (`verify`) and must satisfy `keeps`. The rounds are repeated until none of them makes the
-program smaller, or the time is over. Everything is tried in a fixed order, so equal inputs give equal outputs as long
-as the time suffices.
+Each candidate must be sound (`verify`) and must satisfy `keeps`. The rounds repeat until none of them makes the
+program smaller, or the time limit is reached. The order of candidates is fixed, so equal inputs give equal outputs
+within the time limit.
 
 The search inside a round is `ddmin` of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"
-(2002): leave out halves, then quarters, ... of what is left, until no single element can be left out.
+(2002): remove halves, then quarters, ... of the rest, until no single element can be removed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TIME_LIMIT = 60.0
 
 
 def reduce_program(program: Program, keeps: Keeps, *, time_limit: float = TIME_LIMIT) -> Program:
-    """The smallest program that is found for which `keeps` still holds; `program` itself when it does not hold there.
+    """The smallest program found that satisfies `keeps`; `program` itself if it does not satisfy it.
 
     `keeps` sees sound programs only. `time_limit` in seconds bounds the search, not the last call of `keeps`.
     """

@@ -1,16 +1,16 @@
-"""One core's records as instructions, with the order that `core_barrier` gives and the blocks that loops make.
+"""The records of one core as instructions, with the order of `core_barrier` and the blocks of loops.
 
-Data-scoped barriers are edges. A barrier waits for the newest access of its tensor on every engine (`latest`), and
-the first access of the tensor behind it on each engine waits for the barrier (its `_Gate`); engines are in order, so
-that is all of them.
+Barriers of scope `data` are edges. A barrier waits for the latest access of its tensor on every engine (`latest`).
+The first later access of the tensor on each engine waits for the barrier (its `_Gate`). Engines run in order, so this
+orders all accesses.
 
-A loop is a header, its body, and what stands behind; the header runs once more than the body. An edge may only lead
-from what has certainly run, so for each tensor that barriers order a loop's header holds two instructions that do
-nothing but stand in the order:
+A loop is a header, its body, and the block after it; the header runs once more than the body. An edge must start at
+an instruction that always runs. So for each tensor with barriers the header of a loop has two instructions without
+effect:
 
-    uses    waits for the accesses before the loop, and, carried, for the newest of the previous iteration: what a
-            later barrier waits for
-    gate    on the barriers' engine, so behind the barrier of the previous iteration: what a later access waits for
+    uses    waits for the accesses before the loop, and, carried, for the latest of the previous iteration: a later
+            barrier waits for it
+    gate    on the engine of barriers, so after the barrier of the previous iteration: a later access waits for it
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import copysign
 
-from haulout.frontends.nki.byte_sets import meet
-from haulout.frontends.nki.diagnose import place_text
+from haulout.frontends.nki.byte_sets import overlap
 from haulout.frontends.nki.emit_args import instruction_args
+from haulout.frontends.nki.findings import place_text
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Storage
@@ -273,6 +273,6 @@ def _clash(reads: tuple[Operand, ...], writes: tuple[Operand, ...], storages: li
         for other, seen in reads:
             if other == number and seen != pattern:
                 size = storages[number].size
-                if meet(pattern or Pattern(0, size), seen or Pattern(0, size)):
+                if overlap(pattern or Pattern(0, size), seen or Pattern(0, size)):
                     return True
     return False

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.flatten import Flat, flatten
-from haulout.frontends.hlo.live import live_operations
+from haulout.frontends.hlo.live_steps import live_operations
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import ELEMENTWISE, MIRRORED, opcode_of
 from haulout.frontends.hlo.ops import elementwise
