@@ -57,9 +57,7 @@ def test_an_arm_does_not_dominate_later_blocks() -> None:
     text = core(BUFFER, FORK, branch("%t = iota @dma0 () -> (%a)"), "%r = copy @act (%a) -> () deps=[t]")
     (wrong,) = findings(text)
     assert wrong.code == "bad-input"
-    assert (
-        wrong.message == "it waits for %t, which stands in an arm of the branch at ^fork that may not have been taken"
-    )
+    assert wrong.message == "it depends on %t, which is in an arm of the branch at ^fork that may not be taken"
     other = core(BUFFER, FORK, branch("%t = iota @dma0 () -> (%a)", "%r = copy @act (%a) -> () deps=[t]"))
     assert codes(other) == ["bad-input"]
 

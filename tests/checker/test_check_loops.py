@@ -58,7 +58,7 @@ def test_a_body_does_not_dominate_blocks_after_its_loop() -> None:
     text = core(BUFFER, START, loop("%r = copy @act (%a) -> ()"), "%w = iota @dma0 () -> (%a) deps=[r]")
     (wrong,) = findings(text)
     assert wrong.code == "bad-input"
-    assert wrong.message == "it waits for %r, which stands in a loop that may not have run"
+    assert wrong.message == "it depends on %r, which is in a loop that may not run"
 
 
 def test_order_that_takes_as_many_iterations_as_engines() -> None:

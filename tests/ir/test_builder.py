@@ -203,11 +203,11 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
     ),
     "waits for itself": (
         lambda made: made.build.dependence(made.a, made.a),
-        "instruction %a of @main on core 0: it waits for instruction %a of @main on core 0, which is not before it",
+        "instruction %a of @main on core 0: it depends on instruction %a of @main on core 0, which is not before it",
     ),
     "waits for another core": (
         lambda made: made.instruction(deps=[made.b]),
-        "instruction %new of @main on core 0: it waits for instruction %b of @main on core 1",
+        "instruction %new of @main on core 0: it depends on instruction %b of @main on core 1",
     ),
     "waits for nothing": (lambda made: made.instruction(deps=[17]), "17 is no row of instructions, which has 3"),
     "participant": (

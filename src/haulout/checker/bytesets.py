@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.checker.columns import stretched
+from haulout.checker.columns import join_ranges
 from haulout.ir.patterns import Pattern
 from haulout.ir.schema import Ints
 
@@ -97,7 +97,7 @@ def common(first: tuple[Ints, Ints], second: tuple[Ints, Ints]) -> tuple[Ints, I
     end = np.searchsorted(low2, high, "left")
     count = np.maximum(end - begin, 0)
     left = np.repeat(np.arange(len(low)), count)
-    right = stretched(begin, count)
+    right = join_ranges(begin, count)
     return np.maximum(low[left], low2[right]), np.minimum(high[left], high2[right])
 
 

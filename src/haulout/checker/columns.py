@@ -38,7 +38,7 @@ def positions(order: Column, size: int) -> Ids:
     return found
 
 
-def stretched(begin: Column, count: Column) -> Ints:
+def join_ranges(begin: Column, count: Column) -> Ints:
     """The numbers `begin[i], begin[i] + 1, ...`, `count[i]` of them, for each i in turn."""
     before = np.cumsum(count) - count
     return np.repeat(begin - before, count) + np.arange(int(count.sum()))

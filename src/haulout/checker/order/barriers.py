@@ -175,10 +175,11 @@ def _in_opposite_arms(model: Model, barriers: Barriers, left: Ids, right: Ids) -
     found = np.zeros(len(left), bool)
     if model.unrolled is None:
         return found
-    executions = model.unrolled.run.executions
+    executions, structure = model.unrolled.run.executions, model.unrolled.structure
     sides = [model.unrolled.execution[model.rows[barriers.instruction[rows]]].tolist() for rows in (left, right)]
     for at, (one, other) in enumerate(zip(*sides, strict=True)):
-        found[at] = model.unrolled.nest.opposite(executions[one][0], executions[other][0])
+        fork = structure.separating_fork(executions[one][0], executions[other][0])
+        found[at] = fork != NONE and structure.forks[fork].divergent
     return found
 
 

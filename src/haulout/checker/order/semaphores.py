@@ -17,10 +17,9 @@ from haulout.checker.model import Model
 from haulout.checker.order.skipped_iterations import Outrun, SemaphoreOps, find_skipped
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
-from haulout.ir.labels import instruction_label
 from haulout.ir.schema import Ids, Ints
 from haulout.ir.semaphores import semaphore_use
-from haulout.support.diagnostics import Diagnostic, Severity, Subject, bad_input
+from haulout.support.diagnostics import Diagnostic, Severity, Subject
 
 _MAX_FINDINGS = 10
 """Waits that are reported."""
@@ -65,14 +64,10 @@ class Semaphores:
 
 
 def find_semaphores(model: Model) -> Semaphores:
-    """The semaphores of a model; `bad-input` where an attribute is malformed."""
-
-    def malformed(row: int, message: str) -> None:
-        bad_input(message, instruction_label(model.program, row))
-
+    """The semaphores of a model."""
     if model.unrolled is not None and not any(model.unrolled.footprints.has_semaphores):
         return _none()  # asked once for many runs
-    use = semaphore_use(model.program, malformed)
+    use = semaphore_use(model.program)
     if not use:
         return _none()
     signals, waits = use.signals, use.waits

@@ -177,15 +177,15 @@ class _LoopInstance:
 
 def _instances(unrolled: Unrolled) -> Iterator[_LoopInstance]:
     """Inner ones first, since a skipped outer iteration has inner ones."""
-    nest, run = unrolled.nest, unrolled.run
+    structure, run = unrolled.structure, unrolled.run
     found: dict[tuple[int, int, tuple[int, ...]], list[tuple[int, int]]] = {}
     for at, (block, iterations) in enumerate(run.executions):
-        for depth, loop in enumerate(nest.paths[block]):
+        for depth, loop in enumerate(structure.loops_around(block)):
             found.setdefault((-depth, loop, iterations[:depth]), []).append((at, iterations[depth]))
     exact = {place for place, _ in run.shortened}
     for (_, loop, _), places in sorted(found.items()):
         end, times = places[-1]
-        trip, name = nest.loops[loop].trip, nest.loops[loop].name
+        trip, name = structure.loops[loop].trip, unrolled.flow.name(structure.loops[loop].header)
         if trip == NONE:
             yield _LoopInstance(places, times, NONE, times > 0 and end not in exact, name)
         else:

@@ -27,7 +27,7 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 
-from haulout.checker.columns import grouped, positions, stretched
+from haulout.checker.columns import grouped, join_ranges, positions
 from haulout.checker.model import Model
 from haulout.checker.order.happens_before import Order
 from haulout.checker.order.sendrecv import SendRecvs
@@ -35,6 +35,7 @@ from haulout.checker.proofs import sweep
 from haulout.checker.proofs.conflicts import Conflicts
 from haulout.checker.proofs.equal_values import Values, number_values
 from haulout.checker.proofs.extents import Extents
+from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids, Ints
 
 MAX_ACCESSES = 1 << 20
@@ -105,7 +106,7 @@ def _chosen(conflicts: Conflicts, mask: Bools, kind: int, total: int | None = No
 def _atoms(extents: Extents, extent: int) -> Ints:
     begin, end = int(extents.starts[extent]), int(extents.starts[extent + 1])
     low, high = extents.low[begin:end], extents.high[begin:end]
-    return stretched(low.astype(np.int64), (high - low).astype(np.int64))
+    return join_ranges(low.astype(np.int64), (high - low).astype(np.int64))
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ def _find_covers(
     first, last = (np.searchsorted(atoms, ends[rows]) for ends in (extents.low, extents.high))
     if int((last - first).sum()) > MAX_COVERS:
         return None
-    at, covering = stretched(first, last - first), np.repeat(extent[rows], last - first)
+    at, covering = join_ranges(first, last - first), np.repeat(extent[rows], last - first)
     by = np.lexsort((covering, at))
     starts = np.searchsorted(at[by], np.arange(len(atoms) + 1)).tolist()
     listed = covering[by].tolist()
@@ -278,7 +279,7 @@ class _Judge:
         unrolled = self.model.unrolled
         if unrolled is None:
             return False
-        blocks = [block for block, around in enumerate(unrolled.nest.around) if around]
+        blocks = [block for block, region in enumerate(unrolled.structure.region_of) if region != NONE]
         group = int(unrolled.footprints.group[self.model.location[access]])
         return unrolled.footprints.touch(blocks, group) != 0
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.checker.columns import distinct, stretched
+from haulout.checker.columns import distinct, join_ranges
 from haulout.ir.schema import Bools, Column, Ints
 
 MAX_PITCHES = 12
@@ -46,7 +46,7 @@ def candidates(at: Bounds, some: Ints, others: Ints, limit: int | None = None) -
     # An extent may reach over several components of the others.
     first, last = np.searchsorted(end, at.low[others], "right"), np.searchsorted(begin, at.high[others], "left")
     count = np.maximum(last - first, 0)
-    others, place = np.repeat(others, count), stretched(first, count)
+    others, place = np.repeat(others, count), join_ranges(first, count)
     pitch = _few(at.pitch, np.concatenate([some, others]))
     joins = []
     for one in np.unique(pitch[some]).tolist():
@@ -155,7 +155,7 @@ class _Pairs:
         """Positions in the two lists, those of the groups that the masks choose."""
         mine, theirs = np.flatnonzero(wanted), np.flatnonzero(wanted2)
         left = np.repeat(mine, self.count[mine])
-        right = self.order2[stretched(self.first[mine], self.count[mine])]
+        right = self.order2[join_ranges(self.first[mine], self.count[mine])]
         right2 = np.repeat(theirs, self.count2[theirs])
-        left2 = self.order[stretched(self.first2[theirs], self.count2[theirs])]
+        left2 = self.order[join_ranges(self.first2[theirs], self.count2[theirs])]
         return np.append(left, left2), np.append(right, right2)

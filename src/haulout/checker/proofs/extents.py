@@ -21,7 +21,7 @@ import numpy as np
 
 from haulout.checker import bytesets
 from haulout.checker.bytesets import ByteSet
-from haulout.checker.columns import distinct, positions, stretched
+from haulout.checker.columns import distinct, join_ranges, positions
 from haulout.checker.model import Model
 from haulout.checker.proofs.extent_pairs import Bounds, candidates
 from haulout.checker.proofs.storage_map import StorageMap
@@ -261,7 +261,7 @@ def _runs_of(extents: Extents, extent: int) -> tuple[Ints, Ints]:
         low, high = bytesets.runs(bytesets.byte_set(found))
     base, row, pitch = (int(column[location]) for column in (storage.base, storage.row, storage.pitch))
     first, count = low // row, (high - 1) // row - low // row + 1
-    part = stretched(first, count)
+    part = join_ranges(first, count)
     begin = np.maximum(np.repeat(low, count), part * row) - part * row
     end = np.minimum(np.repeat(high, count), (part + 1) * row) - part * row
     return bytesets.merged(base + part * pitch + begin, base + part * pitch + end)
@@ -322,7 +322,7 @@ def _merge(extent: Ids, first: Ids, last: Ids, covered: Bools, touched: Bools) -
     # Extents over merged segments: list the segments, then the distinct atoms, then the ranges of those.
     rows = np.flatnonzero(touched[extent])
     length = (last - first)[rows].astype(np.int64)
-    segment = stretched(first[rows], length)
+    segment = join_ranges(first[rows], length)
     pair = distinct(np.repeat(extent[rows], length).astype(np.int64) * (segments + 1) + dense[segment])
     begins = np.append(True, np.diff(pair) != 1)[: len(pair)]
     ends = np.append(begins[1:], True)[: len(pair)]

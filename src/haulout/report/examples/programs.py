@@ -79,8 +79,8 @@ PROGRAMS: dict[str, Example] = {
         "mloc %t dram.local size=64 kind=inout address=0\nmloc %u dram.local size=64 kind=inout align=32 address=32",
     ),
     "order-dependent-result": checked(
-        "note[order-dependent-result]: %f on core 0 and %f on core 1 update %t in either order, and the fetched value "
-        "depends on it",
+        "note[order-dependent-result]: %f on core 0 and %f on core 1 update %t in either order, and the fetched "
+        "value depends on it",
         *(
             f"{side} dtype=s32 shape=[16]\nmloc %x dram.local size=64 kind=input dtype=s32 shape=[16]\n"
             "mloc %o dram.local size=64 kind=output dtype=s32 shape=[16]\n"
