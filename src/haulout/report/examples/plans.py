@@ -20,9 +20,7 @@ def judged(finding: str, rules: str, offsets: str, pools: str = "", imports: str
 
 
 PLANS: dict[str, Example] = {
-    "misaligned-storage": judged(
-        "error[misaligned-storage]: buffer 1 at 56 is not at a multiple of 16", "", "[0, 56]"
-    ),
+    "misaligned-storage": judged("error[misaligned-storage]: buffer 1 at 56 is not aligned to 16", "", "[0, 56]"),
     "moved-pin": judged("error[moved-pin]: buffer 1 is pinned at 64 but placed at 48", ", pinned=[0, 64]", "[0, 48]"),
     "crossed-segment": judged(
         "error[crossed-segment]: buffer 1 at [48, 96) crosses a multiple of 64", ", segment=64", "[0, 48]"

@@ -136,7 +136,7 @@ PROGRAMS: dict[str, Example] = {
     "over-capacity": Example(
         {"example.csv": "id,lower,upper,size\na,0,2,48\nb,1,3,48\n"},
         "haulout plan example.csv --capacity 64",
-        "error[over-capacity]: cannot fit: the best placement needs 96 bytes, the capacity is 64",
+        "error[over-capacity]: the buffers cannot fit: the best placement needs 96 bytes, the capacity is 64",
     ),
     "unfaithful-order": checked(
         "error[unfaithful-order]: %w on core 0 writes %t after %r on core 1 reads it; the source has "
