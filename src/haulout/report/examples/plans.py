@@ -29,7 +29,7 @@ PLANS: dict[str, Example] = {
         "error[wrong-pool]: buffer 1 is in pool 1, there are 1", "", "[0, 48]", ", pool=np.array([0, 1])"
     ),
     "split-alias": judged(
-        "error[split-alias]: buffers 0 and 1 are aliases but not in one place",
+        "error[split-alias]: buffers 0 and 1 are aliases but not at one place",
         ", rules=Rules(aliases=((0, 1),))",
         "[0, 48]",
         imports="Problem, Rules, violations",
