@@ -57,7 +57,7 @@ class Phases(NamedTuple):
 
 
 def shared_accesses(program: Program) -> Bools:
-    """Whether each access is to a DRAM location that two cores name; operands of barriers are handles, no accesses."""
+    """Whether each access is to a DRAM location that two cores name; operands of barriers are no accesses."""
     accesses, locations = program.accesses, program.locations
     barrier = np.zeros(len(program.instructions), bool)
     barrier[program.barriers.instruction] = True
