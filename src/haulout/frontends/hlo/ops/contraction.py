@@ -9,7 +9,6 @@ from haulout.frontends.hlo.ops.windows import extents, padding_attrs
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.values import Operation, View
 from haulout.ir.attributes import AttrValue
-from haulout.ir.enums import Engine
 
 _DOT = {
     "lhs_batch": "lhs_batch_dims",
@@ -20,7 +19,7 @@ _DOT = {
 
 
 def _emit_dot(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(2)
+    operation.expect_arity()
     named = {name: operation.integers(key, optional=True) for name, key in _DOT.items()}
     lhs, rhs = operation.operands
     pairs = []
@@ -36,7 +35,7 @@ def _emit_dot(out: Emitter, operation: Operation) -> None:
     operation.expect(lhs.shape.dtype == rhs.shape.dtype, "the operands differ in type")
     result = (*(lhs.shape.dims[dim] for dim in batch), *left_free, *right_free)
     operation.expect_result(result, operation.results[0].shape.dtype)
-    out.compute(operation, "dot", Engine.PE, {name: list(dims) for name, dims in named.items() if dims})
+    out.compute(operation, {name: list(dims) for name, dims in named.items() if dims})
 
 
 def _free(view: View, taken: tuple[int, ...]) -> list[int]:
@@ -44,7 +43,7 @@ def _free(view: View, taken: tuple[int, ...]) -> list[int]:
 
 
 def _emit_convolution(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(2)
+    operation.expect_arity()
     labels = operation.attribute("dim_labels", attributes.dim_labels)
     window = operation.attribute("window", attributes.window, attributes.window(None))
     groups = operation.attribute("feature_group_count", _positive, 1)
@@ -79,7 +78,7 @@ def _emit_convolution(out: Emitter, operation: Operation) -> None:
         attrs["feature_groups"] = groups
     if batch_groups > 1:
         attrs["batch_groups"] = batch_groups
-    out.compute(operation, "convolution", Engine.PE, attrs)
+    out.compute(operation, attrs)
 
 
 def _convolution_attrs(window: Window) -> dict[str, AttrValue]:
