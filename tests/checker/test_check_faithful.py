@@ -117,7 +117,7 @@ def test_a_dependence_on_something_later_in_the_chain() -> None:
         %b = iota @pool () -> ()
     """
     (wrong,) = findings(core)
-    assert (wrong.code, wrong.message) == ("bad-input", "it waits for %b, which stands behind it")
+    assert (wrong.code, wrong.message) == ("bad-input", "it depends on %b, which comes later")
 
 
 def test_every_function_is_checked() -> None:
