@@ -20,7 +20,7 @@ import numpy as np
 from packing_peers import AVAILABLE, Peer
 
 from haulout.packing import Problem, Progress, Solution, solve
-from haulout.packing.capacity_search import MOST_ROWS, Decider
+from haulout.packing.capacity_search import MAX_ROWS, CapacitySearch
 from haulout.packing.construct import construct
 from haulout.packing.csvio import read_csv
 from haulout.packing.descend import descend
@@ -169,8 +169,8 @@ def ablation(data: Path, limit: float) -> Iterator[str]:
 def exact(state: Incumbent) -> None:
     """Branch and bound downwards, with the usual budget."""
     cost = len(state.instance) + state.instance.columns
-    if len(state.instance) <= MOST_ROWS:
-        descend(state, Decider(state), 80_000_000 // cost, 80_000_000 // cost)
+    if len(state.instance) <= MAX_ROWS:
+        descend(state, CapacitySearch(state), 80_000_000 // cost, 80_000_000 // cost)
 
 
 def scale(data: Path, limit: float) -> Iterator[str]:

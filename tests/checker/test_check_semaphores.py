@@ -298,7 +298,7 @@ def test_later_iterations_may_satisfy_an_earlier_wait() -> None:
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ("signal=[[s,0]]", "it adds at least 1"),
+        ("signal=[[s,0]]", "a signal of 0"),
         ("wait=[[s,-1]]", "a wait for -1"),
         ("remote_signal=[[0,s,1]]", "which is its own"),
         ("remote_signal=[[3,s,1]]", "a remote signal to core 3, lnc=1"),

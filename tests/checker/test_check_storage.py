@@ -156,7 +156,7 @@ def test_partitions_of_cores_do_not_overlap() -> None:
 
 def test_addresses_are_aligned() -> None:
     text = bir("mloc %a dram.local size=64 address=32\n%w = iota @act () -> (%a)")
-    with pytest.raises(HauloutError, match="address 32 is no multiple of 64"):
+    with pytest.raises(HauloutError, match="address 32 is not a multiple of 64"):
         check_program(parse_bir(text))
 
 

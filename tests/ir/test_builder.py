@@ -68,24 +68,27 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
     "module out of turn": (lambda made: ProgramBuilder("p", 2).module("nc1", 1), "module @nc1: core=1, expected 0"),
     "function of no module": (
         lambda made: made.build.function(7, "main"),
-        "function @main: 7 is no row of modules, which has 2",
+        "function @main: 7 is not a row of modules, which has 2",
     ),
     "function twice": (
         lambda made: made.build.function(0, "main"),
-        "function @main on core 0: there is one of that name already",
+        "function @main on core 0: the name is already used",
     ),
     "function of one core": (
         lambda made: made.build.function(1, "extra"),
         "function @extra on core 1: functions must be equal on all cores; core 0 has main",
     ),
-    "location of no function": (lambda made: made.location(function=-1), "location %new: -1 is no row of functions"),
+    "location of no function": (
+        lambda made: made.location(function=-1),
+        "location %new: -1 is not a row",
+    ),
     "location out of turn": (
         lambda made: made.location(function=0),
         "location %new of @main on core 0: the locations of a later function were made before",
     ),
     "location twice": (
         lambda made: made.location(name="s"),
-        "location %s of @main on core 1: there is one of that name already",
+        "location %s of @main on core 1: the name is already used",
     ),
     "empty name": (lambda made: made.location(name=""), "location % of @main on core 1: the name is empty"),
     "name that is none": (
@@ -105,7 +108,7 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
     "short data": (lambda made: made.location(kind=Kind.CONST, data="AAAA"), "data is 3 bytes, size=64"),
     "data of an input": (
         lambda made: made.location(size=3, kind=Kind.INPUT, data="AAAA"),
-        "data belongs to kind=const alone, not to input",
+        "only kind=const may have data, not input",
     ),
     "local view": (
         lambda made: made.location(remote=("s", 0)),
@@ -119,14 +122,14 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
         lambda made: made.location(space=Space.DRAM_SHARED, remote=("s", 2)),
         "the core of remote=2, expected an integer from 0 to 1",
     ),
-    "address": (lambda made: made.location(address=32), "address=32 is no multiple of 64"),
+    "address": (lambda made: made.location(address=32), "address=32 is not a multiple of 64"),
     "negative bank": (lambda made: made.location(bank=-2), "bank=-2, expected an integer from 0"),
     "no parts": (lambda made: made.location(parts=0), "parts=0, expected an integer from 1"),
-    "attribute": (lambda made: made.location(attrs={"a b": 1}), "'a b' is no name of an attribute"),
+    "attribute": (lambda made: made.location(attrs={"a b": 1}), "'a b' is not a name"),
     "value of an attribute": (lambda made: made.location(attrs={"a": {}}), "not an attribute value: {}"),
     "block twice": (
         lambda made: made.build.block(made.functions[1], "entry"),
-        "block ^entry of @main on core 1: there is one of that name already",
+        "block ^entry of @main on core 1: the name is already used",
     ),
     "trip": (
         lambda made: made.build.block(made.functions[1], "loop", trip=-1),
@@ -144,23 +147,26 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
         lambda made: made.build.edge(made.block, made.other),
         "the edge from ^entry leads to ^entry of another function",
     ),
-    "edge to nowhere": (lambda made: made.build.edge(made.block, 5), "the edge from ^entry: 5 is no row of blocks"),
+    "edge to nowhere": (
+        lambda made: made.build.edge(made.block, 5),
+        "the edge from ^entry: 5 is not a row",
+    ),
     "instruction of no block": (
         lambda made: made.instruction(block=9),
-        "instruction %new: 9 is no row of blocks, which has 2",
+        "instruction %new: 9 is not a row of blocks, which has 2",
     ),
     "instruction twice": (
         lambda made: made.instruction(name="a"),
-        "instruction %a of @main on core 0: there is one of that name already",
+        "instruction %a of @main on core 0: the name is already used",
     ),
     "opcode": (
         lambda made: made.instruction(opcode="no op"),
-        "instruction %new of @main on core 0: 'no op' is no opcode",
+        "instruction %new of @main on core 0: 'no op' is not an opcode",
     ),
     "engine": (lambda made: made.instruction(engine=99), "engine=99, expected one of PE"),
     "engine all": (
         lambda made: made.instruction(engine=Engine.ALL),
-        "instruction %new of @main on core 0: only core_barrier may stand on engine all, not copy",
+        "instruction %new of @main on core 0: only core_barrier may run on engine all, not copy",
     ),
     "barrier by hand": (
         lambda made: made.instruction(opcode="core_barrier", engine=Engine.ALL),
@@ -177,7 +183,7 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
     ),
     "operand": (
         lambda made: made.instruction(reads=[99]),
-        "instruction %new of @main on core 0: 99 is no row of locations, which has 4",
+        "instruction %new of @main on core 0: 99 is not a row of locations, which has 4",
     ),
     "operand of another core": (
         lambda made: made.instruction(reads=[made.far]),
@@ -191,11 +197,11 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
         lambda made: made.instruction(reads=[(made.x, Pattern(0, 4, ((-8, 2),)))]),
         "touches bytes -8:4 of a location of 64 bytes",
     ),
-    "no pattern": (lambda made: made.instruction(reads=[(made.x, (0, 4))]), "(0, 4) is no Pattern"),
+    "no pattern": (lambda made: made.instruction(reads=[(made.x, (0, 4))]), "(0, 4)"),
     "empty run": (lambda made: made.instruction(reads=[(made.x, Pattern(0, 0))]), "the run of a pattern=0"),
     "read behind a write": (
         lambda made: made.build.access(made.instruction(writes=[made.x]), made.s, write=False),
-        "instruction %new of @main on core 0: it reads behind what it writes",
+        "instruction %new of @main on core 0: reads must come before writes",
     ),
     "operand too late": (
         lambda made: made.build.access(made.a, made.s, write=True),
@@ -209,7 +215,7 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
         lambda made: made.instruction(deps=[made.b]),
         "instruction %new of @main on core 0: it depends on instruction %b of @main on core 1",
     ),
-    "waits for nothing": (lambda made: made.instruction(deps=[17]), "17 is no row of instructions, which has 3"),
+    "waits for nothing": (lambda made: made.instruction(deps=[17]), "17 is not a row of instructions, which has 3"),
     "participant": (
         lambda made: made.build.barrier(made.block, "m", "meet", cores=[0, 2], seq=6),
         "core_barrier %m: a participant=2, expected an integer from 0 to 1",

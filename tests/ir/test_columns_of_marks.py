@@ -108,7 +108,7 @@ def test_columns_that_contradict_each_other_are_found(column: str, row: int, val
 def test_the_builder_takes_no_column_as_an_attribute(key: str) -> None:
     build = ProgramBuilder("p", 1)
     block = build.block(build.function(build.module("nc0", 0), "main"), "entry")
-    with pytest.raises(HauloutError, match=f"{key} is no attribute but a column"):
+    with pytest.raises(HauloutError, match=f"{key} is a column"):
         build.instruction(block, "a", "nop", Engine.SYNC, attrs={key: True})
 
 

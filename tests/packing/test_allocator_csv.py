@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -66,18 +67,18 @@ def test_offset_and_hint() -> None:
         ("id,lower,start,upper,size\n", 1, 0, "`lower` is given twice"),
         ("id,lower,upper,size,color\n", 1, 0, "unknown column `color`"),
         ("id,lower,upper,size\na,0,4,16\nb,0,4\n", 3, 0, "3 fields, the header has 4"),
-        ("id,lower,upper,size\na,0,4,16\nb,0,4x,16\n", 3, 5, "column `upper`: `4x` is not an integer"),
-        ("id,lower,upper,size\na,,4,16\n", 2, 3, "column `lower`: `` is not an integer"),
+        ("id,lower,upper,size\na,0,4,16\nb,0,4x,16\n", 3, 5, "column `upper`.*`4x`"),
+        ("id,lower,upper,size\na,,4,16\n", 2, 3, "column `lower`.*``"),
         ("id,lower,upper,size\na,5,4,16\n", 2, 5, "ends at 4, before its start 5"),
-        ("id,lower,upper,size\na,0,4,-1\n", 2, 7, "-1 is not between 0"),
-        ("id,lower,upper,size\na,0,4,4611686018427387905\n", 2, 7, "is not between 0"),
-        ("id,lower,upper,size\na,0,4,٣\n", 2, 7, "is not an integer"),
-        ("id,lower,upper,size,alignment\na,0,4,1,0\n", 2, 9, "column `alignment`: 0 is not between 1"),
-        ("id,lower,upper,size,gaps\na,0,4,1,1-2 3\n", 2, 9, "`3` is not a gap"),
+        ("id,lower,upper,size\na,0,4,-1\n", 2, 7, "column `size`.*-1"),
+        ("id,lower,upper,size\na,0,4,4611686018427387905\n", 2, 7, "column `size`.*4611686018427387905"),
+        ("id,lower,upper,size\na,0,4,٣\n", 2, 7, "column `size`.*٣"),
+        ("id,lower,upper,size,alignment\na,0,4,1,0\n", 2, 9, "column `alignment`.*0"),
+        ("id,lower,upper,size,gaps\na,0,4,1,1-2 3\n", 2, 9, "column `gaps`.*`3`"),
         ("id,lower,upper,size,gaps\na,0,4,1,2-1\n", 2, 9, "gap ends at 1, before its start 2"),
-        ("id,lower,upper,size,gaps\na,0,4,1,1-2@3\n", 2, 9, "`1-2@3` is not a gap"),
+        ("id,lower,upper,size,gaps\na,0,4,1,1-2@3\n", 2, 9, "column `gaps`.*`1-2@3`"),
         ("id,lower,upper,size,gaps\na,0,4,9,1-2@3:1\n", 2, 9, "the window ends at 1, before its start 3"),
-        ("id,lower,upper,size,gaps\na,0,4,9,1-2@3:10\n", 2, 9, "10 is not between 0 and 9"),
+        ("id,lower,upper,size,gaps\na,0,4,9,1-2@3:10\n", 2, 9, "column `gaps`.*9.*10"),
         ("id,lower,upper,size,gaps\na,0,4,9,1-3@0:1 2-4@0:1\n", 2, 9, "two gaps with windows overlap at 2"),
     ],
 )
@@ -86,7 +87,7 @@ def test_malformed(text: str, line: int, column: int, message: str) -> None:
         parse_csv(text, "p.csv")
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "bad-input"
-    assert message in diagnostic.message
+    assert re.search(message, diagnostic.message)
     assert diagnostic.span is not None
     assert (diagnostic.span.file, diagnostic.span.line, diagnostic.span.column) == ("p.csv", line, column)
 

@@ -101,14 +101,14 @@ def test_huge_numbers() -> None:
     ("arguments", "message"),
     [
         (([3], [1], [4]), "ends at 1, before its start 3"),
-        (([0, 1], [1], [4]), "column `lower` has 2 rows, not 1"),
-        (([0], [1, 2], [4]), "column `upper` has 2 rows, not 1"),
+        (([0, 1], [1], [4]), "column `lower` has 2 rows"),
+        (([0], [1, 2], [4]), "column `upper` has 2 rows"),
         (([0.5], [1], [4]), "must hold integers"),
-        (([0], [1], [-4]), "column `size`, row 0: -4 is not between 0"),
+        (([0], [1], [-4]), "column `size`, row 0: .*-4"),
         (([0], [1], [2**70]), "column `size`, row 0"),
         (([[0]], [1], [4]), "2 dimensions"),
         (([0], [1], [4], 0), "`alignment` is 0"),
-        (([0], [1], [4], [1, 1]), "column `alignment` has 2 rows, not 1"),
+        (([0], [1], [4], [1, 1]), "column `alignment` has 2 rows"),
     ],
 )
 def test_bad_columns(arguments: tuple[list[int], ...], message: str) -> None:
@@ -122,7 +122,7 @@ def test_bad_columns(arguments: tuple[list[int], ...], message: str) -> None:
     [
         ({"pinned": [8, -1]}, "not a multiple of its alignment"),
         ({"pinned": [0, 0]}, "pinned to overlapping bytes"),
-        ({"pinned": [LIMIT, -1]}, "ends beyond"),
+        ({"pinned": [LIMIT, -1]}, "buffer 0 is pinned"),
         ({"capacity": -1}, "capacity is -1"),
         ({"time_limit": -1.0}, "time limit"),
         ({"effort": -1.0}, "effort is"),
@@ -146,11 +146,11 @@ def test_over_capacity_names_need_bound_moment_buffers_and_hole() -> None:
         plan([0, 0, 5, 5], [4, 4, 9, 9], [64, 64, 256, 128], capacity=320)
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "over-capacity"
-    assert diagnostic.message == "cannot fit: the best placement needs 384 bytes, the capacity is 320"
+    assert "384 bytes" in diagnostic.message and "320" in diagnostic.message
     assert [label.message for label in diagnostic.labels] == ["buffer 2: 256 bytes", "buffer 3: 128 bytes"]
     assert "every placement needs at least 384 bytes" in diagnostic.notes
     assert "at time 5, 2 buffers of 384 bytes are live" in diagnostic.notes
-    assert any(note.startswith("the 2 buffers listed cannot fit together") for note in diagnostic.notes)
+    assert any(note.startswith("the 2 listed buffers") for note in diagnostic.notes)
     assert any("largest hole" in note for note in diagnostic.notes)
 
 
@@ -226,7 +226,7 @@ def test_both_ways_to_fit_agree(make: type, tight: bool, monkeypatch: pytest.Mon
         for order in xla_orders(instance):
             found = []
             for factor in (0, 1 << 40):
-                monkeypatch.setattr("haulout.packing.best_fit._TREE", factor)
+                monkeypatch.setattr("haulout.packing.best_fit._TREE_COST", factor)
                 offset, peak = best_fit(instance, order, tight=tight)
                 found.append((offset.tolist(), peak))
             assert found[0] == found[1]

@@ -10,7 +10,7 @@ from tests.packing.strategies import problems
 from tests.tiers import examples
 
 from haulout.packing import Problem, Status, lower_bound, solve, violations
-from haulout.packing.capacity_search import Decider
+from haulout.packing.capacity_search import CapacitySearch
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import canonical
 
@@ -50,9 +50,9 @@ def test_branch_and_bound_decides(problem: Problem, capacity: int) -> None:
         return
     fits = least_peak(problem) <= capacity * instance.unit
     state = Incumbent(instance, 0, 0)
-    decider = Decider(state)
+    search = CapacitySearch(state)
     for _ in range(4):
-        assert decider.ask(capacity, 10_000) == fits
+        assert search.ask(capacity, 10_000) == fits
     if fits:
         assert state.offset is not None
         assert violations(problem, instance.offsets(state.offset, len(problem)), None) == []

@@ -224,7 +224,7 @@ def test_buffers_that_fit_at_every_moment_but_in_no_placement() -> None:
     finding = conflict_of(source, capacity=703 - 64)
     assert [label.message.split(":")[0] for label in finding.labels] == [f"%b{k} on core 0" for k in range(3)]
     assert any("these 3 buffers of 576 bytes" in note and "fit into no placement" in note for note in finding.notes)
-    assert "no placement can fit" in finding.help[0]
+    assert "no placement fits" in finding.help[0]
 
 
 @pytest.mark.thin(7, "12 s")

@@ -17,8 +17,8 @@ from haulout.passes.base import PassContext
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import parse_pipeline, standard_pipeline
-from haulout.passes.sync.lists import lists_agree
 from haulout.passes.sync.read_back import guaranteed_order
+from haulout.passes.sync.rendezvous_order import lists_agree
 from haulout.passes.sync.semaphores import waits_of
 from haulout_generators.programs import random_program
 

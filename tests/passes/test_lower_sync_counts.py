@@ -11,7 +11,7 @@ from tests.passes.sync_runs import Step, runs_of
 
 from haulout import Program
 from haulout.ir.enums import NONE
-from haulout.passes.sync.nest import Between
+from haulout.passes.sync.signal_counts import SignalCounts
 from haulout_generators.branch_programs import random_branch_program
 from haulout_generators.programs import random_loop_program
 
@@ -56,11 +56,11 @@ def small_program(seed: int, kind: str) -> Program:
             return program
 
 
-def counted(program: Program, rng: Random, share: float) -> tuple[set[int], Between]:
+def counted(program: Program, rng: Random, share: float) -> tuple[set[int], SignalCounts]:
     """Rows chosen to signal, and their counts."""
     rows = range(len(program.instructions))
     signals = {row for row in rows if rng.random() < share}
-    return signals, Between(program, 0, np.array(sorted(signals), np.int32))
+    return signals, SignalCounts(program, 0, np.array(sorted(signals), np.int32))
 
 
 @pytest.mark.parametrize("kind", ["loops", "branches"])

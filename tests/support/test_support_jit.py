@@ -152,6 +152,24 @@ def test_broken_files_in_the_cache(tmp_path: Path) -> None:
     assert cached_run(tmp_path, cache) == (42, 1)
 
 
+def test_a_changed_callee_compiles_the_caller_again(tmp_path: Path) -> None:
+    """The caller and the kernel that it calls are in different files; only the second one changes."""
+    (tmp_path / "callee.py").write_text(CACHED)
+    (tmp_path / "caller.py").write_text(
+        "import haulout.support.jit as jit\nfrom callee import twice\n"
+        "@jit.njit\ndef four_times(x: int) -> int:\n    return twice(twice(x))\n"
+    )
+
+    def run() -> str:
+        code = "import caller; print(caller.four_times(1))"
+        env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        return subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=env, text=True)
+
+    assert run() == run() == "4\n"
+    (tmp_path / "callee.py").write_text(CACHED.replace("2 * x", "30 * x"))
+    assert run() == "900\n"
+
+
 def test_a_cache_that_is_no_folder(tmp_path: Path) -> None:
     """Of two files in the way, one is where the folder should be, one where the index should be."""
     cache = tmp_path / "cache"

@@ -1,1 +1,1 @@
-"""Facts about a program, as side columns under the ids of its tables. Passes use them; the checker does not."""
+"""Facts about a program, as columns indexed by the ids of its tables. Passes use them; the checker does not."""

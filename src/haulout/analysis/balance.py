@@ -1,20 +1,20 @@
-"""Where to cut the lists of the cores so that they arrive at their fences together.
+"""Cut the lists of the cores so that the cores arrive at their fences together.
 
-When fence k - 1 stands, fence k may stand, on each core, anywhere between
+Given fence k - 1, fence k may be placed on each core anywhere between
 
-    low     behind the last instruction whose latest phase is below k, and
-    high    before the first one whose earliest phase is k, or which must follow something that fence k - 1 has not
-            cut off yet (`Phases.reach`)
+    low     after the last instruction whose latest phase is below k, and
+    high    before the first one whose earliest phase is k, or which must follow an instruction after fence k - 1
+            (`Phases.reach`)
 
-and whatever is chosen there, on each core by itself, leaves the number of fences as it is. A fence lets nothing pass,
-so the program takes as long as its phases one after the other, and a phase as long as its slowest core. Two ways to
-cut:
+Every choice, independently on each core, keeps the number of fences. No instruction passes a fence, so the time of
+the program is the sum over its phases, and the time of a phase is that of its slowest core. Two rules to cut:
 
-`fill`   Fence by fence. What stands before `low` has to run, so nobody leaves before the slowest core has run that;
-         until then the other cores take the instructions that follow, in list order, while they fit.
-`even`   From cuts that there are, fence by fence, several times over: the neighbours stay, and so the time of two
-         phases is at stake. For a time T of the first every core takes what fits into T, which leaves least for
-         the second; of several T the best is taken, if it is better than what there was.
+`fill`   Fence by fence. The instructions before `low` must run, so all cores wait for the slowest core to run them.
+The
+         other cores run the following instructions meanwhile, in list order, while they fit.
+`even`   Improve existing cuts, fence by fence, in several sweeps. The neighbouring fences stay, so the time of two
+         phases changes. For a time T of the first, every core takes as many instructions as fit into T, which leaves
+         the fewest for the second. The best of several T is taken, if it is an improvement.
 
 Clocks are those of the makespan: one for each engine, started by engine order and dependences.
 """
@@ -37,18 +37,18 @@ _SWEEPS = 2
 _LEVELS = 6
 """How many times T are tried for a fence in a sweep."""
 _IDLE = 0.01
-"""Part of the time of two phases that some core must be idle for the fence between them to be looked at."""
+"""The fence between two phases is tried if the idle part of their time exceeds this fraction."""
 
 
 class Work(NamedTuple):
-    """What the scans need to know of instructions and fences."""
+    """The columns of instructions and fences that the scans read."""
 
     duration: F64
     engine: Bytes
     dep_start: Ints
     producer: Ids
     entry: Ids
-    """Of each instruction its row in the next columns; NONE: it touches nothing shared."""
+    """Row of each instruction in the next columns; NONE: it has no shared access."""
     earliest: Ids
     reach: Ids
     number: Ids
@@ -57,7 +57,7 @@ class Work(NamedTuple):
     """[fence, core]: first row of the segment."""
     low: Ints
     end: Ints
-    """Behind the last row of the segment."""
+    """The end of the segment's rows."""
 
 
 def work_of(program: Program, phases: Phases, duration: F64, number: Ids, begin: Ints, low: Ints, end: Ints) -> Work:
@@ -73,14 +73,14 @@ def work_of(program: Program, phases: Phases, duration: F64, number: Ids, begin:
 
 
 def fill(work: Work) -> Ints:
-    """The row before which each fence stands, [fence, core]: what fits into the wait of others is done before it."""
+    """The row before which each fence goes, [fence, core], by the rule `fill`."""
     with plain_if_small(_scan_fill, len(work.duration)):
         cuts: Ints = _scan_fill(work)
     return cuts
 
 
 def even(work: Work, cuts: Ints) -> Ints:
-    """The same from other cuts, better ones or these; every phase between fences may change."""
+    """The same by the rule `even`: better cuts than the given ones, or these."""
     with plain_if_small(_scan_even, len(work.duration) * _LEVELS):
         better: Ints = _scan_even(work, cuts.copy())
     return better
@@ -88,7 +88,7 @@ def even(work: Work, cuts: Ints) -> Ints:
 
 @njit
 def _scan_fill(work: Work) -> Ints:
-    """Fence by fence: run what must run, then what fits."""
+    """Fence by fence: run the instructions before `low`, then those that fit."""
     fences, cores = work.low.shape
     cuts = np.zeros((fences, cores), np.int64)
     clock = np.zeros((cores, LINES))
@@ -169,7 +169,7 @@ def _scan_even(work: Work, cuts: Ints) -> Ints:
 
 @njit
 def _scan_high(work: Work, fence: int, core: int, row: int, end: int, before: Ints) -> int:
-    """The row at or behind `row` before which the fence stands at the latest."""
+    """The latest place of the fence: before this row, `row` or a later one."""
     while row < end:
         entry = work.entry[row]
         if entry >= 0:
@@ -184,7 +184,7 @@ def _scan_high(work: Work, fence: int, core: int, row: int, end: int, before: In
 
 @njit
 def _scan_settle(work: Work, cuts: Ints, behind: Ints) -> None:
-    """Move cuts back until nothing before the next fence must follow something that stands behind them."""
+    """Move cuts to later rows until no instruction before the next fence must follow one after them."""
     moved = True
     while moved:
         moved = False
@@ -200,7 +200,7 @@ def _scan_settle(work: Work, cuts: Ints, behind: Ints) -> None:
 
 @njit
 def _scan_phase(work: Work, begin: int, end: int, clock: F64, finish: F64) -> float:
-    """How long a core takes for the rows `begin:end`, all of its engines idle at first."""
+    """The time of a core for the rows `begin:end`, with all engines idle at first."""
     clock[:] = 0.0
     now = 0.0
     for row in range(begin, end):
@@ -210,7 +210,7 @@ def _scan_phase(work: Work, begin: int, end: int, clock: F64, finish: F64) -> fl
 
 @njit
 def _scan_run(work: Work, row: int, begin: int, clock: F64, finish: F64) -> float:
-    """Run an instruction; when it is complete. What stands before `begin` is."""
+    """Run an instruction; the time when it is complete. Rows before `begin` are complete."""
     start = clock[work.engine[row]]
     if work.engine[row] == ALL:
         start = clock.max()

@@ -1,18 +1,18 @@
-"""Order that is needed inside a core: for every conflict the edge that guarantees it, unless something does already.
+"""Missing order inside a core: for every conflict an edge that orders it, unless it is ordered already.
 
 One scan over each core's list with a vector clock: `clock[I][e]` is the last instruction of engine e known to be
-complete when I is. Engines complete in order, so one number an engine says everything, and for each conflicting
+complete when I is. Engines complete in order, so one number for each engine is enough, and for each conflicting
 engine only the *latest* conflicting access matters. An edge is added when the clock does not cover it, the largest
-row first, so that what one edge implies costs no second one: the result is transitively reduced.
+row first, so an edge that another implies is not added: the result is transitively reduced.
 
-Two sorts of conflict:
+Two kinds of conflict:
 
-- by location: operands of one owner location whose patterns meet. The accesses of a location are kept as one chain
-  for each (engine, sort of access: read, write, atomic); a chain is walked from its end to the first access that
-  meets. After `WALK` misses the next access is taken without a look, which orders more than is needed, never less.
-- by address, once locations are placed: a location whose storage was another's before it must wait for all that
-  touched the other. An interval map (address -> last location there) yields the predecessors when a location is
-  touched; what it has to wait for is one row an engine, `need[location]`.
+- by location: operands of one owner location whose patterns overlap. The accesses of a location are kept as one chain
+  for each (engine, sort of access: read, write, atomic). A chain is walked from its end to the first access that
+  overlaps. After `WALK_LIMIT` misses the next access counts without a test, which may add order, never lose it.
+- by address, once locations are placed: a location that reuses the storage of another must wait for all accesses to
+  it. An interval map (address -> last location there) gives the predecessors when a location is accessed; `need` has
+  the row of each engine that it must wait for.
 
 The scan itself is in `order_scan.py`; programs with loops and branches take `region_dependences.py`.
 Cost: O((accesses + dependences) * engines), plus the interval map.
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.analysis.order_scan import WALK, Footprint, Order, Paths, _scan_order
+from haulout.analysis.order_scan import WALK_LIMIT, Footprint, Order, Paths, _scan_order
 from haulout.analysis.overlap import Extents, extents
 from haulout.ir.atomics import access_sorts
 from haulout.ir.enums import NONE, DependenceKind, Engine, Space
@@ -34,8 +34,8 @@ from haulout.support.jit import plain_if_small
 def missing_order(program: Program, kinds: set[DependenceKind], *, removable_fences: bool) -> Dependences:
     """Edges of the given kinds that the program lacks inside its cores; straight-line programs.
 
-    `removable_fences`: whether barriers that passes made may be relied on. Before fences are final they may not,
-    since the `minimal` policy takes them away again. Conflicts by address count as WAR.
+    `removable_fences`: whether barriers made by passes count. Before fences are final they must not, since the
+    `minimal` policy removes them again. Conflicts by address count as WAR.
     """
     is_fence = np.zeros(len(program.instructions), bool)
     is_fence[local_fences(program, removable_fences)] = True
@@ -73,7 +73,7 @@ STRAIGHT = Paths(
     event_at=_NO_IDS,
     depth=0,
 )
-"""The one way through a list without choices."""
+"""The only path through a list without choices."""
 
 
 def scan(
@@ -85,13 +85,15 @@ def scan(
     wanted = np.array([kind in kinds for kind in DependenceKind])
     lines = len(engine_lines(program)[0])
     # An access through a pattern may be compared with many before it.
-    work = len(order.owner) + WALK // 2 * int((~x.exact).sum())
+    work = len(order.owner) + WALK_LIMIT // 2 * int((~x.exact).sum())
     with plain_if_small(_scan_order, work):
         return _scan_order(x, order, footprint(program), paths, wanted, lines, len(program.locations))
 
 
 def local_fences(program: Program, removable: bool) -> Ids:
-    """Barriers that fence their own core: those on engine `all`, whoever takes part; the user's only, or all."""
+    """Barriers that order their own core: those on engine `all`, of any participants; without `removable` only the
+    user's.
+    """
     local = program.instructions.engine[program.barriers.instruction] == Engine.ALL
     if not removable:
         local &= program.barriers.made_by == NONE
@@ -116,7 +118,7 @@ def touched_owner(program: Program) -> Ids:
 
 
 def location_groups(program: Program) -> Ids:
-    """Number of (function that looks, owner location) for each location: two views of one thing share it."""
+    """A number for (function, owner location) of each location: two views of one location have the same."""
     group: Ids = np.arange(len(program.locations), dtype=np.int32)
     views = np.flatnonzero(program.locations.remote_name != NONE)
     key = program.locations.function[views].astype(np.int64) * (len(group) + 1) + program.owner[views]
@@ -126,7 +128,7 @@ def location_groups(program: Program) -> Ids:
 
 
 def footprint(program: Program) -> Footprint:
-    """Physical bytes of all locations, spaces side by side; SBUF and PSUM by their offset inside a partition."""
+    """Physical bytes of all locations, one space after the other; SBUF and PSUM by their offset in a partition."""
     rows = program.locations
     placed = np.flatnonzero((rows.address != NONE) & (rows.size > 0))
     parts = np.where((rows.space >= Space.SBUF) & (rows.parts > 0), rows.parts, 1)[placed]

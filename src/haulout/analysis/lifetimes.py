@@ -1,14 +1,13 @@
-"""One lifetime for every location, on its owner's instruction list, whoever touches it.
+"""One lifetime for every location, on its owner's instruction list, for the accesses of all cores.
 
 An access by the owner occupies its own position. An access by another core may happen anywhere in its epoch, so it
-occupies that whole epoch of the owner's list: from behind the fence before (the start of the function when there is
-none) to the fence behind (its end). An epoch in which the owner does nothing is a stretch of time all the same, in
-which others may be at work: it takes one position, its closing fence or the one behind the last row. The lifetime is
-the hull of all that. A location that is not `internal` is live in the whole function: its contents come from outside,
-or go there.
+occupies that whole epoch of the owner's list: from the row after the previous fence (or the start of the function) to
+the next fence (or its end). Other cores may also work in an epoch without instructions of the owner: it takes one
+position, its closing fence or the position after the last row. The lifetime is the hull of these positions. A
+location that is not `internal` is live in the whole function: its contents come from outside, or go there.
 
-Two locations of one core whose lifetimes do not meet may share storage: their accesses are ordered by the owner's
-list, which the edges of order 84 make true, or by a fence. Loops and branches: `region_lifetimes.py`.
+Two locations of one core whose lifetimes do not overlap may share storage: their accesses are ordered by the owner's
+list, which the edges of order 84 enforce, or by a fence. Loops and branches: `region_lifetimes.py`.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from haulout.ir.schema import Ints
 
 
 class Lifetimes(NamedTuple):
-    """Half-open ranges of instruction rows of the owner's core, a row a location; empty where nothing touches it.
+    """Half-open ranges of instruction rows of the owner's core, a row a location; empty without accesses.
 
-    The position behind a core's last row stands for what other cores do after its last fence.
+    The position after a core's last row is for accesses of other cores after its last fence.
     """
 
     begin: Ints
@@ -36,7 +35,7 @@ class Lifetimes(NamedTuple):
 
 
 def lifetimes(program: Program) -> Lifetimes:
-    """Lifetimes of all locations; a view's is empty, its owner's counts."""
+    """Lifetimes of all locations; that of a view is empty."""
     locations, structure = program.locations, program.structure
     access = np.flatnonzero(touched_owner(program) != NONE)
     owner = program.owner[program.accesses.location[access]]
@@ -62,7 +61,7 @@ def _ranges(program: Program, access: Ints) -> tuple[Ints, Ints]:
     remote = program.instruction_core[instruction] != owner_core
     first, last = instruction.copy(), instruction + 1
     epoch_begin, epoch_end = _epoch_ranges(program)
-    # A core may have fewer epochs than the one that reaches for it; such programs are found by the checker.
+    # The owner may have fewer epochs than the accessing core; the checker reports such programs.
     index = np.minimum(epochs(program)[instruction[remote]], epoch_begin.shape[1] - 1)
     first[remote] = epoch_begin[owner_core[remote], index]
     last[remote] = epoch_end[owner_core[remote], index]
@@ -70,7 +69,7 @@ def _ranges(program: Program, access: Ints) -> tuple[Ints, Ints]:
 
 
 def _function_ranges(program: Program) -> tuple[Ints, Ints]:
-    """Rows of each function, and the position behind them."""
+    """Rows of each function, and the position after them."""
     function = program.instruction_function
     every = np.arange(len(program.functions))
     begin = np.searchsorted(function, every).astype(np.int64)
@@ -80,7 +79,7 @@ def _function_ranges(program: Program) -> tuple[Ints, Ints]:
 def _epoch_ranges(program: Program) -> tuple[Ints, Ints]:
     """Rows of each epoch as [core, epoch], the fence that closes it included; at least one position.
 
-    A core with fewer epochs than others repeats the position behind its last row.
+    A core with fewer epochs than others repeats the position after its last row.
     """
     epoch, core = epochs(program), program.instruction_core
     count = int(epoch.max(initial=0)) + 1

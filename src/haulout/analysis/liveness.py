@@ -8,14 +8,14 @@ a block stands for the blocks of its number on all cores. A location is exposed 
 anything there kills it. Two questions are asked:
 
 `shared_liveness`: which internal shared location may be read before any core has written any of it? It is live into
-the entry. Any write kills: whether *all* of it was written is for the checker to see. The ways are those of the cores
-together: a loop is taken to run, and on a divergent fork some core takes each arm; what rests on that the checker
-tells. Where all cores take the same arm, both are possible.
+the entry. Any write kills; the checker decides whether *all* bytes are written. The paths are those of all cores
+together: loops run at least once, and of a divergent fork each arm is taken by some core; the checker reports results
+that depend on this assumption. If all cores take the same arm, both arms are possible.
 
-`carried_values` (`region_lifetimes.py` asks): which value lives around a loop? It is live into the loop's header, on
-the graph as it is. Only a write of the whole kills.
+`carried_values` (for `region_lifetimes.py`): which value is carried around a loop? It is live into the loop's header,
+on the unchanged graph. Only a write of the whole location kills.
 
-The lines that the reference logs of its analysis are logged here, too, at debug level.
+Debug logging has the lines that the reference logs of its analysis.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class LiveSets:
     live_in: list[Bits]
     live_out: list[Bits]
     iterations: int
-    """Walks over all blocks, the last of which changed nothing."""
+    """Walks over all blocks; the last one changes nothing."""
 
 
 def solve(successors: Sequence[Sequence[int]], exposed: Sequence[Bits], killed: Sequence[Bits]) -> LiveSets:
-    """The smallest sets that meet the equations; blocks are walked from the last to the first."""
+    """The smallest sets that satisfy the equations; blocks are walked from the last to the first."""
     live_in, live_out = list(exposed), [0] * len(exposed)
     iterations, changed = 0, True
     while changed:
@@ -83,7 +83,7 @@ class SharedLiveness:
     """First blocks of functions."""
 
     def live_into_entry(self) -> list[tuple[int, int]]:
-        """(location, block) of each value that nothing can have produced, and the first block that reads it so."""
+        """(location, block) of each value without a producer, and the first block that reads it."""
         found = []
         for entry in self.entries:
             for number in _members(self.sets.live_in[entry]):
@@ -91,7 +91,7 @@ class SharedLiveness:
         return sorted(found)
 
     def _reader(self, entry: int, number: int) -> int:
-        """The first block, in layout, that a live value reaches from the entry and is exposed in."""
+        """The first block, in layout order, that a live value reaches from the entry and that reads it."""
         seen, work, readers = {entry}, [entry], []
         while work:
             block = work.pop()
@@ -105,9 +105,9 @@ class SharedLiveness:
 
 
 def shared_liveness(program: Program, access: Ints) -> SharedLiveness:
-    """Liveness of internal locations over some accesses, which are those of shared locations.
+    """Liveness of internal locations over the given accesses of shared locations.
 
-    A value that nothing has written on any way to a block's end is not in its `live_out`: it is not there to be kept.
+    A value without a write on any path to a block's end is not in its `live_out`: there is nothing to keep.
     """
     accesses, blocks = program.accesses, len(program.blocks) // program.lnc
     owner = program.owner[accesses.location[access]]
@@ -144,7 +144,7 @@ def carried_values(program: Program, exposed: Sequence[Bits], killed: Sequence[B
 
 
 def _taken_graph(program: Program) -> list[list[int]]:
-    """The paths of all cores together: loops run, and both arms of divergent forks do, one after the other."""
+    """The paths of all cores together: loops run, and so do both arms of divergent forks, one after the other."""
     structure, graph = program.structure, block_graph(program)
     for loop in structure.loops.values():
         if loop.header < len(graph):
@@ -158,7 +158,7 @@ def _taken_graph(program: Program) -> list[list[int]]:
 
 
 def _available(graph: list[list[int]], sets: LiveSets, killed: list[Bits]) -> LiveSets:
-    """The same sets, `live_out` without what nothing has written on any way there."""
+    """The same sets; `live_out` without the values that no path there writes."""
     written, changed = list(killed), True
     while changed:
         changed = False
@@ -172,7 +172,7 @@ def _available(graph: list[list[int]], sets: LiveSets, killed: list[Bits]) -> Li
 
 
 def _log(program: Program, live: SharedLiveness, before: LiveSets) -> None:
-    """The reference's lines; `before`: with what is not there to be kept."""
+    """The reference's lines; `before`: the sets before `_available`."""
 
     def names(bits: Bits) -> list[str]:
         rows = live.locations[_members(bits)]

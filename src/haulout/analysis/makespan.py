@@ -1,21 +1,19 @@
-"""How long a program takes on a target, estimated: one pass over the instructions in list order.
+"""Estimated time of a program on a target: one pass over the instructions in list order.
 
 Every engine of every core has a clock. An instruction starts when its engine is free and its producers are complete;
 it takes its duration (`durations.py`). Cores are advanced in turn, each until it waits for another:
 
-    barrier          arrives when its line is (on `all`: when every engine of the core is); all leave together, when
-                     the last has arrived and the barrier's price is paid
-    sendrecv         leaves when its partners have arrived, and the price is paid
-    branch           nothing behind it starts before its condition was written and read
-    two arms         each runs from where the fork left the clocks; the join takes the later of both, engine by
-                     engine: the longer arm counts
-    loop             all cores enter it together and leave it together; one iteration is estimated by itself and
-                     counts as often as the loop runs (`ASSUMED_TRIP` where that is not known): iterations do not
-                     overlap
+    barrier          arrives when its engine is free (on `all`: every engine of the core); all participants leave
+                     together, at the last arrival plus the barrier's cost
+    sendrecv         leaves when its partners have arrived, plus its cost
+    branch           later instructions start after its condition was written and read
+    two arms         each starts with the clocks of the fork; the join takes the later of both, engine by engine
+    loop             all cores enter and leave it together; the estimate of one iteration counts as often as the loop
+                     runs (`ASSUMED_TRIP` if unknown): iterations do not overlap
 
-Dependences of an earlier iteration cost nothing, then; semaphores are taken to be free, and to say no more than the
-dependences do. Fences that are not in the program yet can be given as rows, to judge places before they are taken.
-Cores that wait for each other in a circle are let go one by one, in order; the checker is who tells.
+So dependences of an earlier iteration cost nothing. Semaphores cost nothing and are assumed to express dependences
+only. Fences that are not in the program can be given as rows, to compare places before one is chosen. Cores that
+deadlock are released one by one, in order; the checker reports the deadlock.
 """
 
 from __future__ import annotations
@@ -40,15 +38,15 @@ ASSUMED_TRIP = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """What a run is estimated to take. Times in microseconds; of what stands in a loop, all its iterations."""
+    """The estimate of a run. Times are in microseconds; inside a loop, over all iterations."""
 
     makespan: float
     busy: F64
     """[core, engine]: time in which the engine works."""
     waited: F64
-    """Of each core: from its arrival at each barrier or exchange until it leaves, summed."""
+    """For each core the sum of the times from its arrival at each barrier or `sendrecv` until it leaves."""
     arrival: F64
-    """[fence, core]: when the core arrives; the first iteration of what stands in a loop."""
+    """[fence, core]: when the core arrives; inside a loop, in the first iteration."""
     done: F64
     """Of each fence: when all leave it."""
     assumed: int
@@ -56,7 +54,7 @@ class Estimate:
 
     @property
     def balance(self) -> float:
-        """Over all phases between fences: time of the cores on average, over that of the slowest; 1 is the best."""
+        """Average time of the cores over that of the slowest, for all phases between fences; 1 is the best."""
         begin = np.append(0.0, self.done[:-1])[:, None]
         spent = np.maximum(self.arrival - begin, 0.0)
         slowest = float(spent.max(axis=1).sum()) if len(spent) else 0.0
@@ -64,7 +62,7 @@ class Estimate:
 
 
 class Estimator:
-    """A program with all that does not depend on where fences are tried."""
+    """A program with the columns that do not depend on the tried fences."""
 
     def __init__(self, program: Program, target: Target) -> None:
         self.program, self.target = program, target
@@ -73,9 +71,9 @@ class Estimator:
         self.columns = _columns(program, target)
 
     def estimate(self, fences: Ids | None = None) -> Estimate:
-        """The estimate, with fences of all cores in front of the rows `fences`, [fence, core], ascending by fence.
+        """The estimate, with fences of all cores before the rows `fences`, [fence, core], ascending by fence.
 
-        Those are for programs without loops and branches, where a row says in which block a fence stands.
+        `fences` is for programs without loops and branches, where a row determines the block of a fence.
         """
         program = self.program
         extra: Ids = np.zeros((0, program.lnc), np.int32) if fences is None else fences.astype(np.int32)
@@ -98,12 +96,12 @@ def makespan(program: Program, target: Target) -> Estimate:
 
 
 class _Groups(NamedTuple):
-    """Who meets whom, rows of `barriers` with equal group: the k-th of one line, participants and function."""
+    """Matching barriers have one group: the k-th of one line, set of participants and function."""
 
     of: Ids
     size: Ids
     fences: int
-    """How many are fences; they come first."""
+    """Number of groups that are fences; they come first."""
 
 
 def _columns(program: Program, target: Target) -> Columns:

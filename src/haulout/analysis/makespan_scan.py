@@ -1,8 +1,8 @@
 """The scan of `makespan.py`: clocks of all engines, advanced instruction by instruction, core by core.
 
-A core runs until it comes to a meeting that others have not come to. What a core has to do next is (block, stage,
-row): what opens the block, its instructions, what closes it. The state that branches and loops put aside stands on a
-stack a core: clocks, busy times, and the time waited, in one row.
+A core runs until it reaches a rendezvous that other cores have not reached. Its next step is (block, stage, row): the
+start of the block, its instructions, its end. Branches and loops save the state of a core on its stack: clocks, busy
+times and waited time, in one row.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Columns(NamedTuple):
     dep_start: Ints
     producer: Ids
     first_block: Ints
-    """Of each core, and behind the last one."""
+    """Of each core, and the end."""
     first_row: Ints
-    """Of each block, and behind the last one."""
+    """Of each block, and the end."""
     group: Ids
-    """Of each instruction the barrier that it is; fences have the smallest numbers."""
+    """The barrier group of each instruction; fences have the smallest numbers."""
     group_size: Ids
     group_cost: F64
     meeting: Bools
@@ -61,7 +61,7 @@ class Columns(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What the scan found, [core, ...]; fences given come behind those of the program."""
+    """The results of the scan, [core, ...]; given fences come after those of the program."""
 
     end: F64
     busy: F64
@@ -72,7 +72,7 @@ class Results(NamedTuple):
 
 @njit
 def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
-    """Clocks from 0 to the end of every core; `extra`: rows in front of which fences stand, [fence, core]."""
+    """Clocks from 0 to the end of every core; `extra`: rows before which fences are assumed, [fence, core]."""
     cores, rows, own = len(x.first_block) - 1, len(x.duration), len(x.group_size)
     loops = len(x.trip)
     # Meetings of all: barriers, then the fences given, then the entries and the ends of loops.
@@ -229,7 +229,7 @@ def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
             if block[core] < x.first_block[core + 1]:
                 running = True
         if running and not moved:
-            # Nobody can go on: let the first that waits go.
+            # All cores wait: release the first one.
             for core in range(cores - 1, -1, -1):
                 if waits[core]:
                     forced = core

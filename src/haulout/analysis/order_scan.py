@@ -1,18 +1,18 @@
-"""The scan that finds the order which a list of instructions lacks, as one Numba kernel; `dependences.py` says what
-for, `region_dependences.py` how a list with loops and branches comes about.
+"""The scan that finds the missing order of a list of instructions, as one Numba kernel. `dependences.py` defines the
+order, `region_dependences.py` makes the list of a program with loops and branches.
 
 `clock[I][e]` is the last position of engine e such that everything which ran there up to it is complete when I
 starts; `state[l]` is the clock of the next instruction of line l. In a straight list nothing else is needed.
 
-Where the list forks, `state` is kept; the second arm starts from it again, and where the arms meet, each number is
-the smaller of the two. An engine whose instructions are all known to be complete at an arm's end stays so: its number
-is raised to the last position of both arms before the smaller is taken. So one list stands for all ways through it.
+At a fork of the list, `state` is kept. The second arm starts from it again, and at the join each number is the
+smaller of the two. If all instructions of an engine are known to be complete at an arm's end, its number is first
+raised to the last position of both arms. So one list represents all paths through it.
 
-- Instructions of the two arms of one branch never both run: what stands in the other arm is passed over.
-- Behind a region nothing may wait for one of its instructions: it waits for the region's join, and knows what that
-  knows. A join covers whole engines (`covers`): everything before it on them is complete, whichever way was taken.
-- The last run of a header whose loop need not run (`first`) cannot tell whether there was a turn before it, so what
-  it waits for in that turn tells it nothing.
+- Instructions of the two arms of one fork never both run, so those in the other arm are skipped.
+- An instruction after a region must not wait for one inside it: it waits for the region's join, and takes over its
+  clock. A join covers whole engines (`covers`): all their instructions before it are complete, on every path.
+- The last run of a header whose loop may not run (`first`) may have no iteration before it, so its waits for that
+  iteration add nothing to its clock.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from haulout.ir.enums import DependenceKind
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.jit import njit
 
-WALK = 64
-"""Accesses of a chain that are compared before the next one is taken without a look."""
+WALK_LIMIT = 64
+"""Accesses of a chain that are compared; the next one counts without a test."""
 RAW, WAR, WAW = int(DependenceKind.RAW), int(DependenceKind.WAR), int(DependenceKind.WAW)
 ARM, LOOP, TURN = 0, 1, 2
-"""Kinds of scopes: an arm, a loop with all its turns, one turn of it (or the header's last run)."""
+"""Kinds of scopes: an arm, a loop with all its iterations, one iteration of it (or the header's last run)."""
 FORK, ELSE, MEET = 0, 1, 2
-"""Kinds of events: a choice begins, its second arm does, it is over."""
+"""Kinds of events: a choice begins, its second arm begins, it ends."""
 
 
 class Order(NamedTuple):
@@ -55,34 +55,34 @@ class Order(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """Which ways lead through a list: scopes, which are stretches of it inside each other, and events."""
+    """The paths through a list: scopes, which are nested parts of it, and events."""
 
     scope: Ids
     """Innermost scope of each position, NONE when there is none; empty: a straight list."""
     covers: Ints
-    """Of each position: bit set of the lines that it covers, when it is a join."""
+    """For each position, if it is a join: bit set of the lines that it covers."""
     kind: Ids
     """Of each scope: ARM, LOOP or TURN."""
     parent: Ids
     begin: Ids
     end: Ids
     join: Ids
-    """The position that stands for the scope behind it: of a turn in the header's next run, of a loop in its last."""
+    """The position to wait for after the scope: of an iteration in the header's next run, of a loop in its last."""
     tail: Ids
     """Of a loop: where the header's last run begins."""
     region: Ids
     """Of a loop: its number."""
     first: Bools
-    """Of a turn: it may be the first one although it stands behind others."""
+    """Of an iteration: it may be the first one although the list has others before it."""
     event: Ids
     event_at: Ids
-    """Ascending; an event happens before what stands at its position."""
+    """Ascending; an event happens before the instruction at its position."""
     depth: int
-    """Choices that are open at once, at most."""
+    """The most choices that are open at once."""
 
 
 class Footprint(NamedTuple):
-    """Where locations lie, as ranks of compressed coordinates; `low == high` for those without an address."""
+    """Bytes of locations, as ranks of compressed coordinates; `low == high` for those without an address."""
 
     low: Ids
     high: Ids
@@ -210,7 +210,7 @@ def _scan_order(
                         if elses > 0 and _scan_apart(instruction_of[at], arm_begin, arm_end, open_) >= 0:
                             at = before[at]
                             continue
-                        if seen == WALK or _scan_meets(x, at, access):
+                        if seen == WALK_LIMIT or _scan_meets(x, at, access):
                             best[other] = instruction_of[at]
                             best_kind[other] = why
                             break
@@ -293,7 +293,7 @@ def _scan_order(
 
 @njit
 def _scan_meet(state: Ids, latest: Ids, other_state: Ids, other_latest: Ids) -> None:
-    """Make `state` and `latest` what is known whichever of two ways was taken."""
+    """Join the state of two paths: `state` and `latest` become what holds on both."""
     lines = len(latest)
     for engine in range(lines):
         last = max(latest[engine], other_latest[engine])
@@ -309,7 +309,7 @@ def _scan_meet(state: Ids, latest: Ids, other_state: Ids, other_latest: Ids) -> 
 
 @njit
 def _scan_apart(position: int, arm_begin: Ids, arm_end: Ids, open_: int) -> int:
-    """The open choice, the innermost, in whose first arm a position stands while its second one is looked at."""
+    """The innermost open choice whose first arm has the position, while its second arm is scanned; -1: none."""
     for arm in range(open_ - 1, -1, -1):
         if arm_begin[arm] <= position < arm_end[arm]:
             return arm

@@ -1,14 +1,14 @@
-"""Whether two byte patterns meet: exact, without listing bytes.
+"""Whether two byte patterns overlap: exact, without listing bytes.
 
-Runs of `a` and `b` meet when some starts differ by less than a run:
+Runs of `a` and `b` overlap when some starts differ by less than a run:
 
     -run_a  <  start_a - start_b  <  run_b      with  start = offset + sum(stride * i),  0 <= i < count
 
-So the question is whether a sum of bounded multiples of the strides of both falls into an interval. Negative strides
-are turned round, equal strides of the two become one dimension (i - j has `count_a + count_b - 1` values), then the
-strides are tried from the largest down, with the interval narrowed by what the smaller ones can still reach. Nested
-strides, the rule, leave one or two choices a level. The search gives up after `BUDGET` steps and answers yes: callers
-here may order too much, never too little. (The checker has a test of its own.)
+So the question is whether a sum of bounded multiples of the strides of both is in an interval. Negative strides are
+reversed, equal strides of the two become one dimension (i - j has `count_a + count_b - 1` values), then the strides
+are tried from the largest down, with the interval narrowed by the reach of the smaller ones. Nested strides, the
+usual case, leave one or two choices a level. After `STEP_LIMIT` steps the search answers yes: callers here may add
+order, never lose it. (The checker has a test of its own.)
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.verify_operands import pattern_hulls
 from haulout.support.jit import njit
 
-BUDGET = 4096
+STEP_LIMIT = 4096
 MAX_DIMS = 32
 
 
 class Extents(NamedTuple):
-    """What the scan below needs to know of every operand and pattern, as columns."""
+    """The columns of operands and patterns that the scan reads."""
 
     low: Ints
     """First byte of each access inside its location."""
     high: Ints
-    """Byte behind the last one."""
+    """The end of its bytes."""
     exact: Bools
-    """Every byte between is touched, whatever the pattern says."""
+    """The access covers every byte between."""
     pattern: Ids
     """Row of `patterns`; NONE: whole."""
     offset: Ints
@@ -141,7 +141,7 @@ def _scan_meets(x: Extents, a: int, b: int) -> bool:
     lows[0], highs[0] = low, high
     level = 0
     entering = True
-    for _ in range(BUDGET):
+    for _ in range(STEP_LIMIT):
         if entering:
             if level == size:
                 if lows[level] <= 0 <= highs[level]:

@@ -1,22 +1,21 @@
-"""How many fences cross-core conflicts need, and where: P2 of the design's theory, with slack.
+"""The number of fences that cross-core conflicts need, and their places: P2 of the design's theory, with slack.
 
-Instructions of all cores stand in source order (`seq`). A conflict between two cores makes an edge from the earlier
-to the later; each core's list order makes the rest. The *phase* of an instruction is the largest number of
-cross-core edges on a path to it; with K the largest phase, K fences are necessary (a path with K cross-core edges
-crosses K fences one after the other) and sufficient (fence k stands, on each core, between phases k - 1 and k).
+`seq` orders the instructions of all cores. A conflict between two cores is an edge from the earlier to the later; the
+list order of each core gives the other edges. The *phase* of an instruction is the largest number of cross-core edges
+on a path to it. With K the largest phase, K fences are necessary (a path with K cross-core edges crosses K fences one
+after the other) and sufficient (fence k goes, on each core, between phases k - 1 and k).
 
 1. `earliest`: longest path from the start, one scan forward;
 2. `latest`: K less the longest path to the end, the same scan backward;
-3. `phase`: between the two, as near to source time as can be: when one core enters phase k, the others follow at
-   their next instruction that may, so that nobody waits at a fence for work that has nothing to do with it.
+3. `phase`: between the two, as close to source time as possible: when one core enters phase k, the others follow at
+   their next instruction that may, so that no core waits at a fence for unrelated work.
 
-What lies between `earliest` and `latest` is slack: `passes/fences/choose.py` tries several ways to use it.
+The range from `earliest` to `latest` is slack: `passes/fences/choose.py` tries several rules to use it.
 
-Existing fences that stay (the user's) cut the lists into segments; what they order needs no other fence, so each
-segment is a problem of its own. In a program with loops every block is one, too (`passes/fences/loops.py` adds what
-is needed between blocks). Conflicts are found as in `dependences.py`: a chain of accesses for each (owner
-location, core, sort of access: read, write, atomic), walked from its end; phases never fall along a chain, so the
-first that meets decides.
+Permanent fences (the user's) cut the lists into segments. They order everything across segments, so each segment is a
+problem of its own. In a program with loops or forks, so is every block (`passes/fences/block_fences.py` adds fences
+between blocks). Conflicts are found as in `dependences.py`: a chain of accesses for each (owner location, core, sort
+of access: read, write, atomic), walked from its end; phases never fall along a chain, so the first overlap decides.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class Phases(NamedTuple):
     """Phases of the instructions with shared accesses, in source order, and what each segment needs."""
 
     segment: Ids
-    """Of every instruction of the program: how many permanent fences and function ends stand before it."""
+    """Of every instruction of the program: the number of permanent fences and function ends before it."""
     closes: Bools
     """Of every instruction of the program: whether it is a permanent fence."""
     needed: Ids
-    """Of every segment: its fences, the longest chain of cross-core edges."""
+    """Of every segment: the number of its fences, the longest chain of cross-core edges."""
     instruction: Ids
     """Instructions with shared accesses, by (seq, core, list order); the columns below go with it."""
     phase: Ids
@@ -51,14 +50,14 @@ class Phases(NamedTuple):
     latest: Ids
     """The largest one that leaves the number of fences as it is."""
     reach: Ids
-    """[instruction, core]: the last instruction there that must be a phase before it, as far as it can matter: those
-    that any choice puts far enough before are left out. NONE: none."""
+    """[instruction, core]: the last instruction of that core that must be in an earlier phase, unless every choice
+    puts it there; NONE: none."""
     simultaneous: Ids
     """Pairs (a, b, a, b, ...) of conflicting accesses on two cores with equal `seq`: no fence orders them."""
 
 
 def shared_accesses(program: Program) -> Bools:
-    """Whether each access touches, as no barrier's handle, a DRAM location that two cores name."""
+    """Whether each access is to a DRAM location that two cores name; operands of barriers are no accesses."""
     accesses, locations = program.accesses, program.locations
     barrier = np.zeros(len(program.instructions), bool)
     barrier[program.barriers.instruction] = True
@@ -174,7 +173,7 @@ def _scan_enter(view: _View, at: int, head: Ids, previous: Ids) -> None:
 
 @njit
 def _scan_end(view: _View, at: int) -> int:
-    """The place behind the accesses of the instruction that access `at` is the first of."""
+    """The end of the accesses of the instruction whose first access is `at`."""
     end = at
     while end < len(view.access) and view.instruction[end] == view.instruction[at]:
         end += 1
@@ -219,8 +218,8 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
                     if not _scan_conflict(view.sort[a], chain):
                         continue
                     b = head[view.owner[a], other, chain]
-                    # What lies in another segment is ordered by a fence that stays (or against source order: that
-                    # is the checker's to tell).
+                    # A permanent fence orders accesses of other segments (perhaps against source order, which the
+                    # checker reports).
                     while b >= 0 and view.segment[b] == segment:
                         same_time = view.seq[b] == view.seq[a]
                         if not same_time and phase[b] < best:
@@ -230,7 +229,7 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
                             if not same_time:
                                 best = phase[b] + 1
                                 break
-                            # A result that depends on the order is for the checker to note.
+                            # The checker notes results that depend on the order.
                             apart = view.atomic[a] == 0 or view.atomic[a] != view.atomic[b]
                             if apart and clash < len(clashes):
                                 clashes[clash], clashes[clash + 1] = view.access[b], view.access[a]

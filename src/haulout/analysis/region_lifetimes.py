@@ -1,19 +1,20 @@
 """Lifetimes in programs with loops and forks, as ranges of list positions.
 
-Layout order is an order in time of what runs once: block of the fork, first arm, second arm and join follow each
-other, and of two arms only one runs. So the hull of the positions of accesses is a lifetime, if two things are added.
+For blocks that run once, layout order is an order in time: block of the fork, first arm, second arm, join; of two
+arms only one runs. So the hull of the positions of accesses is a lifetime, with two additions.
 
-Epochs. Outside regions they are cut by the fences outside regions, since a loop may run zero times, and an arm may
-not be taken. Inside a region, what is between two fences of one block is an epoch of that block. (The fence that
-closes an epoch belongs to it: a core may have nothing else there.) An access by another core before the first or
+Epochs. Outside regions, only fences outside regions cut epochs, since a loop may run zero times, and an arm may not
+be taken. Inside a region, the part between two fences of one block is an epoch of that block. (The fence that closes
+an epoch belongs to it, as a core may have no other instruction there.) An access by another core before the first or
 after the last fence of a block in a region has no such bounds. It occupies the outermost region around it, and the
-epoch outside that has this region. So does one in an arm of a divergent fork: where its core is tells nothing of
-where the owner is. (So the value of a location that two cores touch in such an arm needs no analysis: it is held.)
+epoch outside that has this region. So does an access in an arm of a divergent fork, since the position of its core
+implies nothing about the owner's. (So a location that two cores access in such an arm is held, without further
+analysis.)
 
-Values. A location that is touched inside a loop and outside it is live in the whole loop. So is one whose value is
-carried from iteration to iteration: one that is live into the header (`liveness.py`). Writes count when they write
-the whole before it is read, in pieces that are disjoint and make up the whole if need be. An arm has no such
-boundary: what is live into it, or out of it, is live in the part of the list between.
+Values. A location that is accessed inside a loop and outside it is live in the whole loop. So is one whose value is
+carried from iteration to iteration: it is live into the header (`liveness.py`). Writes count if they write the whole
+location before it is read, perhaps in disjoint pieces. An arm has no such boundary: a value that is live into it, or
+out of it, is live in the part of the list between.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def cover_loops(program: Program, access: Ints, begin: Ints, end: Ints) -> None:
 
 @dataclass(slots=True)
 class _Touched:
-    """How one location is touched."""
+    """The accesses to one location."""
 
     accesses: dict[int, list[int]] = field(default_factory=dict)
     """Block number -> accesses there, in source order; blocks ascend."""
@@ -114,7 +115,7 @@ class _Touched:
     """Blocks of which it is the condition."""
 
     def blocks(self) -> list[int]:
-        """Where it is touched."""
+        """The blocks that access it."""
         return sorted({*self.accesses, *self.conditions})
 
 
@@ -145,7 +146,7 @@ def _carried(program: Program, access: Ints) -> list[tuple[int, int]]:
 
 
 def _touches(program: Program, access: Ints, blocks: int) -> dict[int, _Touched]:
-    """Internal owner locations and how they are touched; in the order in which they are declared."""
+    """Internal owner locations and their accesses, in the order of declaration."""
     accesses = program.accesses
     internal = program.locations.kind == Kind.INTERNAL
     owner = program.owner[accesses.location[access]]
@@ -154,7 +155,7 @@ def _touches(program: Program, access: Ints, blocks: int) -> dict[int, _Touched]
     block, core = program.instructions.block[row] % blocks, program.instruction_core[row]
     cores = np.zeros((len(program.locations), program.lnc), bool)
     cores[owner, core] = True
-    # Equal times on several cores say nothing of the order: reads first. On one core the list does.
+    # Equal times on several cores imply no order: reads first. On one core the list is the order.
     listed = np.where(cores.sum(axis=1)[owner] == 1, row, NONE)
     order = np.lexsort((accesses.write[access], listed, program.instructions.seq[row], block, owner))
     found: dict[int, _Touched] = defaultdict(_Touched)
@@ -168,7 +169,7 @@ def _touches(program: Program, access: Ints, blocks: int) -> dict[int, _Touched]
 
 
 def _touches_once(pattern: Pattern) -> bool:
-    """Whether it is known that no byte is touched twice: every stride is beyond all that the smaller ones reach."""
+    """Whether no byte is touched twice for certain: every stride exceeds the reach of the smaller ones."""
     if pattern.is_unknown:
         return False
     reach = pattern.run
@@ -204,7 +205,7 @@ class _WrittenFirst:
         return kills and not reads
 
     def _judge(self, accesses: list[int], counting: list[int]) -> tuple[bool, bool]:
-        """(a read comes before the whole is written, the whole is written); of writes those that surely happen."""
+        """(a read comes before the whole is written, the whole is written); only writes in `counting` are certain."""
         program, surely = self.program, set(counting)
         pieces: list[int] = []
         covered, reads = 0, False

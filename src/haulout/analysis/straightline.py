@@ -1,9 +1,9 @@
 """List order: positions, fences and epochs of every instruction.
 
-An instruction's row is its position on its core's list, which is also the order in time where no loop leads back.
+An instruction's row is its position on its core's list; without loops, that is also the order in time.
 A *fence* is a `core_barrier` on engine `all` of all cores: everything before it on its core completes
-first, nothing after it starts. Fences cut a core's list into *epochs*; the entry of a function cuts too, since all
-cores enter it quiescent. Epoch k of one core and epoch k of another are the same stretch of time.
+first, and nothing after it starts earlier. Fences cut a core's list into *epochs*; so does the entry of a function,
+since all cores enter it quiescent. Epoch k of one core and epoch k of another are the same stretch of time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def epochs(program: Program) -> Ids:
     rows = len(program.instructions)
     cuts = np.zeros(rows + 1, np.int64)
     cuts[fence_rows(program) + 1] += 1
-    # Functions are the same on all cores, in the same order or not: give function names a rank by the first core.
+    # A function begins a new epoch.
     function = program.instruction_function
     entry = np.zeros(rows, np.int64)
     entry[1:] = function[1:] != function[:-1]

@@ -1,8 +1,8 @@
 """A program with loops and forks written out as one list, with all paths through it.
 
-Every loop runs twice in the list: the first iteration shows what one needs, the second what it needs of the one
-before; addresses do not move, so later ones need nothing else. The header is in the list once more. Of a fork both
-arms are listed, one after the other. A loop of unknown trip count may run twice, once or not at all:
+Every loop has two iterations in the list: the first shows the order inside an iteration, the second the order after
+the previous one. Addresses do not move, so later iterations need nothing else. The list has the header once more. It
+has both arms of a fork, one after the other. A loop of unknown trip count may run twice, once or not at all:
 
     ( header  body  ( header  body )? )?  header
 
@@ -27,7 +27,7 @@ from haulout.ir.structure import Fork, Loop, Region, Walk, run
 from haulout.support.diagnostics import bad_input
 
 MAX_POSITIONS = 10_000_000
-"""Blocks and instructions of the list: a million instructions in loops of depth three, or a few in a nest of 18."""
+"""Blocks and instructions of the list: a million instructions in loops of depth three, or a few at depth 18."""
 
 Turns = tuple[tuple[int, int], ...]
 """Loops around a position of the list and the iteration of each, the outermost first."""
@@ -35,7 +35,7 @@ Turns = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """Rows of the `nop` that stand for what loops and forks do; NONE: there is none yet."""
+    """Rows of the joins of loops and forks; NONE: not made yet."""
 
     loops: dict[int, int]
     """By the number of the region."""
@@ -66,14 +66,14 @@ def unroll(program: Program, joins: Joins, used: RegionEngines, line_of: Ids) ->
 
 
 def _turns(region: Region) -> int:
-    """How often the list has the body of a region; the header of a loop is there once more."""
+    """How often the list has the body of a region; the header of a loop is in it once more."""
     if not isinstance(region, Loop):
         return 1
     return region.trip if 0 <= region.trip <= 1 else 2
 
 
 def _require_writable(program: Program) -> None:
-    """Refuse a program of which the list is too long, with the innermost loop that is written out most often."""
+    """Raise `bad-input` if the list is too long, at the innermost loop with the most copies."""
     structure, starts = program.structure, program.starts("instructions", "blocks").tolist()
     times = structure.descend(1, lambda outer, number, region: outer * _turns(region))
     positions = 0
@@ -86,7 +86,7 @@ def _require_writable(program: Program) -> None:
     if positions > MAX_POSITIONS:
         row = structure.regions[times.index(max(times))].begin
         bad_input(
-            f"loops nest too deeply: with two iterations of each, the list has more than {MAX_POSITIONS:,} positions",
+            f"loops nest too deeply: two iterations of each give more than {MAX_POSITIONS:,} instructions",
             block_label(program, row),
             help=["give `trip` where it is 0 or 1, or make one loop of two"],
         )
@@ -107,7 +107,7 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Writer:
-    """Goes through the regions and appends blocks."""
+    """Walks the regions and appends blocks."""
 
     program: Program
     joins: Joins
@@ -219,7 +219,7 @@ class _Writer:
         return Unrolled(rows, paths, [scope.turns for scope in scopes])
 
     def _covers(self, used: RegionEngines, line_of: Ids) -> Ints:
-        """Of each row of the program: the lines that it covers as a join."""
+        """For each row of the program the lines that it covers as a join."""
         covers = np.zeros(len(self.program.instructions), np.int64)
         joins = [(row, used.uncertain[loop]) for loop, row in self.joins.loops.items()]
         joins += [(row, used.forks[fork]) for fork, row in enumerate(self.joins.forks)]

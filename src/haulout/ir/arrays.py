@@ -1,7 +1,7 @@
 """Operands as row-major arrays: which bytes of a location, of what element type, in what shape.
 
-An instruction says so where it differs from the location's own dtype and shape (`shapes=`, `dtypes=`, reads first,
-then writes): that is how a reshape costs nothing.
+An instruction has `shapes=` and `dtypes=` (reads first, then writes) where they differ from the dtype and shape of
+the location; so a reshape costs nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Array:
 
 
 def operand_arrays(program: Program, row: int) -> tuple[list[Array], list[Array]]:
-    """What an instruction reads and what it writes, as arrays; `bad-input` when an operand has no dtype."""
+    """The operands that an instruction reads and writes, as arrays; `bad-input` when one has no dtype."""
     attrs = program.instruction_attrs(row)
     begin, end = program.access_starts[row : row + 2].tolist()
     result: tuple[list[Array], list[Array]] = ([], [])
@@ -100,4 +100,4 @@ def _listed(attrs: dict[str, AttrValue], key: str, index: int) -> AttrValue | No
 def _extents(program: Program, row: int, shape: AttrValue) -> tuple[int, ...]:
     if isinstance(shape, list) and all(isinstance(extent, int) and extent >= 0 for extent in shape):
         return tuple(shape)  # type: ignore[arg-type]
-    bad_input(f"shapes: {shape!r} is no list of extents", instruction_label(program, row))
+    bad_input(f"shapes: expected a list of extents, found {shape!r}", instruction_label(program, row))

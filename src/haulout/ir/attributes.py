@@ -17,7 +17,7 @@ from haulout.support.shown import shown
 
 AttrValue = int | float | bool | str | list["AttrValue"]
 
-_MOST_DIGITS = 100
+_MAX_DIGITS = 100
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$-]*\Z")
 NUMERIC_NAMES = frozenset({"true", "false", "nan", "inf"})
 _TOKEN = re.compile(
@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
-"""A repeat that gives nothing back (`*+`): one that may takes hundreds of bytes a character."""
+"""Possessive repeats (`*+`): backtracking ones take hundreds of bytes a character."""
 
 
 def quote(text: str) -> str:
@@ -96,7 +96,7 @@ def format_attrs(attrs: Mapping[str, AttrValue]) -> str:
 
 
 def parse_number(token: str) -> int | float:
-    """An INT or FLOAT token. An integer of far more than 64 bits may come as another one of more than 64 bits."""
+    """An INT or FLOAT token. An integer of far more than 64 bits may become another one of more than 64 bits."""
     lowered = token.lower()
     if "x" not in lowered and any(mark in lowered for mark in (".", "e", "n")):
         return float(lowered)
@@ -104,9 +104,8 @@ def parse_number(token: str) -> int | float:
 
 
 def parse_integer(token: str) -> int:
-    """A decimal or hexadecimal INT token; one of very many digits, which Python would not read, as a number of 200
-    bits, which is out of every range."""
-    if len(token) > _MOST_DIGITS:
+    """A decimal or hexadecimal INT token. With very many digits, a number of 200 bits, out of every range."""
+    if len(token) > _MAX_DIGITS:
         return -(1 << 200) if token.startswith("-") else 1 << 200
     return int(token, 16) if "x" in token.lower() else int(token)
 
@@ -126,7 +125,7 @@ def parse_attrs(text: str) -> dict[str, AttrValue]:
 
 
 def _tokens(text: str) -> Iterator[re.Match[str]]:
-    """One at a time, since a list of them would take hundreds of bytes a token; together they are the whole text."""
+    """One token at a time, since a list would take hundreds of bytes for each; together they are the whole text."""
     end = 0
     for token in _TOKEN.finditer(text):
         if token.start() != end:

@@ -1,7 +1,7 @@
-"""What `ProgramBuilder` refuses at the call: each message names the entity and what it got.
+"""The checks of `ProgramBuilder` at each call; every message names the entity and the value found.
 
-`Checks` looks at one row and at the rows before it; what only the whole program shows is the verifier's. Below it is
-one function a kind of value.
+`Checks` checks one row against the rows before it; the verifier checks the whole program. Below it is one function
+for each kind of value.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Rows = Mapping[str, Mapping[str, list[Any]]]
 """Table -> column -> the cells appended so far."""
 
 _RENDEZVOUS = {"core_barrier": "barrier", "sendrecv": "sendrecv"}
+"""Opcodes that have a table of their own -> the method of the builder."""
 _COLUMNS = frozenset(
     ("seq", "deps", "carried", "atomic", "maybe", "step", "join", "gather", "loc")  # of operands, order and place
 ) | {"signal", "remote_signal", "wait", "wait_back"}
-"""What the text writes as an attribute of an instruction, and tables have a column for."""
-"""Opcodes that have a table of their own, and the method that makes them."""
+"""Attributes of the text for which tables have a column."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Checks:
-    """Looks at what a builder is given, before it becomes a row."""
+    """Checks the arguments of the builder before they become a row."""
 
     def __init__(self, rows: Rows, strings: StringTable, lnc: int) -> None:
         self._rows, self._strings, self._lnc = rows, strings, lnc
@@ -62,7 +62,7 @@ class Checks:
         """An id must be a row that was appended."""
         count = self._count(table)
         if isinstance(row, bool) or not isinstance(row, int | np.integer) or not 0 <= row < count:
-            bad_input(f"{what}: {row!r} is no row of {table}, which has {count}")
+            bad_input(f"{what}: {row!r} is not a row of {table}, which has {count}")
 
     def _in(self, function: int, what: str) -> str:
         """An entity of a function, for a message."""
@@ -81,7 +81,7 @@ class Checks:
         """A name that no other row of the table has in the same parent; the parent not before that of the last."""
         require_name(what, name)
         if (table, parent, name) in self._taken:
-            bad_input(f"{what}: there is one of that name already")
+            bad_input(f"{what}: the name is already used")
         column = TABLES[table].parent
         if table != "instructions" and column and self._rows[table][column]:
             last = self._rows[table][column][-1]
@@ -145,12 +145,12 @@ class Checks:
         if data is not None:
             require_data(what, size, data)
             if kind != Kind.CONST:
-                bad_input(f"{what}: data belongs to kind=const alone, not to {Kind(kind).text}")
+                bad_input(f"{what}: only kind=const may have data, not {Kind(kind).text}")
         if remote is not None:
             self._remote(what, self._core(function), space, remote)
         require_optional(what, "address", address, 0, SIZE_MAX)
         if address is not None and address % align:
-            bad_input(f"{what}: address={address} is no multiple of {align}")
+            bad_input(f"{what}: address={address} is not a multiple of {align}")
         require_optional(what, "bank", bank)
         require_optional(what, "partition", partition)
         require_optional(what, "parts", parts, 1)
@@ -163,7 +163,7 @@ class Checks:
         require_name(what, remote[0])
         require_integer(what, "the core of remote", remote[1], 0, self._lnc - 1)
         if space != Space.DRAM_SHARED:
-            bad_input(f"{what}: remote belongs to dram.shared alone, not to {Space(space).text}")
+            bad_input(f"{what}: only dram.shared may have remote, not {Space(space).text}")
         if remote[1] == core:
             bad_input(f"{what}: remote={remote} is on its own core")
 
@@ -206,12 +206,12 @@ class Checks:
             function, f"instruction {self._count('instructions')}" if name is None else f"instruction %{name}"
         )
         if not isinstance(opcode, str) or NAME.match(opcode) is None:
-            bad_input(f"{what}: {opcode!r} is no opcode")
+            bad_input(f"{what}: {opcode!r} is not an opcode")
         if opcode in _RENDEZVOUS and not rendezvous:
             bad_input(f"{what}: use ProgramBuilder.{_RENDEZVOUS[opcode]} for {opcode}")
         require_member(what, "engine", engine, Engine)
         if engine == Engine.ALL and opcode != "core_barrier":
-            bad_input(f"{what}: only core_barrier may stand on engine all, not {opcode}")
+            bad_input(f"{what}: only core_barrier may run on engine all, not {opcode}")
         require_optional(what, "seq", seq, 0, INT64_MAX)
         if self._timed.setdefault(function, seq is not None) != (seq is not None):
             bad_input(f"{what}: seq={seq}, but seq must be on all instructions of a function or on none")
@@ -221,7 +221,7 @@ class Checks:
             self._times[block] = seq
         require_attrs(what, attrs)
         for key in _COLUMNS & set(attrs or ()):
-            bad_input(f"{what}: {key} is no attribute but a column")
+            bad_input(f"{what}: {key} is a column, not an attribute")
         if name is not None:
             self._new(what, "instructions", function, name)
 
@@ -232,7 +232,7 @@ class Checks:
         if owners and owners[-1] > instruction:
             bad_input(f"{self._instruction(instruction)}: operands of a later instruction were added before")
         if owners and owners[-1] == instruction and self._rows["accesses"]["write"][-1] and not write:
-            bad_input(f"{self._instruction(instruction)}: it reads behind what it writes")
+            bad_input(f"{self._instruction(instruction)}: reads must come before writes")
         count = self._count("locations")
         if type(location) is not int or not 0 <= location < count:
             self._require(self._instruction(instruction), "locations", location)
@@ -267,7 +267,7 @@ class Checks:
             for core in listed:
                 require_integer(what, "a participant", core, 0, self._lnc - 1)
             if not listed:
-                bad_input(f"{what}: cores={listed}, expected at least one; None stands for all")
+                bad_input(f"{what}: cores={listed}, expected at least one; None means all")
         require_optional(what, "index", index, 0, INT64_MAX)
         if made_by is not None:
             require_text(what, "made_by", made_by)
@@ -343,7 +343,7 @@ def require_attrs(what: str, attrs: Mapping[str, AttrValue] | None) -> None:
         return
     for key in attrs:
         if not isinstance(key, str) or NAME.match(key) is None:
-            bad_input(f"{what}: {key!r} is no name of an attribute")
+            bad_input(f"{what}: {key!r} is not a name of an attribute")
     try:
         text = format_attrs(attrs)
     except TypeError as error:
@@ -382,7 +382,7 @@ def require_data(what: str, size: int, data: Any) -> None:
 def require_pattern(what: str, pattern: Any, size: int) -> None:
     """A pattern, inside a location of `size` bytes."""
     if not isinstance(pattern, Pattern):
-        bad_input(f"{what}: {pattern!r} is no Pattern")
+        bad_input(f"{what}: expected a Pattern, found {pattern!r}")
     require_integer(what, "the offset of a pattern", pattern.offset, 0, SIZE_MAX)
     if pattern.run == NONE:
         return

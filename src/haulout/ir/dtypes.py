@@ -26,11 +26,11 @@ NUMPY: dict[str, np.dtype[np.generic]] = {
 """Every element type of the format, in the order of its page."""
 
 ALIASES = {f"i{bits}": f"s{bits}" for bits in (8, 16, 32, 64)}
-"""Other spellings that are read."""
+"""Other accepted spellings."""
 
 
 def canonical(name: str) -> str | None:
-    """The format's own spelling of an element type, or None when there is no such type."""
+    """The format's spelling of an element type, or None for an unknown type."""
     name = ALIASES.get(name, name)
     return name if name in NUMPY else None
 

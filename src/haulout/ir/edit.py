@@ -28,7 +28,7 @@ from haulout.ir.schema import (
 
 @dataclass(slots=True)
 class NewInstructions:
-    """Rows to insert. `before[k]` is the old row in front of which row k goes; the number of old rows: at the end.
+    """Rows to insert. Row k goes before the old row `before[k]`; the number of old rows: at the end.
 
     The `instruction` columns of the other tables count these new rows from 0; ids in `dependences.producer` are old
     ids, or `old_rows + k` for new row k.
@@ -50,7 +50,7 @@ def insert(program: Program, new: NewInstructions) -> tuple[Program, Ids]:
     """Insert instructions; returns the program and old id -> new id (new row k: entry `old_rows + k`)."""
     old = len(program.instructions)
     count = len(new.instructions)
-    # Merge: sort by (row it stands before, new rows first), which puts a new row ahead of the old one it names.
+    # Merge: sort by (old row that follows, new rows first), which puts a new row before the old one that it names.
     key = np.concatenate([np.arange(old, dtype=np.int64) * 2 + 1, np.asarray(new.before, np.int64) * 2])
     order = np.argsort(key, kind="stable").astype(np.int32)
     position: Ids = np.empty(old + count, np.int32)

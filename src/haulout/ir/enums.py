@@ -9,7 +9,7 @@ NONE = -1
 
 
 class Space(enum.IntEnum):
-    """Where a location lies."""
+    """The memory of a location."""
 
     DRAM_LOCAL = 0
     DRAM_SHARED = 1
@@ -23,7 +23,7 @@ class Space(enum.IntEnum):
 
     @property
     def is_dram(self) -> bool:
-        """Whether it lies in the one DRAM of the program."""
+        """Whether it is in the DRAM that the cores share."""
         return self <= Space.DRAM_SHARED
 
 

@@ -1,7 +1,7 @@
-"""A collective whose groups have one member each exchanges nothing.
+"""Warn of a collective whose groups have one member each: it exchanges nothing.
 
-It is no fault of order, but seldom what was meant: most often the program was written for more cores than it has, or
-its groups count replicas where partitions were meant.
+The order is correct, but it is rarely intended. Often the program was written for more cores than it has, or its
+groups count replicas instead of partitions.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from haulout.support.diagnostics import Diagnostic, Severity
 
 
 def idle_collectives(program: Program) -> list[Diagnostic]:
-    """`one-member-collective`, once for each name: in a compiled program, which has no collectives, nothing."""
+    """`one-member-collective`, once for each name. A compiled program has no collectives."""
     opcodes = [program.strings.find(name) for name in COLLECTIVES]
-    told: set[str] = set()
+    reported: set[str] = set()
     found = []
     for row in np.flatnonzero(np.isin(program.instructions.opcode, [each for each in opcodes if each >= 0])).tolist():
         name, opcode = program.instruction_name(row), program.strings[int(program.instructions.opcode[row])]
         key = "groups" if "groups=" in lookup(opcode).attributes else "pairs"
         value = program.instruction_attrs(row).get(key)
-        if name in told or not _is_idle(value, key == "pairs"):
+        if name in reported or not _is_idle(value, key == "pairs"):
             continue
-        told.add(name)
+        reported.add(name)
         what = "every core sends to itself" if key == "pairs" else "each of its groups has one member"
         shown = f"{key}={format_value(value)}" if value is not None else ""
         message = f"%{format_name(name)} exchanges nothing: {what} ({shown})"
         help_text = (
-            "where cores should meet, partition the program for all of them; in HLO, groups count partitions only "
-            "with `channel_id` and `use_global_device_ids`",
+            "to exchange data between cores, partition the program for all of them; in HLO, groups count partitions "
+            "only with `channel_id` and `use_global_device_ids`",
         )
         label = instruction_label(program, row)
         found.append(Diagnostic("one-member-collective", Severity.WARNING, message, (label,), (), help_text))

@@ -17,7 +17,7 @@ from haulout.ir.enums import NONE
 
 
 class Pattern(NamedTuple):
-    """One byte pattern. `run == NONE` stands for `?`: some bytes, not known statically."""
+    """One byte pattern. `run == NONE` is `?`: some bytes, statically unknown."""
 
     offset: int
     run: int
@@ -31,7 +31,7 @@ class Pattern(NamedTuple):
 
     @property
     def hull(self) -> tuple[int, int]:
-        """First byte touched and the byte behind the last one."""
+        """First byte touched and the end."""
         low = self.offset + sum(stride * (count - 1) for stride, count in self.dims if stride < 0)
         high = self.offset + sum(stride * (count - 1) for stride, count in self.dims if stride > 0)
         return low, high + self.run

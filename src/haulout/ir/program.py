@@ -1,4 +1,4 @@
-"""A program: the tables, and nothing that could disagree with them.
+"""A program: its tables, and columns derived from them.
 
 Passes read whole columns and return a new `Program` by `replace`; columns are never written in place once a program
 is made. What can be derived (ranges of children, the core of an instruction) is a cached method, not a column.

@@ -21,7 +21,7 @@ from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 
-MOST = (1 << 31) - 1
+MAX_COUNT = (1 << 31) - 1
 """No amount and no count is larger, so that sums stay inside 64 bits."""
 
 

@@ -1,12 +1,12 @@
-"""How far steps take patterns: what `verify` and the checker need to know of every operand that moves.
+"""How far steps move patterns, for `verify` and the checker.
 
 In iteration k a step moves its pattern by `stride * ((k + phase) mod modulus)` bytes; without modulus by
 `stride * k`. Which iterations there are:
 
-- trip count known: so many, and one more for an operand in the loop's header;
-- modulus, trip count unknown: the whole period, since nothing says that the loop ends before;
-- no modulus, trip count unknown: the step alone bounds nothing. The pattern is taken to stay inside its location, and
-  the checker says how many iterations that is.
+- known trip count: so many, and one more for an operand in the loop's header;
+- modulus, unknown trip count: the whole period, since the loop may run that often;
+- no modulus, unknown trip count: the step has no bound. The pattern is assumed to stay inside its location, and the
+  checker says how many iterations that is.
 
 Steps of different loops add up, whatever the iterations; steps of one loop share the iteration.
 """
@@ -22,28 +22,28 @@ from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import SIZE_MAX, Bools, Ids, Ints
 
-_MOST_PLACES = 1 << 16
-"""Iterations that are gone through where an operand has several steps along one loop."""
+_MAX_ITERATIONS = 1 << 16
+"""Iterations that are enumerated for an operand with several steps along one loop."""
 _FAR = float(SIZE_MAX)
-"""Further than any location reaches."""
+"""More bytes than any location has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Of operands with steps, in the order of `accesses`: by how many bytes their patterns are moved, at most."""
+    """For each operand with steps, in the order of `accesses`: the range of bytes by which its pattern moves."""
 
     access: Ids
     down: Ints
-    """Not positive unless every place that is taken lies higher."""
+    """Positive only if every iteration moves the pattern up."""
     up: Ints
     far: Bools
-    """It is moved by more bytes than any location has; the numbers mean nothing then."""
+    """It moves by more bytes than any location has; `down` and `up` have no meaning then."""
     runs: Bools
     """One of its loops may run."""
 
 
 def step_reach(program: Program) -> Reach:
-    """How far steps move each operand that has some."""
+    """How far steps move each operand with steps."""
     steps = program.steps
     trip = np.minimum(program.blocks.trip[steps.header], SIZE_MAX)
     in_header = program.instructions.block[program.accesses.instruction[steps.access]] == steps.header
@@ -90,11 +90,11 @@ def first_outside(program: Program, access: int, low: int, high: int) -> tuple[i
         return None
     size = int(program.locations.size[program.accesses.location[access]])
     stride, modulus, phase = (int(column[begin]) for column in (steps.stride, steps.modulus, steps.phase))
-    # The least number of strides that takes it outside.
+    # The least number of strides that moves it outside.
     place = (size - high) // stride + 1 if stride > 0 else low // -stride + 1
     if modulus == 0:
         return begin, place
-    # Of the places behind that one up to the end of the period, the first in time.
+    # The first iteration at or after that place in the period.
     return begin, 0 if phase >= place else place - phase
 
 
@@ -124,7 +124,7 @@ def _joint(stride: Ints, modulus: Ints, phase: Ints, count: Ints) -> tuple[int, 
         stride = np.where(moving, 0, stride)
     period = math.lcm(*np.maximum(modulus, 1).tolist())
     places = period if trip == NONE or (trip > period and not (stride[moving] != 0).any()) else trip
-    if places > _MOST_PLACES:
+    if places > _MAX_ITERATIONS:
         first, last = _places(modulus, phase, count)
         ends = np.stack([stride * first, stride * last])
         return int(ends.min(axis=0).sum()), int(ends.max(axis=0).sum())

@@ -1,4 +1,4 @@
-"""A program as one binary file: every column as it stands in memory, strings as bytes and offsets, in one `.npz`."""
+"""A program as one binary file: every column as in memory, strings as bytes and offsets, in one `.npz`."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def _sound(attrs: dict[Any, Any]) -> dict[str, AttrValue]:
         if isinstance(value, list):
             pending += value
         elif not isinstance(value, (bool, int, float, str)):
-            raise ValueError(f"{value!r} is no attribute value")
+            raise ValueError(f"{value!r} is not an attribute value")
     return attrs

@@ -1,11 +1,11 @@
-"""What every program must be, before and after every pass.
+"""The invariants of a program, checked before and after every pass.
 
 1. columns: of one length and the declared type, no number below its least value; every id column points into its
    table or is null where the schema allows it; parents never fall;
 2. names: modules one a core, in order; names unique where they must be; functions equal on all cores;
 3. locations: sizes agree with dtype and shape, const data has the right length, placements are placements;
-4. views: a shared location's target exists on its core, is no view itself, and is as large;
-5. operands: every byte touched lies inside its location, wherever steps take it; reads and writes of one instruction
+4. views: a shared location's target exists on its core, is not a view itself, and has the same size;
+5. operands: every accessed byte is inside its location, in every iteration; reads and writes of one instruction
    are equal or disjoint; an atomic operand is half of a read-modify-write of whole elements;
 6. order: a dependence stays inside its function and looks back; `seq` is on all instructions or none and never
    falls along a block;
@@ -28,7 +28,7 @@ from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.labels import instruction_label, location_label, place
 from haulout.ir.program import Program
 from haulout.ir.schema import MAX_CORES, SIZE_MAX, TABLES
-from haulout.ir.semaphores import MOST, semaphore_use
+from haulout.ir.semaphores import MAX_COUNT, semaphore_use
 from haulout.ir.verify_operands import bad, check_atomics, check_operands, check_steps, first_rows
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label
 
@@ -84,7 +84,7 @@ def _check_columns(program: Program, found: Diagnostics) -> None:
         for column, spec in table.specs().items():
             values = columns[column]
             if not isinstance(values, np.ndarray) or values.dtype != spec["dtype"] or values.ndim != 1:
-                bad(found, f"{name}.{column} is no column of {spec['dtype']}")
+                bad(found, f"{name}.{column} is not a column of {spec['dtype']}")
             elif len(values) != len(rows):
                 bad(found, f"{name}.{column} has {len(values)} rows, the table has {len(rows)}")
             elif spec["to"] is None and values.dtype.kind == "i" and (name, column) not in _FREE:
@@ -173,14 +173,14 @@ def _check_names(program: Program, found: Diagnostics) -> None:
 def _check_locations(program: Program, found: Diagnostics) -> None:
     rows = program.locations
     for row in first_rows((rows.size < 0) | (rows.size > SIZE_MAX) | (rows.align < 1) | (rows.align > SIZE_MAX)):
-        bad(found, f"size {rows.size[row]}, align {rows.align[row]} is no size", location_label(program, row))
+        bad(found, f"invalid size {rows.size[row]} or align {rows.align[row]}", location_label(program, row))
     sizes = np.array(
         [dtypes.NUMPY[text].itemsize if text in dtypes.NUMPY else 0 for text in program.strings], np.int64
     )
     typed = np.flatnonzero(rows.dtype != NONE)
     for row in first_rows((rows.dtype != NONE) & (sizes[rows.dtype] == 0)) if len(typed) else []:
         dtype = program.strings[int(rows.dtype[row])]
-        bad(found, f"no element type is named {dtype!r}", location_label(program, row))
+        bad(found, f"unknown element type {dtype!r}", location_label(program, row))
     # Bytes by dtype and shape, one axis at a time; floats, because a product of extents may leave 64 bits.
     wanted = sizes[rows.dtype].astype(np.float64) if len(sizes) else np.zeros(len(rows))
     rank = rows.shape_end - rows.shape_begin
@@ -202,20 +202,22 @@ def _check_locations(program: Program, found: Diagnostics) -> None:
             seen = "not base64" if lengths[text] == NONE else f"{lengths[text]} bytes"
             bad(found, f"data is {seen}, size={rows.size[row]}", location_label(program, row))
         elif rows.kind[row] != Kind.CONST:
-            bad(found, "data belongs to kind=const alone", location_label(program, row))
+            bad(found, "only kind=const may have data", location_label(program, row))
     for row in first_rows((rows.address > SIZE_MAX) | (rows.address < NONE)):
-        bad(found, f"address {rows.address[row]} is no address", location_label(program, row))
+        bad(found, f"invalid address {rows.address[row]}", location_label(program, row))
     for row in first_rows((rows.address != NONE) & (rows.address % np.maximum(rows.align, 1) != 0)):
-        bad(found, f"address {rows.address[row]} is no multiple of {rows.align[row]}", location_label(program, row))
+        bad(
+            found, f"address {rows.address[row]} is not a multiple of {rows.align[row]}", location_label(program, row)
+        )
 
 
 def _check_views(program: Program, found: Diagnostics) -> None:
     rows, owner = program.locations, program.owner
     views = rows.remote_name != NONE
     for row in first_rows(views & (rows.space != Space.DRAM_SHARED)):
-        bad(found, "remote= belongs to dram.shared alone", location_label(program, row))
+        bad(found, "only dram.shared may have remote=", location_label(program, row))
     for row in first_rows(views & ((rows.remote_core < 0) | (rows.remote_core >= program.lnc))):
-        bad(found, f"remote core {rows.remote_core[row]}, lnc={program.lnc}", location_label(program, row))
+        bad(found, f"unknown remote core {rows.remote_core[row]}, lnc={program.lnc}", location_label(program, row))
     for row in first_rows(views & (owner == NONE)):
         wanted = f"%{program.strings[int(rows.remote_name[row])]} of core {rows.remote_core[row]}"
         bad(found, f"its target {wanted} does not exist", location_label(program, row), code="unresolved-remote")
@@ -252,15 +254,13 @@ def _check_order(program: Program, found: Diagnostics) -> None:
     barriers = np.zeros(len(instructions), bool)
     barriers[program.barriers.instruction] = True
     for row in first_rows((instructions.engine == Engine.ALL) & ~barriers):
-        bad(found, "only core_barrier may stand on engine all", instruction_label(program, row))
+        bad(found, "only core_barrier may run on engine all", instruction_label(program, row))
     bare = instructions.seq == NONE
     for each in np.unique(function).tolist():
         some = bare[function == each]
         if some.any() and not some.all():
             row = int(np.flatnonzero((function == each) & bare)[0])
-            bad(
-                found, "seq is on some instructions of the function, not on this one", instruction_label(program, row)
-            )
+            bad(found, "it has no seq, but other instructions of the function have", instruction_label(program, row))
     same = instructions.block[1:] == instructions.block[:-1]
     for row in first_rows(same & (instructions.seq[1:] < instructions.seq[:-1]) & ~bare[1:]):
         bad(
@@ -272,14 +272,14 @@ def _check_order(program: Program, found: Diagnostics) -> None:
     for at in first_rows((cores >> np.uint64(program.lnc - 1)) > 1):
         bad(
             found,
-            f"a participant that is no core of lnc={program.lnc}",
+            f"a participant is not a core of lnc={program.lnc}",
             instruction_label(program, int(program.barriers.instruction[at])),
         )
     meetings = program.meetings
     for at in first_rows((meetings.to >= program.lnc) | (meetings.source >= program.lnc)):
         bad(
             found,
-            f"a peer that is no core of lnc={program.lnc}",
+            f"a peer is not a core of lnc={program.lnc}",
             instruction_label(program, int(meetings.instruction[at])),
         )
 
@@ -302,12 +302,12 @@ def _check_semaphores(program: Program, found: Diagnostics) -> None:
         bad(found, f"{what}; only signals go to other cores, and only waits count back", label)
     use = semaphore_use(program)
     signals, waits = use.signals, use.waits
-    for at in first_rows((signals.amount < 1) | (signals.amount > MOST)):
+    for at in first_rows((signals.amount < 1) | (signals.amount > MAX_COUNT)):
         label = instruction_label(program, int(signals.instruction[at]))
-        bad(found, f"a signal of {signals.amount[at]}; it adds at least 1 and at most {MOST}", label)
-    for at in first_rows((waits.value < 0) | (waits.value > MOST)):
+        bad(found, f"a signal of {signals.amount[at]}, expected 1 to {MAX_COUNT}", label)
+    for at in first_rows((waits.value < 0) | (waits.value > MAX_COUNT)):
         label = instruction_label(program, int(waits.instruction[at]))
-        bad(found, f"a wait for {waits.value[at]}; it is for 0 to {MOST}", label)
+        bad(found, f"a wait for {waits.value[at]}, expected 0 to {MAX_COUNT}", label)
     own = program.instruction_core[signals.instruction]
     for at in first_rows((signals.core < 0) | (signals.core >= program.lnc)):
         label = instruction_label(program, int(signals.instruction[at]))

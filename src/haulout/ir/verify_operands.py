@@ -1,6 +1,6 @@
-"""The operands of a program: inside their locations wherever steps take them, equal or disjoint, whole atomics.
+"""The operands of a program: inside their locations in every iteration, equal or disjoint, whole atomics.
 
-Part of `haulout.ir.verify`: ids, names, locations and views are sound already.
+Part of `haulout.ir.verify`, after the checks of ids, names, locations and views.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from haulout.ir.schema import SIZE_MAX, Column, Ints
 from haulout.ir.steps import first_outside, outside, step_reach
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity
 
-MOST_LISTED = 20
-"""Findings of one sort that are listed; a broken column would repeat itself a million times."""
+MAX_LISTED = 20
+"""Findings of one kind; a broken column would repeat one a million times."""
 
 
 def bad(found: Diagnostics, message: str, *labels: Label, code: str = "bad-input") -> None:
@@ -29,12 +29,12 @@ def bad(found: Diagnostics, message: str, *labels: Label, code: str = "bad-input
 
 
 def first_rows(mask: Column) -> list[int]:
-    """The rows of a mask that are listed."""
-    return [int(row) for row in np.flatnonzero(mask)[:MOST_LISTED]]
+    """The first rows of a mask, up to `MAX_LISTED`."""
+    return [int(row) for row in np.flatnonzero(mask)[:MAX_LISTED]]
 
 
 def pattern_hulls(program: Program) -> tuple[Ints, Ints]:
-    """First byte and byte behind the last of every pattern; `?` gives 0, 0."""
+    """First byte and end of every pattern; `?` gives 0, 0."""
     rows = program.patterns
     reach = program.dims.stride * (program.dims.count - 1)
     below = np.append(0, np.cumsum(np.minimum(reach, 0)))
@@ -53,18 +53,18 @@ def check_operands(program: Program, found: Diagnostics) -> None:
         bad(found, "an operand of another function", instruction_label(program, int(accesses.instruction[row])))
     same = accesses.instruction[1:] == accesses.instruction[:-1]
     for row in first_rows(same & accesses.write[:-1] & ~accesses.write[1:]):
-        bad(found, "it reads behind what it writes", instruction_label(program, int(accesses.instruction[row])))
+        bad(found, "reads must come before writes", instruction_label(program, int(accesses.instruction[row])))
     for row in first_rows((program.dims.count < 1) | (np.abs(program.dims.stride) > SIZE_MAX)):
         bad(found, f"a pattern dim {program.dims.stride[row]}x{program.dims.count[row]}")
         return
     patterns = program.patterns
     for row in first_rows((patterns.run < 1) & (patterns.run != NONE)):
         bad(found, f"a pattern with a run of {patterns.run[row]} bytes")
-    # Patterns whose hull leaves 64 bits are found in floats first; the exact columns may then wrap no more.
+    # Floats find the patterns whose hull exceeds 64 bits first; the exact columns cannot overflow after that.
     reach = np.append(0.0, np.cumsum(np.abs(program.dims.stride.astype(float)) * (program.dims.count - 1)))
     span = patterns.offset + reach[patterns.dim_end] - reach[patterns.dim_begin] + patterns.run
     for row in first_rows((patterns.offset < 0) | (span > SIZE_MAX)):
-        bad(found, f"pattern [{program.pattern(row)}] reaches further than 2**62 bytes", code="out-of-bounds")
+        bad(found, f"pattern [{program.pattern(row)}] exceeds 2**62 bytes", code="out-of-bounds")
         return
     low, high = (np.append(values, 0) for values in pattern_hulls(program))
     outside = (low[accesses.pattern] < 0) | (high[accesses.pattern] > program.locations.size[accesses.location])
@@ -88,7 +88,7 @@ def check_operands(program: Program, found: Diagnostics) -> None:
 
 
 def _self_conflicts(program: Program) -> Iterator[tuple[int, Pattern, Pattern]]:
-    """Instructions that read and write one location through patterns that meet in some bytes but not in all."""
+    """Instructions that read and write one location through patterns that share some bytes but not all."""
     accesses = program.accesses
     instruction, owner = accesses.instruction, program.owner[accesses.location]
     # Operands are few: compare each with its neighbours 1, 2, ... further on before anything is sorted.
@@ -127,7 +127,7 @@ def _self_conflicts(program: Program) -> Iterator[tuple[int, Pattern, Pattern]]:
 
 
 def check_steps(program: Program, found: Diagnostics) -> None:
-    """Numbers of steps that make sense, and operands that stay inside their locations."""
+    """Valid numbers of steps, and operands that stay inside their locations."""
     steps = program.steps
 
     def label(row: int) -> Label:
@@ -161,7 +161,7 @@ def left_locations(program: Program, functions: Sequence[int] | None = None) -> 
     for at in first_rows(leaves):
         access = int(reach.access[at])
         message = f"its step takes it to bytes {low[at] + reach.down[at]}:{high[at] + reach.up[at]} of a location of "
-        message = "its step takes it further than 2**62 bytes, in a location of " if reach.far[at] else message
+        message = "its step takes it more than 2**62 bytes, in a location of " if reach.far[at] else message
         notes, helps = [], ["make the stride or the modulus smaller, or the location larger"]
         if first := first_outside(program, access, int(low[at]), int(high[at])):
             row, iteration = first
@@ -170,10 +170,10 @@ def left_locations(program: Program, functions: Sequence[int] | None = None) -> 
             notes.append(f"it leaves its location in iteration {iteration} of the loop at {name}")
             if program.blocks.trip[header] == NONE:
                 times = iteration + (program.instructions.block[accesses.instruction[access]] != header)
-                notes.append(f"its trip is not known: all {program.steps.modulus[row]} places of the period count")
+                notes.append(f"its trip is unknown: all {program.steps.modulus[row]} iterations of the period count")
                 if iteration:
                     most = "once" if times == 2 else f"{times - 1} times"
-                    helps.append(f"or, where it runs no more than {most}, say so: trip= at {name}")
+                    helps.append(f"or, if it runs at most {most}, give trip= at {name}")
         labels = (
             instruction_label(program, int(accesses.instruction[access])),
             location_label(program, int(accesses.location[access])),
@@ -188,6 +188,6 @@ def check_atomics(program: Program, found: Diagnostics) -> None:
     atomic, wrong = np.flatnonzero(program.accesses.atomic), 0
     rows, cuts = np.unique(program.accesses.instruction[atomic], return_index=True)
     for row, operands in zip(rows.tolist(), np.split(atomic, cuts[1:]), strict=bool(len(rows))):
-        if wrong < MOST_LISTED and (fault := atomic_fault(program, row, operands.tolist())):
+        if wrong < MAX_LISTED and (fault := atomic_fault(program, row, operands.tolist())):
             bad(found, fault, instruction_label(program, row))
             wrong += 1

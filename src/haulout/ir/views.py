@@ -1,4 +1,4 @@
-"""Rows as objects, for people: printers, error messages, a debugger, a notebook. Never inside a pass."""
+"""Rows as objects, for printers, error messages, a debugger, a notebook. Passes use columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LocationView(View):
 
     @property
     def space(self) -> Space:
-        """Where it lies."""
+        """Its memory."""
         return Space(int(self.program.locations.space[self.row]))
 
     @property

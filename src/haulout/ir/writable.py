@@ -1,7 +1,6 @@
-"""What the text format can say and columns need not keep to: what a program from elsewhere must hold to be written.
+"""Check that the text format can express a program. Columns can hold more: a name with a line break, for example.
 
-Text that was parsed holds it by construction, and passes keep it. Nothing in columns stops a name from holding a line
-break. The program must be sound.
+Parsed programs satisfy this by construction, and passes keep it. The program must be sound.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def require_writable(program: Program) -> None:
-    """Raise `HauloutError` (`bad-input`) with what the format has no words for."""
+    """Raise `HauloutError` (`bad-input`) with the parts that the format cannot express."""
     found = Diagnostics()
     _check_text(program, found)
     found.raise_if_errors()
@@ -42,9 +41,9 @@ def _check_text(program: Program, found: Diagnostics) -> None:
                 if _CONTROL.search(text):
                     _bad(found, f"{name}.{column}: {text!r} has control characters")
                 elif column == "opcode" and NAME.match(text) is None:
-                    _bad(found, f"{name}.{column}: {text!r} is no opcode")
+                    _bad(found, f"{name}.{column}: {text!r} is not an opcode")
                 elif column == "attrs" and not _is_attributes(text):
-                    _bad(found, f"{name}.{column}: {text!r} are no attributes")
+                    _bad(found, f"{name}.{column}: {text!r} is not an attribute text")
 
 
 def _is_attributes(text: str) -> bool:

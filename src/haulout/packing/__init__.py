@@ -1,7 +1,8 @@
-"""Offline storage allocation, as a library of its own: buffers with live ranges, into as few bytes as can be.
+"""Offline storage allocation, a library of its own: place buffers with live ranges in as few bytes as possible.
 
-`plan` takes columns and gives offsets; `solve` takes a `Problem`. The recipe is in `plan.py`; what may be asked for
-besides (pools, aliases, in-place pairs, equal offsets) in `rules.py`. `violations` is the validator.
+`plan` takes columns and returns offsets; `solve` takes a `Problem`; `violations` validates a placement. `plan.py` is
+the recipe, `rules.py` has the other constraints: pools, aliases, in-place pairs, equal offsets. docs/packing.md is
+the front page.
 """
 
 from haulout.packing.bound import Bound, lower_bound

@@ -1,8 +1,8 @@
 """The lower bound: the most bytes that are live at one moment.
 
-All buffers live at one moment conflict with one another, so they stand side by side, whatever the placement. Sizes
-count as reserved (`Problem.reserved`), and a pinned buffer's end is a bound too. One sort of births and deaths, one
-running sum; a death at a moment comes before a birth at the same moment, because ranges are half-open.
+Buffers that are live at one moment conflict with one another, so every placement puts them side by side. Sizes count
+as reserved (`Problem.reserved`), and a pinned buffer's end is a bound too. The bound is one sort of births and deaths
+and one running sum; a death at a moment comes before a birth at the same moment, because ranges are half-open.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from haulout.support.diagnostics import fail
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`size` bytes are needed, because of what is live at `moment` (None: because of a pinned buffer alone)."""
+    """`size` bytes are live at `moment`; None: the end of a pinned buffer is the bound."""
 
     size: int
     moment: int | None
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The bytes that every placement needs; windows count as they are. O(n log n).
+    """The bytes that every placement needs; a range with a window counts the window only. O(n log n).
 
     Raises `over-capacity` when that is more than 2**62.
     """
@@ -43,7 +43,7 @@ def lower_bound(problem: Problem) -> Bound:
     at = int(np.argmax(live))
     size, moment = int(live[at]), int(time[order[at]])
     if size > LIMIT:
-        fail("over-capacity", f"{size} bytes are live at time {moment}, more than addresses of 2**62 bytes hold")
+        fail("over-capacity", f"{size} bytes are live at time {moment}; addresses end at 2**62")
     pinned_end = np.where(taken & (problem.pinned >= 0), problem.pinned + reserved, 0)
     if int(pinned_end.max()) > size:
         return Bound(int(pinned_end.max()), None)

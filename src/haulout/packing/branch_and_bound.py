@@ -1,22 +1,22 @@
 """Branch and bound for a capacity C: place everything below C, or prove that it cannot be done.
 
-Every unplaced row has a least offset; every column has a floor, below which nothing more goes: the least offset of
-its unplaced rows. A row is *ready* when it stands on the floor in all of its columns, so whatever else is unplaced
-there belongs above it. A decision takes a ready row and has two branches:
+Every unplaced row has a least offset. The floor of a column is the lowest least offset of its unplaced rows: nothing
+more is placed below it. A row is *ready* when its least offset is the floor of all its columns; the other unplaced
+rows of these columns then go above it. A decision takes a ready row and has two branches:
 
-    left     the row is placed at its least offset; the unplaced rows that conflict with it rise to its top
-    right    it is not there: pushed down as far as possible it would rest on an unplaced row, so its least offset
+    left     place the row at its least offset; the unplaced rows that conflict with it rise to its top
+    right    place it elsewhere: pushed down as far as possible it would rest on an unplaced row, so its least offset
              rises to the lowest top that such a row can have (or, with segments, to the next segment)
 
-Pinned rows are obstacles: no least offset makes a row meet one. A pinned row has a left branch only.
+Pinned rows are obstacles: least offsets never overlap them. A pinned row has a left branch only.
 
-A branch fails when a column's floor plus its bytes to place exceed C, or, with `packed`, when its rows put one after
-the other, each not before its least offset, do. A failure adds weight to its column. The column to decide in is the
-valley column with the fewest ready rows over its weight, a little more when it has slack; the row in it is the one
-with the greatest key, with some noise after the first rounds. Restarts follow Luby's sequence; keys take turns.
-When the search is exhausted without a placement, there is none.
+A branch fails when a column's floor plus its bytes to place exceed C. With `packed` it also fails when the rows of a
+column exceed C if stacked in the order of their least offsets, each at or above its own. A failure adds weight to its
+column. The next decision is in the valley column with the fewest ready rows over its weight, a little more when it
+has slack. It takes the row with the greatest key, with noise after the first rounds. Restarts follow Luby's sequence;
+keys take turns. An exhausted search proves that no placement exists.
 
-A node costs O(rows + columns). Everything changed is on a trail, and undone from there.
+A node costs O(rows + columns). A trail records every change; backtracking undoes it from there.
 
 Sources: the left/right scheme follows the packing view of Moffitt, "MiniMalloc: a lightweight memory allocator for
 hardware-accelerated machine learning", ASPLOS 2023; weights: Boussemart et al., "Boosting systematic search by
@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.packing.instance import F64, I32
+from haulout.packing.kernels import ranges_overlap
 from haulout.packing.problem import I64
 from haulout.support.jit import njit
 
@@ -40,7 +41,7 @@ _MASK = 2**31 - 1
 class Shape(NamedTuple):
     """The instance: bytes of a row; its columns, all and by ranges; the rows of a column (`rows_of`, `rows`).
 
-    `obstacles[obstacle_of[i]:obstacle_of[i + 1]]`: the pinned rows that row i meets, by ascending offset.
+    `obstacles[obstacle_of[i]:obstacle_of[i + 1]]`: the pinned rows that row i overlaps in time, by ascending offset.
     """
 
     size: I64
@@ -290,19 +291,11 @@ def _choose_column(shape: Shape, node: Node, capacity: int, weight: F64, valley:
 
 
 @njit
-def _meet(shape: Shape, b: int, c: int) -> bool:
+def _overlap(shape: Shape, b: int, c: int) -> bool:
     """Whether rows b and c share a column."""
     if shape.last[c] <= shape.first[b] or shape.last[b] <= shape.first[c]:
         return False
-    x, y = shape.range_of[b], shape.range_of[c]
-    while x < shape.range_of[b + 1] and y < shape.range_of[c + 1]:
-        if shape.range_last[x] <= shape.range_first[y]:
-            x += 1
-        elif shape.range_last[y] <= shape.range_first[x]:
-            y += 1
-        else:
-            return True
-    return False
+    return ranges_overlap(b, c, shape.range_of, shape.range_first, shape.range_last)
 
 
 @njit
@@ -341,7 +334,7 @@ def _place(
         return failed, length, marks
     for c in range(shape.start_of[shape.last[b]]):
         old = node.least[c]
-        if node.placed[c] or old >= top or not _meet(shape, b, c):
+        if node.placed[c] or old >= top or not _overlap(shape, b, c):
             continue
         trail[length, 0], trail[length, 1] = 3 * c + 2, old
         length += 1
@@ -369,7 +362,7 @@ def _push_up(
     if shape.segment[b] > 0:
         lowest = (node.least[b] // shape.segment[b] + 1) * shape.segment[b]
     for c in range(shape.start_of[shape.last[b]]):
-        if not node.placed[c] and c != b and _meet(shape, b, c):
+        if not node.placed[c] and c != b and _overlap(shape, b, c):
             lowest = min(lowest, node.least[c] + shape.size[c])
     if lowest > capacity - shape.size[b]:
         return shape.first[b], length, 0

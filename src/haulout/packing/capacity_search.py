@@ -1,8 +1,9 @@
-"""Does it fit a capacity? Runs of branch and bound over one instance, no two of them alike.
+"""Does it fit a capacity? Runs of branch and bound over one instance, each with other settings.
 
-The runs take turns. They differ in the bound (`packed` is stronger and slower), in noise, and in the value orders,
-which rotate within a run or follow the best placement so far. Failure weights, what is learned about which columns
-are hard, are kept from run to run by some and not by others: on some instances they lead, on others they mislead.
+The settings take turns. They differ in the bound (`packed` is stronger and slower), in noise, and in the value
+orders, which rotate within a run or follow the best placement so far. Some runs keep the failure weights of the runs
+before them, which tell the hard columns, and some start without: the weights help on some instances and mislead on
+others.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import numpy as np
 from haulout.packing.branch_and_bound import INFEASIBLE, SOLVED, Shape, _scan_search
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import F64, I32, Instance
+from haulout.packing.kernels import ranges_overlap
 from haulout.packing.keys import key
 from haulout.packing.problem import I64
+from haulout.support.jit import interpreted
 
-MOST_ROWS = 4_000
+MAX_ROWS = 4_000
 _ORDERS = ("duration", "load-area", "load-duration", "size", "area")
 _RUNS = (  # packed, noise, how many orders (0: that of the best placement so far), with the weights learned so far
     (False, 0.02, 2, False),
@@ -26,11 +29,11 @@ _RUNS = (  # packed, noise, how many orders (0: that of the best placement so fa
     (False, 0.1, 0, True),
 )
 _FIRST_LIMIT = 100
-_SEED = 300  # any number; how soon a hard instance is solved varies with it
+_SEED = 300  # any number; the time for a hard instance varies with it
 
 
-class Decider:
-    """Branch and bound on one instance. `ask` may be called any number of times; no two runs are alike."""
+class CapacitySearch:
+    """Branch and bound on one instance. Each call of `ask` is another run."""
 
     def __init__(self, state: Incumbent) -> None:
         self.state = state
@@ -41,7 +44,7 @@ class Decider:
         self.spent = 0  # steps in all runs
 
     def ask(self, capacity: int, steps: int) -> int:
-        """SOLVED (offered to the state), INFEASIBLE (the bound is raised) or GAVE_UP after so many steps."""
+        """SOLVED (offered to the state), INFEASIBLE (the bound rises) or GAVE_UP after `steps` steps."""
         packed, noise, orders, learned = _RUNS[self.runs % len(_RUNS)]
         self.runs += 1
         keys = self.keys[:orders] if orders else self._guide()
@@ -116,17 +119,14 @@ def _obstacles(instance: Instance) -> tuple[I64, I32]:
         if instance.pinned[row] >= 0:
             near = near[:0]
         elif instance.has_holes:
-            near = near[[_meet(instance, row, int(pin)) for pin in near]]
+            near = near[[_overlap(instance, row, pin) for pin in near.tolist()]]
         found.append(near)
     counts = [len(near) for near in found] or [0] * len(instance)
     flat = np.concatenate(found) if found else np.zeros(0, np.int64)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), flat.astype(np.int32)
 
 
-def _meet(instance: Instance, one: int, two: int) -> bool:
-    """Whether a range of one row meets a range of the other."""
-    a = slice(instance.range_of[one], instance.range_of[one + 1])
-    b = slice(instance.range_of[two], instance.range_of[two + 1])
-    after = np.searchsorted(instance.range_last[b], instance.range_first[a], side="right")  # ends behind our start
-    starts = np.append(instance.range_first[b], instance.columns)
-    return bool((starts[after] < instance.range_last[a]).any())
+def _overlap(instance: Instance, one: int, two: int) -> bool:
+    """Whether two rows are live in one column; few are asked for, so plain Python."""
+    with interpreted():
+        return ranges_overlap(one, two, instance.range_of, instance.range_first, instance.range_last)

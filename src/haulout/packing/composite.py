@@ -1,13 +1,13 @@
 """Solve a problem with rules: several pools, aliases, in-place pairs, symmetric groups.
 
-    problem     -> storages       aliases joined; some in-place pairs taken (`storages.py`)
-    storages    -> assignment     a pool for each (`pools.py`)
-    assignment  -> clusters       pools tied by symmetric groups are one problem (`pools.py`)
-    cluster     -> offsets        the search for one address space (`single.py`)
+    problem     -> storages       join aliases; take some in-place pairs (`storages.py`)
+    storages    -> assignment     a pool for each storage (`pools.py`)
+    assignment  -> clusters       pools tied by symmetric groups become one problem (`pools.py`)
+    cluster     -> offsets        search one address space (`single.py`)
 
-The two choices, pairs and assignment, are tried one after the other: all of them when there are few, else a handful,
-compared by construction alone before the best one is searched in full. Where a pool ends above its capacity, what
-sticks out and may go elsewhere is sent there, a few times.
+In-place pairs and assignment are choices. All combinations are searched when there are few. Otherwise a handful is
+constructed, and only the best of these is searched in full. When a pool ends above its capacity, storages above it
+move to another allowed pool; this repeats a few times.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from haulout.packing.pools import assignments, balance, capacities, clusters, is
 from haulout.packing.problem import I64, Problem
 from haulout.packing.single import Budget, slack, solve_single
 from haulout.packing.solution import PoolUse, Solution, Status
-from haulout.packing.storages import FEW, Pair, Storages, matchings, merge, usable_pairs
+from haulout.packing.storages import MAX_PAIRS_FOR_SUBSETS, Pair, Storages, matchings, merge, usable_pairs
 
-_SMALL = 64
-"""Storages up to which every choice that is listed is searched in full."""
-_REPAIRS = 8
+_MAX_SEARCHED_STORAGES = 64
+"""With more storages, only the best choice is searched in full."""
+_MAX_REPAIRS = 8
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """A placement of the storages: offset and pool of each, and what every pool holds."""
+    """A placement of the storages: offset and pool of each, and the use of every pool."""
 
     storages: Storages
     pool: I64
@@ -73,7 +73,7 @@ class _Search:
         return replace(self.budget, time_limit=rest / parts)
 
     def keep(self, attempt: _Attempt) -> bool:
-        """Hold the best; whether the search is over."""
+        """Keep the better attempt; whether the search is over."""
         if self.best is None or attempt.rank < self.best.rank:
             self.best = attempt
         limited = all(pool.capacity is not None for pool in self.problem.rules.pools)
@@ -87,13 +87,18 @@ def solve_composite(problem: Problem, budget: Budget, hint: I64 | None = None) -
     base = merge(problem)
     pairs = usable_pairs(problem, base)
     search = _Search(problem, budget, hint, lower_bound_of(problem, base, pairs))
-    few = len(base.allowed) <= _SMALL
+    few = len(base.allowed) <= _MAX_SEARCHED_STORAGES
     choices = [
         (storages, pool)
         for storages in (merge(problem, taken) if taken else base for taken in matchings(base, pairs))
         for pool in assignments(storages, pools)
     ]
-    every = few and len(pairs) <= FEW and is_listed(base) and all(_is_exact(problem, s) for s, _ in choices)
+    every = (
+        few
+        and len(pairs) <= MAX_PAIRS_FOR_SUBSETS
+        and is_listed(base)
+        and all(_is_exact(problem, s) for s, _ in choices)
+    )
     refused = 0
     if len(choices) > 1 and not few:
         quick = [_attempt(search, storages, pool, budget.without_search()) for storages, pool in choices]
@@ -112,7 +117,7 @@ def solve_composite(problem: Problem, budget: Budget, hint: I64 | None = None) -
 
 
 def _is_exact(problem: Problem, storages: Storages) -> bool:
-    """Whether the storages lose nothing: what was joined is of one size."""
+    """Whether only buffers of equal size were joined, so that the storages lose nothing."""
     size = problem.size
     same_pairs = all(size[one] == size[two] for one, two in storages.taken)
     return same_pairs and all(len({int(storages.problem.size[at]) for at in group}) == 1 for group in storages.groups)
@@ -160,7 +165,7 @@ def _attempt(search: _Search, storages: Storages, pool: I64, budget: Budget) -> 
 
 
 def _hint(search: _Search, storages: Storages) -> I64 | None:
-    """Hints of buffers as hints of storages: the largest that a member has."""
+    """The hint of each storage: the largest hint of its buffers."""
     if search.hint is None:
         return None
     hint = np.full(len(storages.allowed), -1, np.int64)
@@ -169,12 +174,12 @@ def _hint(search: _Search, storages: Storages) -> I64 | None:
 
 
 def _repair(search: _Search, attempt: _Attempt) -> None:
-    """Send what sticks out of its pool to another one, the largest first, and fill those pools less."""
+    """Move storages that end above their pool's capacity to another pool, the largest first."""
     pools = search.problem.rules.pools
     limit = capacities(pools)
     aim = limit.copy()
     banned: set[tuple[int, int]] = set()
-    for turn in range(_REPAIRS):
+    for turn in range(_MAX_REPAIRS):
         top = attempt.offset + attempt.storages.problem.size
         high = np.flatnonzero((top > limit[attempt.pool]) & attempt.storages.problem.occupies)
         movable = [(int(at), int(attempt.pool[at])) for at in high if len(attempt.storages.allowed[at]) > 1]
@@ -186,16 +191,16 @@ def _repair(search: _Search, attempt: _Attempt) -> None:
         for p in {p for _, p in movable}:
             aim[p] -= aim[p] // 20
         pool = balance(attempt.storages, aim, frozenset(banned))
-        attempt = _attempt(search, attempt.storages, pool, search.left(_REPAIRS - turn))
+        attempt = _attempt(search, attempt.storages, pool, search.left(_MAX_REPAIRS - turn))
         if search.keep(attempt):
             return
 
 
 def lower_bound_of(problem: Problem, base: Storages, pairs: list[Pair]) -> int:
-    """Bytes that the pools need in all, whatever is chosen: the larger of two sums.
+    """Bytes that the pools need in all for every choice: the larger of two bounds.
 
-    What is live at one time needs as much in all pools together; and each pool needs what is live there at one time
-    of the buffers that may be nowhere else. At its birth an output counts less by what it may take over at most.
+    All pools together need the most bytes live at one time. Each pool needs the most bytes live at one time among the
+    buffers that allow no other pool. At its birth an output counts less, by the most that it may take over.
     """
     forced: dict[int, list[int]] = {}
     for at, mine in enumerate(base.allowed):

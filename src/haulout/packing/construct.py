@@ -1,10 +1,10 @@
-"""Placements made in one go: dives by every key, best fit in XLA's orders.
+"""Construction heuristics: dives by every key, best fit in XLA's orders.
 
-`place` is one construction under given priorities, by the means that the instance allows:
+`place` is one construction by given priorities. The method depends on the instance:
 
     plain        a dive
-    with holes   a dive over the ranges as if without holes, then everything settles into them; or fit by gaps
-                 (the holes are not used where that would take too long)
+    with holes   a dive that ignores the holes, then `settle`, which fills them; or fit by gaps
+                 (holes stay unused where filling them would take too long)
     with pins    fit by gaps, in the order of priority, around the pinned rows
 """
 
@@ -22,19 +22,19 @@ from haulout.packing.keys import KEYS, key
 from haulout.packing.problem import I64
 from haulout.support.jit import interpreted, plain_if_small
 
-_COST = 20_000_000_000  # of a best fit by gaps, above which holes are not used; XLA's orders are tried up to a tenth
-_MANY = 200_000  # rows above which three dives have to do
-_PLAIN = 64  # rows up to which kernels are not compiled for construction
-_PLAIN_AT_FIRST = 4_000  # rows constructed in plain Python in all, as long as the kernels are not loaded
+_COST_LIMIT = 20_000_000_000  # of a best fit by gaps: above it holes stay unused, above a tenth no XLA orders
+_MAX_ROWS = 200_000  # with more, there are three dives only
+_MAX_PLAIN_ROWS = 64  # with more, construction compiles the kernels
+_MAX_PLAIN_WORK = 4_000  # rows constructed in plain Python while the kernels are not loaded
 
 
 def place(instance: Instance, priority: F64, variant: bool) -> tuple[I64, int]:
-    """One construction; offsets and peak in units, peak -1 when 2**62 was passed.
+    """One construction; offsets and peak in units, peak -1 when it exceeds 2**62 bytes.
 
-    `variant`: the fullest column first for a dive; with holes, the lowest gap in the order of priority instead of a
-    dive; with pins, the tightest gap instead of the lowest.
+    `variant`: a dive takes the fullest column first; with holes, first fit in the order of priority replaces the
+    dive; with pins, best fit replaces first fit.
     """
-    holes = instance.has_holes and cost(instance) <= _COST
+    holes = instance.has_holes and cost(instance) <= _COST_LIMIT
     if instance.has_pins or (holes and variant):
         order = np.argsort(-priority, kind="stable")
         return best_fit(instance, order, tight=variant and instance.has_pins)
@@ -43,17 +43,17 @@ def place(instance: Instance, priority: F64, variant: bool) -> tuple[I64, int]:
 
 
 def construct(state: Incumbent) -> None:
-    """Offer one placement a key and variant, and XLA's two, until the goal is reached.
+    """Offer a placement for each key and variant, and XLA's two, until the goal is reached.
 
-    Small instances are constructed in plain Python, so that a handful of buffers does not wait for the compiler; the
-    results are the same.
+    Small instances are constructed in plain Python, which is faster than compiling the kernels; the results are
+    equal.
     """
     if state.over:
         return
     instance = state.instance
     rows = len(instance)
     gaps = instance.has_pins or instance.has_holes
-    many = rows > _MANY or (gaps and cost(instance) > _COST // 50)
+    many = rows > _MAX_ROWS or (gaps and cost(instance) > _COST_LIMIT // 50)
     if state.hint is not None:
         with _plain(instance, 0):
             _follow_hint(state, state.hint)
@@ -66,7 +66,7 @@ def construct(state: Incumbent) -> None:
             offset, peak = place(instance, key(instance, name), variant)
         state.offer(offset, peak, f"{'fit' if fits else 'dive'} by {name}")
         state.count("constructions")
-    if not many and cost(instance) <= _COST // 10:
+    if not many and cost(instance) <= _COST_LIMIT // 10:
         for order in xla_orders(instance):
             if state.over:
                 return
@@ -76,17 +76,17 @@ def construct(state: Incumbent) -> None:
 
 
 def _plain(instance: Instance, number: int) -> AbstractContextManager[None]:
-    """Plain Python for construction `number` where that is done before the compiler would be."""
+    """Run construction `number` in plain Python if that is faster than compiling the kernels."""
     rows = len(instance)
-    if rows <= _PLAIN:
+    if rows <= _MAX_PLAIN_ROWS:
         return interpreted()
     gaps = instance.has_pins or instance.has_holes
     work = rows * (number + 1) * (4 if gaps else 1)
-    return plain_if_small(_scan_line if gaps else _scan_dive, work, _PLAIN_AT_FIRST)
+    return plain_if_small(_scan_line if gaps else _scan_dive, work, _MAX_PLAIN_WORK)
 
 
 def _follow_hint(state: Incumbent, hint: I64) -> None:
-    """First fit in the order of the hinted offsets, rows without one last: no row ends higher than a valid hint."""
+    """First fit by ascending hint, rows without one last. A valid hint is never made worse."""
     instance = state.instance
     order = np.lexsort((np.arange(len(instance)), np.where(hint < 0, np.iinfo(np.int64).max, hint)))
     state.offer(*best_fit(instance, order, tight=False), "hint")

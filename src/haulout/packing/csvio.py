@@ -4,7 +4,7 @@
     name    = "id" | "buffer" | "buffer_id"      any text
             | "lower" | "begin" | "start"        first moment of the live range
             | "upper"                            first moment after it
-            | "end"                              last moment of it (so is the end of a gap, then)
+            | "end"                              last moment of it; the ends of gaps are inclusive too, then
             | "size"                             bytes
             | "alignment"                        bytes; 1 when absent or empty
             | "gaps"                             moments within the range at which the storage is free
@@ -12,9 +12,9 @@
     gaps    = {gap " "} gap
     gap     = moment "-" moment ["@" byte ":" byte]
 
-A gap with "@" frees all but a window of the buffer: bytes from the first to before the second stay in use. Gaps with
-windows must not overlap each other; where one overlaps a gap without, the storage is free.
-`id`, lower, upper and size are required. Blank lines are skipped. What is wrong is told with line and column.
+A gap with "@" frees all bytes of the buffer but a window, half-open. Gaps with windows must not overlap each other;
+where one overlaps a gap without a window, the storage is free. `id`, lower, upper and size are required. Blank lines
+are skipped. Errors name line and column.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REQUIRED = _KNOWN[:4]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """What a file holds. `offset` and `hint` are -1 where there is none, None where there is no such column."""
+    """The contents of a file. `offset` and `hint` are -1 in empty fields, None when the column is missing."""
 
     problem: Problem
     ids: tuple[str, ...]
@@ -56,7 +56,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line and its fields, to read numbers from and to point at."""
+    """One line and its fields; reads numbers and reports errors at their fields."""
 
     file: str
     line: int
@@ -75,10 +75,10 @@ class _Row:
     def parse(self, name: str, text: str, least: int, most: int) -> int:
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 100):
-            self.wrong(name, f"`{text}` is not an integer")
+            self.wrong(name, f"expected an integer, found `{text}`")
         value = int(text)
         if not least <= value <= most:
-            self.wrong(name, f"{value} is not between {least} and {most}")
+            self.wrong(name, f"expected a number between {least} and {most}, found {value}")
         return value
 
     def wrong(self, name: str, message: str) -> NoReturn:
@@ -154,7 +154,7 @@ def _header(fields: list[str], file: str, line: int) -> tuple[dict[str, int], in
     for k, name in enumerate(names):
         canonical = _NAMES.get(name, name)
         if canonical not in _KNOWN:
-            bad_input(f"line {line}: unknown column `{name}`", label, help=("known: " + ", ".join(_KNOWN),))
+            bad_input(f"line {line}: unknown column `{name}`", label, help=("columns: " + ", ".join(_KNOWN),))
         if canonical in index:
             bad_input(f"line {line}: column `{canonical}` is given twice", label)
         index[canonical] = k
@@ -176,7 +176,7 @@ def _ranges(row: _Row, inclusive: int, size: int) -> list[tuple[int, int, tuple[
         moments, at, window = gap.partition("@")
         begin, dash, end = moments.partition("-")
         if not dash or (at and len(window.split(":")) != 2):
-            row.wrong("gaps", f"`{gap}` is not a gap")
+            row.wrong("gaps", f"expected MOMENT-MOMENT or MOMENT-MOMENT@BYTE:BYTE, found `{gap}`")
         lo = row.parse("gaps", begin, -LIMIT, LIMIT)
         hi = row.parse("gaps", end, -LIMIT, LIMIT - inclusive) + inclusive
         if hi < lo:
@@ -200,7 +200,7 @@ def _ranges(row: _Row, inclusive: int, size: int) -> list[tuple[int, int, tuple[
 def _without(
     ranges: list[tuple[int, int, tuple[int, int]]], gaps: list[tuple[int, int]]
 ) -> list[tuple[int, int, tuple[int, int]]]:
-    """Ranges without the gaps; what is empty is left out."""
+    """Ranges without the gaps; empty ranges are left out."""
     left = []
     for lower, upper, window in ranges:
         at = lower
@@ -214,7 +214,7 @@ def _without(
 
 
 def to_csv(problem: Problem, offset: I64 | None = None, ids: Sequence[str] | None = None) -> str:
-    """The text of a file: id, lower, upper, size, and alignment, gaps, offset where there are any."""
+    """The text of a file: id, lower, upper, size; alignment, gaps and offset if there are any."""
     names = [str(k) for k in range(len(problem))] if ids is None else list(ids)
     head = np.searchsorted(problem.owner, np.arange(len(problem) + 1))
     lower, upper = problem.lower.tolist(), problem.upper.tolist()
@@ -239,7 +239,7 @@ def to_csv(problem: Problem, offset: I64 | None = None, ids: Sequence[str] | Non
 
 
 def _gaps(problem: Problem, first: int, end: int) -> Iterator[str]:
-    """The holes between ranges first..end of a buffer, and the windows that they hold."""
+    """The holes between ranges first..end of a buffer, and the ranges with windows."""
     low, high = problem.window_low, problem.window_high
     for r in range(first, end):
         if r > first and problem.upper[r - 1] < problem.lower[r]:

@@ -1,17 +1,17 @@
-"""The valley dive: fill the lowest places first, and waste only where nothing fits.
+"""The valley dive: fill the lowest places first, and lose space only where nothing fits.
 
-The skyline is the top of what is placed, over the columns: a linked list of segments of equal floor. A segment
-with higher neighbours on both sides is a valley. Whatever is wholly inside a valley can stand exactly on its floor:
-the best such row by a given key is placed, which splits the segment. When nothing fits inside, the valley is raised
-to its lower neighbour, and only there is space lost.
+The skyline is the top of the placed rows, over the columns: a linked list of segments of equal floor. A segment with
+higher neighbours on both sides is a valley. A row whose columns are all inside a valley can be placed exactly on its
+floor. The best such row by a given key is placed, which splits the segment. When none fits, the valley is raised to
+its lower neighbour; space is lost only there.
 
         |        |                 |        |
-        |__    __|      place c    |__  _c__|      nothing inside the rest: raise it to c's top or the
-           |__|         ------->      ||            lower wall, whichever is lower
+        |__    __|      place c    |__  _c__|      no row fits the rest: raise it to c's top or the lower wall,
+           |__|         ------->      ||            whichever is lower
 
-The order in which valleys are visited does not change the result: they are apart, and a row is inside at most one.
-Rows inside [a, b) are found in a tournament tree over the rows (sorted by first column) that keeps the best key and
-the least and greatest last column below each node. n placements, at most 3n raises, O(log n) each in practice.
+Valleys are disjoint and a row is inside at most one, so the order of visits does not change the result. Rows inside
+[a, b) are found in a segment tree over the rows (sorted by first column) that keeps the best key and the least and
+greatest last column below each node. n placements, at most 3n raises, O(log n) each in practice.
 
 `fullest` narrows the choice to rows through the valley's column with the most bytes still to place.
 
@@ -24,14 +24,15 @@ from __future__ import annotations
 import numpy as np
 
 from haulout.packing.instance import F64, Instance
+from haulout.packing.kernels import add_to_range, cover, fullest_leaf
 from haulout.packing.problem import I64, LIMIT
 from haulout.support.jit import njit
 
 
 def dive(instance: Instance, key: F64, fullest: bool) -> tuple[I64, int]:
-    """Place every row by `key` (greater goes first); offsets and peak in units, peak -1 when 2**62 was passed.
+    """Place every row by `key` (greater goes first); offsets and peak in units, peak -1 when it exceeds 2**62 bytes.
 
-    Ranges are taken without their holes, and pins are not looked at.
+    Holes and pins are ignored.
     """
     offset = np.zeros(len(instance), np.int64)
     peak, left = _scan_dive(
@@ -52,7 +53,7 @@ def dive(instance: Instance, key: F64, fullest: bool) -> tuple[I64, int]:
 
 @njit
 def _refresh(node: int, greatest: I64, least: I64, best: F64) -> None:
-    """Recompute the ancestors of a leaf of the tournament tree."""
+    """Recompute the ancestors of a leaf."""
     node //= 2
     while node >= 1:
         one, two = 2 * node, 2 * node + 1
@@ -68,19 +69,7 @@ def _best_inside(begin: int, end: int, low: int, high: int, greatest: I64, least
     leaves = len(best) // 2
     found = -1
     key = -1e300
-    depth = 0
-    one, two = begin + leaves, end + leaves
-    while one < two:  # nodes that cover the rows exactly
-        if one % 2:
-            todo[depth] = one
-            depth += 1
-            one += 1
-        if two % 2:
-            two -= 1
-            todo[depth] = two
-            depth += 1
-        one //= 2
-        two //= 2
+    depth = cover(begin, end, leaves, todo)
     while depth > 0:
         depth -= 1
         node = todo[depth]
@@ -100,55 +89,6 @@ def _best_inside(begin: int, end: int, low: int, high: int, greatest: I64, least
 
 
 @njit
-def _take_load(begin: int, end: int, amount: int, most: I64, pending: I64) -> None:
-    """Subtract `amount` from columns begin..end of the load tree (`most` includes the node's own pending)."""
-    leaves = len(most) // 2
-    one, two = begin + leaves, end + leaves
-    while one < two:
-        if one % 2:
-            most[one] -= amount
-            pending[one] -= amount
-            one += 1
-        if two % 2:
-            two -= 1
-            most[two] -= amount
-            pending[two] -= amount
-        one //= 2
-        two //= 2
-    for leaf in (begin + leaves, end - 1 + leaves):
-        node = leaf // 2
-        while node >= 1:
-            most[node] = max(most[2 * node], most[2 * node + 1]) + pending[node]
-            node //= 2
-
-
-@njit
-def _fullest_column(begin: int, end: int, most: I64, pending: I64) -> int:
-    """The column of begin..end with the greatest load."""
-    leaves = len(most) // 2
-    found = -1
-    value = 0
-    one, two = begin + leaves, end + leaves
-    while one < two:
-        for node in (one if one % 2 else -1, two - 1 if two % 2 else -1):
-            if node < 0:
-                continue
-            load = most[node]
-            above = node // 2
-            while above >= 1:
-                load += pending[above]
-                above //= 2
-            if found < 0 or load > value:
-                value = load
-                found = node
-        one = (one + 1) // 2
-        two //= 2
-    while found < leaves:
-        found = 2 * found if most[2 * found] >= most[2 * found + 1] else 2 * found + 1
-    return found - leaves
-
-
-@njit
 def _scan_dive(
     first: I64,
     last: I64,
@@ -162,7 +102,7 @@ def _scan_dive(
     limit: int,
     offset: I64,
 ) -> tuple[int, int]:
-    """Fill `offset`; the peak, and how many rows are left when a floor passed `limit` (0: all are placed)."""
+    """Fill `offset`; the peak, and how many rows are left when a floor exceeds `limit` (0: all are placed)."""
     rows, columns = len(first), len(load)
     leaves = 1
     while leaves < rows:
@@ -214,7 +154,7 @@ def _scan_dive(
         c = -1
         if wall_before > f and wall_after > f:
             if fullest and b - a > 1:
-                peak_column = _fullest_column(a, b, most, pending)
+                peak_column = fullest_leaf(a, b, most, pending, todo)[0]
                 c = _best_inside(
                     start_of[a], start_of[peak_column + 1], peak_column + 1, b, greatest, least, best, todo
                 )
@@ -252,7 +192,7 @@ def _scan_dive(
         _refresh(node, greatest, least, best)
         lo, hi = first[c], last[c]
         if fullest:
-            _take_load(lo, hi, size[c], most, pending)
+            add_to_range(lo, hi, -size[c], most, pending, todo)
 
         # split [a, b) into [a, lo) at f, [lo, hi) at top, [hi, b) at f
         if hi < b:

@@ -1,7 +1,7 @@
-"""The best placement so far, what the search is for, and when it is over.
+"""The best placement so far, the goal of the search, and when it is over.
 
-Every stage of the search offers placements here and asks `over`. A placement is always held once the first stage
-has run, so a search can be ended at any moment: by a time limit, by Ctrl-C, by reaching its goal.
+Every stage of the search offers placements here and asks `over`. After the first stage there is always a placement,
+so a search can end at any moment: by a time limit, by Ctrl-C, by reaching its goal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from haulout.packing.problem import I64
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a progress callback gets: bytes of the best peak and of the lower bound, who found it, seconds so far."""
+    """What a progress callback gets: best peak and lower bound in bytes, the method, seconds so far."""
 
     peak: int
     lower_bound: int
@@ -28,8 +28,8 @@ class Progress:
 class Incumbent:
     """State of one search, in units of `instance`.
 
-    `goal`: a peak that ends the search; `fitting`: it is a capacity, and when nothing fits the search may end.
-    `hint`: offsets in bytes to start from, -1 for none.
+    `goal`: a peak that ends the search; `fitting`: it is a capacity, and a proof that nothing fits ends the search
+    too. `hint`: offsets in bytes to start from, -1 for none.
     """
 
     instance: Instance
@@ -46,14 +46,14 @@ class Incumbent:
     started: float = field(default_factory=time.monotonic)
 
     def offer(self, offset: I64, peak: int, method: str) -> None:
-        """Keep a placement when it is the best so far. `peak` -1: there is none (2**62 was passed)."""
+        """Keep a placement when it is the best so far. `peak` -1: the construction failed."""
         if peak < 0 or (self.offset is not None and peak >= self.peak):
             return
         self.offset, self.peak, self.method = offset.copy(), peak, method
         self.report()
 
     def raise_bound(self, bound: int) -> None:
-        """It is proved that every peak is at least `bound`."""
+        """Record a proof that every peak is at least `bound`."""
         if bound > self.bound:
             self.bound = bound
             if not self.fitting:
@@ -61,7 +61,7 @@ class Incumbent:
             self.report()
 
     def report(self) -> None:
-        """Tell the caller where the search is."""
+        """Call the progress callback."""
         if self.progress is not None and self.offset is not None:
             unit = self.instance.unit
             self.progress(Progress(self.peak * unit, self.bound * unit, self.method, self.seconds))
@@ -77,7 +77,7 @@ class Incumbent:
 
     @property
     def over(self) -> bool:
-        """Whether to stop: the goal is met or out of reach, or there is a placement and no time."""
+        """Whether to stop: the goal is reached or infeasible, or there is a placement and no time left."""
         if self.offset is None:
             return False
         if self.fitting and self.bound > self.goal:

@@ -1,16 +1,16 @@
-"""The canonical form that every search works on.
+"""The canonical form of a problem, on which every search works.
 
-Three things make a problem smaller without changing its answer:
+Three reductions make a problem smaller without changing its answer:
 
 - Buffers that take no storage (no bytes, or never live) are left out; they get offset 0.
-- Time is cut into *columns*, one a maximal set of buffers live together. Between two columns kept, nothing is live
-  that is not live in one of them: a column is kept when it opens with a birth and closes with a death.
+- Time is divided into *columns*, one for each maximal set of buffers that are live together. A column starts with a
+  birth and ends with a death; the moments between two columns have no other live buffers than these columns.
 
         buffer a  [-------------)                    times     0  2  4  5  7  9
         buffer b     [-------)                       kept         ^^^^^^^  ^^^^     a and b; a and c
         buffer c                [----)               columns         0      1
 
-- Bytes are counted in the largest unit that divides everything in sight.
+- Bytes are counted in the largest unit that divides all sizes, pins and segments.
 
 Rows are sorted by first column; `start_of` finds the rows that begin in a column.
 """
@@ -71,8 +71,8 @@ class Instance:
         return len(self.range_first) != len(self.size)
 
     @property
-    def meetings(self) -> int:
-        """Pairs of rows that meet, holes not seen: what best fit by gaps costs."""
+    def overlaps(self) -> int:
+        """Pairs of rows that overlap in time, holes ignored: what best fit by gaps costs."""
         return int((self.start_of[self.last] - self.start_of[self.first]).sum())
 
     @property
@@ -120,7 +120,7 @@ def canonical(problem: Problem) -> Instance:
     if columns and int(load.max()) > LIMIT // unit:
         fail("over-capacity", f"{int(load.max()) * unit} bytes are live at one time; addresses end at 2**62")
 
-    # rows in the order of their first column, ranges beside them
+    # sort rows by first column, and their ranges with them
     per_row = np.bincount(row_of[owner], minlength=len(size))
     head = np.concatenate([[0], np.cumsum(per_row)])
     first, last = begin[head[:-1]], end[head[1:] - 1]
@@ -150,7 +150,7 @@ def canonical(problem: Problem) -> Instance:
 
 
 def _unit(size: I64, alignment: I64, fixed: I64) -> int:
-    """The largest u such that sizes and `fixed` (pins, segments) are multiples; each alignment divides u, or u it.
+    """The largest u that divides sizes and `fixed` (pins, segments), and divides or is divided by each alignment.
 
     Least offsets are sums of sizes rounded up to alignments, so all of them are multiples of u.
     """

@@ -1,7 +1,7 @@
-"""Orders of importance for the dive: which of the rows that fit a valley goes first.
+"""Priorities for construction: which of the rows that fit a valley goes first.
 
-No key is best everywhere; each is a guess at which rows are hard to place later. All are ranks in [0, 1), so that
-blame (see `squeaky_wheel`) can be added on one scale; ties go by row. The order here is the order of trying.
+Each key is a guess at which rows are hard to place later; none is best on every instance. All are ranks in [0, 1), so
+that blame (see `squeaky_wheel`) can be added on one scale; ties are broken by row. Keys are tried in this order.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ def key(instance: Instance, name: str) -> F64:
     duration = instance.duration
     match name:
         case "area":
-            return _rank(duration * size)
+            return rank(duration * size)
         case "duration":
-            return _rank(duration + 0.5 * size / size.max())
+            return rank(duration + 0.5 * size / size.max())
         case "span":
-            return _rank(span + 0.5 * size / size.max())
+            return rank(span + 0.5 * size / size.max())
         case "span-duration":
-            return _rank(span + 0.5 * duration / duration.max())
+            return rank(span + 0.5 * duration / duration.max())
         case "size":
-            return _rank(size, duration)
+            return rank(size, duration)
         case "load-area":
-            return _rank(_busiest(instance), duration * size)
+            return rank(_busiest(instance), duration * size)
         case "load-duration":
-            return _rank(_busiest(instance), duration, size)
+            return rank(_busiest(instance), duration, size)
         case "load-size":
-            return _rank(_busiest(instance), size, duration)
+            return rank(_busiest(instance), size, duration)
     raise AssertionError(name)
 
 
-def _rank(*columns: F64) -> F64:
-    """Position of each row in ascending order, the first column deciding first, over the number of rows."""
+def rank(*columns: F64) -> F64:
+    """Position of each row in ascending order of the columns, the first one first, over the number of rows."""
     order = np.argsort(columns[0], kind="stable") if len(columns) == 1 else np.lexsort(columns[::-1])
-    rank = np.empty(len(order), np.float64)
-    rank[order] = np.arange(len(order)) / len(order)
-    return rank
+    position = np.empty(len(order), np.float64)
+    position[order] = np.arange(len(order)) / max(len(order), 1)
+    return position
 
 
 def _busiest(instance: Instance) -> F64:

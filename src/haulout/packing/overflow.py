@@ -1,8 +1,8 @@
-"""The report when a placement does not fit: what is needed, when, by whom, and what is free there.
+"""The diagnostic of a placement that does not fit: which bytes are needed, when, and for which buffers.
 
-It is about one pool, the first that overflows. When a set of buffers is known that cannot fit together
-(`conflict_set.py`), it is named. The moment is where the most bytes are live, if those exceed the capacity; else
-where the best placement found stands highest.
+It describes the first pool that overflows. It lists a set of buffers that cannot fit together, when one is known
+(`conflict_set.py`). Its moment is the one with the most live bytes, if these exceed the capacity; otherwise a moment
+at which the topmost buffer of the best placement is live.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from haulout.packing.solution import Solution, Status
 from haulout.packing.storages import merge
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
-_SHOWN = 12
+_MAX_LISTED = 12
 
 
 def over_capacity(problem: Problem, solution: Solution, names: Sequence[str] | None = None) -> Diagnostic:
@@ -47,9 +47,9 @@ def over_capacity(problem: Problem, solution: Solution, names: Sequence[str] | N
     size = part.reserved
     biggest = live[np.lexsort((live, -size[live]))].tolist()
     listed = list(found.buffers) if found is not None else biggest
-    labels = [Label(f"{name(b)}: {size[b]} bytes") for b in listed[:_SHOWN]]
-    if len(listed) > _SHOWN:
-        labels.append(Label(f"and {len(listed) - _SHOWN} more buffers"))
+    labels = [Label(f"{name(b)}: {size[b]} bytes") for b in listed[:_MAX_LISTED]]
+    if len(listed) > _MAX_LISTED:
+        labels.append(Label(f"and {len(listed) - _MAX_LISTED} more buffers"))
     where = f" in pool {pool.name}" if len(rules.pools) > 1 else ""
     choice = any(len(rules.pools_of(int(b))) > 1 for b in members.tolist())
     notes = [
@@ -59,11 +59,11 @@ def over_capacity(problem: Problem, solution: Solution, names: Sequence[str] | N
     ]
     if found is not None:
         notes.append(_describe(len(found.buffers), found.minimal))
-    proved = "cannot fit" if infeasible else "no placement found that fits"
+    verdict = "the buffers cannot fit" if infeasible else "no placement found that fits"
     return Diagnostic(
         "over-capacity",
         Severity.ERROR,
-        f"{proved}{where}: the best placement needs {use.peak} bytes, the capacity is {capacity}",
+        f"{verdict}{where}: the best placement needs {use.peak} bytes, the capacity is {capacity}",
         tuple(labels),
         tuple(notes),
         (f"shorten or shrink a buffer that is live at time {moment}",),
@@ -71,12 +71,12 @@ def over_capacity(problem: Problem, solution: Solution, names: Sequence[str] | N
 
 
 def _describe(count: int, minimal: bool) -> str:
-    """What is said of the buffers listed."""
+    """The note on the listed buffers."""
     if count == 1:
-        return "the buffer listed does not fit by itself"
+        return "the listed buffer does not fit by itself"
     if not minimal:
-        return f"the {count} buffers listed cannot fit together"
-    return f"the {count} buffers listed cannot fit together; of no smaller part of them is that known"
+        return f"the {count} listed buffers cannot fit together"
+    return f"the {count} listed buffers cannot fit together; no smaller part of them is known to be too large"
 
 
 def _first_overflow(problem: Problem, solution: Solution) -> int:
@@ -89,7 +89,7 @@ def _first_overflow(problem: Problem, solution: Solution) -> int:
 
 
 def _part(problem: Problem, solution: Solution, number: int) -> tuple[I64, Problem, I64]:
-    """What is in a pool: a buffer for each storage, the problem of them, their offsets."""
+    """The contents of a pool: a buffer for each storage, the problem of these storages, their offsets."""
     if problem.rules.trivial:
         return np.arange(len(problem)), problem, solution.offset
     storages = merge(problem, solution.in_place)
@@ -99,7 +99,7 @@ def _part(problem: Problem, solution: Solution, number: int) -> tuple[I64, Probl
 
 
 def largest_hole(problem: Problem, offset: I64, live: I64, capacity: int) -> int:
-    """The longest run of bytes below `capacity` that none of the `live` buffers takes."""
+    """The longest interval of bytes below `capacity` that the `live` buffers leave free."""
     order = live[np.argsort(offset[live], kind="stable")]
     end, hole = 0, 0
     for b in order.tolist():

@@ -1,8 +1,8 @@
-"""Place buffers in as few bytes as can be found: the recipe.
+"""Place buffers in as few bytes as possible: the recipe.
 
-problem    -> solution     one address space (`single.py`); with ties and several pools (`composite.py`)
-solution   -> spread       with `spread`, spare memory is spent on avoiding reuse (`spread.py`)
-solution   -> checked      by the validator, always (`validate.py`)
+problem    -> solution     one address space (`single.py`), windows (`windows.py`), or with rules (`composite.py`)
+solution   -> spread       with `spread`, use spare memory to avoid reuse (`reuse_avoidance.py`)
+solution   -> validated    always (`validate.py`)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from haulout.packing.rules import Pool, Rules, check_bytes
 from haulout.packing.single import Budget, solve_single
 from haulout.packing.solution import Solution
 from haulout.packing.validate import violations
-from haulout.packing.windows import solve_shaped
+from haulout.packing.windows import solve_windows
 from haulout.support.diagnostics import HauloutError, bad_input
 
 
@@ -46,20 +46,20 @@ def plan(
     effort: float = 1.0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
-    """Give every buffer an offset such that no two that are live together share a byte.
+    """Give every buffer an offset such that buffers that are live together share no byte.
 
-    `lower`, `upper`: half-open live ranges, one a buffer, or one a range with `owner` naming the buffer.
+    `lower`, `upper`: half-open live ranges, one for each buffer, or with `owner`, the buffer of each range, several.
     `size`, `alignment`, `capacity`, `pinned`: bytes; `pinned` -1 leaves the offset free. `segment`: no buffer crosses
     a multiple of it (0: no limit). `aliases`, `in_place`, `symmetric`, `pools`, `allowed`: see `rules.py`; an entry
-    of `allowed` is a pool, or several, the most wanted first. `hint`: offsets to start from, or -1.
+    of `allowed` is a pool, or several, the preferred one first. `hint`: offsets to start from, or -1.
 
-    Without `time_limit` (seconds) the search is bounded by counts, `effort` times the usual ones, and the result
-    depends on the input alone; effort 0 is construction without search. `progress` is called at every improvement,
-    and may raise KeyboardInterrupt, as Ctrl-C does: the best placement so far is the result.
+    Without `time_limit` (seconds) counts bound the search, `effort` times the usual ones, and the result depends on
+    the input alone; effort 0 is construction without search. `progress` is called at every improvement and may raise
+    KeyboardInterrupt, as Ctrl-C does: the result is then the best placement so far.
 
-    With `capacity`, or capacities of all pools, the first placement found that fits is returned; with `spread` too,
-    the bytes to spare then go into keeping buffers apart that need not be. Raises `HauloutError`: `bad-input` for
-    malformed arguments, `over-capacity` when nothing was found that fits.
+    With `capacity`, or capacities of all pools, the first placement that fits is the result; `spread` then uses the
+    spare bytes to avoid reuse. Raises `HauloutError`: `bad-input` for malformed arguments, `over-capacity` when no
+    placement was found that fits.
     """
     rules = Rules(
         tuple(tuple(group) for group in aliases),
@@ -87,7 +87,7 @@ def solve(
     effort: float = 1.0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Solution:
-    """Like `plan`, and returns the best placement with its status when nothing fits the capacity."""
+    """Like `plan`, but returns the best placement and its status when it does not fit the capacity."""
     check_bytes("capacity", capacity)
     budget = Budget(time_limit, effort, progress)
     budget.check()
@@ -96,9 +96,9 @@ def solve(
         problem = _with_capacity(problem, capacity)
     if problem.window_low is not None:
         if not problem.rules.trivial:
-            bad_input("windows go with one pool, without aliases, pairs or symmetric groups")
-        solution = solve_shaped(problem, problem.rules.pools[0].capacity, budget, hints)
-        spread = False  # shapes stay as they are packed
+            bad_input("a problem with windows must have one pool and no aliases, in-place pairs or symmetric groups")
+        solution = solve_windows(problem, problem.rules.pools[0].capacity, budget, hints)
+        spread = False  # not supported with windows
     elif problem.rules.trivial:
         solution = solve_single(problem, problem.rules.pools[0].capacity, budget, hints)
     else:
@@ -114,7 +114,7 @@ def _with_capacity(problem: Problem, capacity: int) -> Problem:
     """The problem with the capacity of its only pool."""
     pools = problem.rules.pools
     if len(pools) > 1 or pools[0].capacity not in (None, capacity):
-        bad_input("`capacity` is for one pool; give each of several pools its own")
+        bad_input("`capacity` is for one pool; give each pool its own capacity")
     return replace(problem, rules=replace(problem.rules, pools=(replace(pools[0], capacity=capacity),)))
 
 

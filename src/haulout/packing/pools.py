@@ -1,18 +1,18 @@
-"""Which storage goes into which pool, and what the pools then are as problems of one address space.
+"""Assign storages to pools, and turn the pools into problems of one address space.
 
-**Assignment.** When the choices are few, all of them are tried. Otherwise storages choose in turn, those with the
-fewest pools first, then the largest; each takes the pool in which it exceeds the capacity least, then where the
-most bytes live at one time grow least (bytes below a capacity are free), then the one that it wants most. What is
-live at one time in each pool is kept in a tree of maxima over the moments. Members of a symmetric group choose
-together, one a pool.
+**Assignment.** When there are few assignments, all are tried. Otherwise storages are assigned greedily, those with
+the fewest allowed pools first, then the largest. A storage takes the pool in which it exceeds the capacity least,
+then the one whose peak of live bytes grows least (bytes below a capacity are free), then the preferred one. A segment
+tree for each pool keeps its live bytes over the moments. The members of a symmetric group are assigned together, one
+a pool.
 
-**Clusters.** A pool is a problem by itself, unless a symmetric group ties it to others. Pools that are tied become
-one problem: their times stand one behind the other on one axis, and a group is one buffer with a range in each.
+**Clusters.** A pool is a problem by itself, unless a symmetric group ties it to others. Tied pools become one
+problem: their time axes are concatenated, and a group is one buffer with a range in each.
 
     pool 0        | pool 1        |        equal offsets: one buffer, live in both
     [--- g ---)   |    [-- g --)  |
 
-Where capacities in a cluster differ, a buffer pinned above the smaller one keeps its pool free from there on.
+If capacities in a cluster differ, a buffer pinned at a smaller capacity blocks the bytes above it in that pool.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from haulout.packing.kernels import add_to_range, fullest_leaf
 from haulout.packing.problem import I64, LIMIT, Problem
 from haulout.packing.rules import Pool
 from haulout.packing.storages import Storages, nested
 from haulout.support.diagnostics import bad_input
 from haulout.support.jit import njit, plain_if_small
 
-_EVERY = 32
-"""Assignments up to which all are tried."""
+_MAX_ASSIGNMENTS = 32
+"""Up to so many assignments, all are tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
-    """Pools that are solved together. `row`: the buffer of `problem` that stands for each of `storages`."""
+    """Pools that are solved together. `row`: the buffer of `problem` for each of `storages`."""
 
     pools: tuple[int, ...]
     storages: I64
@@ -47,7 +48,7 @@ class Cluster:
 
 
 def assignments(storages: Storages, pools: tuple[Pool, ...]) -> Iterator[I64]:
-    """Pool of each storage: all possible assignments when there are few, else one that is balanced."""
+    """Pool of each storage: all assignments when there are few, else a balanced one."""
     balanced = balance(storages, capacities(pools))
     yield balanced
     if not is_listed(storages):
@@ -67,13 +68,13 @@ def capacities(pools: tuple[Pool, ...]) -> I64:
 
 
 def is_listed(storages: Storages) -> bool:
-    """Whether `assignments` gives all that there are."""
+    """Whether `assignments` gives all possible ones."""
     free = [len(mine) for mine in storages.allowed if len(mine) > 1]
-    return len(free) < _EVERY and prod(free) <= _EVERY
+    return len(free) < _MAX_ASSIGNMENTS and prod(free) <= _MAX_ASSIGNMENTS
 
 
 def balance(storages: Storages, capacity: I64, banned: frozenset[tuple[int, int]] = frozenset()) -> I64:
-    """One assignment. `capacity` of each pool; `banned`: (storage, pool) not wanted where another pool is allowed."""
+    """One assignment. `capacity`: of each pool; `banned`: (storage, pool) to avoid if the storage allows another."""
     count, problem = len(storages.allowed), storages.problem
     chosen = np.full(count, -1, np.int64)
     allowed = []
@@ -109,7 +110,7 @@ def balance(storages: Storages, capacity: I64, banned: frozenset[tuple[int, int]
 def _narrowed(
     group: tuple[int, ...], allowed: list[tuple[int, ...]], given: tuple[tuple[int, ...], ...]
 ) -> list[tuple[int, ...]]:
-    """Each member of a symmetric group left with one pool, no two with the same: augmenting paths."""
+    """Leave each member of a symmetric group one pool, all different: bipartite matching by augmenting paths."""
     allowed = list(allowed)
     for choice in (allowed, given):
         holder: dict[int, int] = {}
@@ -117,7 +118,7 @@ def _narrowed(
             for pool, member in holder.items():
                 allowed[member] = (pool,)
             return allowed
-    bad_input(f"the symmetric buffers {group} cannot be put one into a pool")
+    bad_input(f"the symmetric buffers {group} must be in different pools; the allowed pools do not permit that")
 
 
 def _seat(
@@ -146,13 +147,14 @@ def _scan_balance(
     moments: int,
     chosen: I64,
 ) -> None:
-    """Fill `chosen`. Per pool a tree of maxima over moments, `added` not yet passed on to the children."""
+    """Fill `chosen`. `most` and `added` are a segment tree over the moments for each pool (`kernels.py`)."""
     leaves = 1
     while leaves < moments:
         leaves *= 2
     pools = len(capacity)
     most = np.zeros((pools, 2 * leaves), np.int64)
     added = np.zeros((pools, 2 * leaves), np.int64)
+    nodes = np.empty(160, np.int64)
     for at in order:
         best = -1
         best_over = best_growth = 1 << 62
@@ -161,18 +163,7 @@ def _scan_balance(
             peak = most[pool, 1]
             high = 0
             for r in range(head[at], head[at + 1]):
-                one, two = begin[r] + leaves, end[r] + leaves
-                while one < two:
-                    for node in (one if one % 2 else 0, two - 1 if two % 2 else 0):
-                        if node > 0:
-                            level = most[pool, node]
-                            above = node // 2
-                            while above >= 1:
-                                level += added[pool, above]
-                                above //= 2
-                            high = max(high, level)
-                    one = (one + 1) // 2
-                    two //= 2
+                high = max(high, fullest_leaf(begin[r], end[r], most[pool], added[pool], nodes)[1])
             reach = high + size[at] if occupies[at] else 0
             over = max(0, reach - capacity[pool])
             growth = max(0, reach - peak) if capacity[pool] == 1 << 62 else 0
@@ -182,26 +173,7 @@ def _scan_balance(
         if not occupies[at]:
             continue
         for r in range(head[at], head[at + 1]):
-            one, two = begin[r] + leaves, end[r] + leaves
-            low, high = one, two - 1
-            if one >= two:
-                continue
-            while one < two:
-                if one % 2:
-                    most[best, one] += size[at]
-                    added[best, one] += size[at]
-                    one += 1
-                if two % 2:
-                    two -= 1
-                    most[best, two] += size[at]
-                    added[best, two] += size[at]
-                one //= 2
-                two //= 2
-            for leaf in (low, high):
-                node = leaf // 2
-                while node >= 1:
-                    most[best, node] = max(most[best, 2 * node], most[best, 2 * node + 1]) + added[best, node]
-                    node //= 2
+            add_to_range(begin[r], end[r], size[at], most[best], added[best], nodes)
 
 
 def clusters(storages: Storages, pool: I64, pools: tuple[Pool, ...]) -> list[Cluster]:
@@ -247,7 +219,7 @@ def _one_pool(storages: Storages, members: I64, number: int, pools: tuple[Pool, 
 def _several(
     storages: Storages, members: I64, numbers: tuple[int, ...], pool: I64, pools: tuple[Pool, ...]
 ) -> Cluster:
-    """Tied pools: times as ranks, each pool's behind the one before; one row a symmetric group."""
+    """Tied pools: times as ranks, the pools one after the other; one row for each symmetric group."""
     problem = storages.problem
     leader = np.arange(len(storages.allowed))
     for group in storages.groups:
@@ -275,7 +247,7 @@ def _several(
     known = [limit for limit in limits if limit is not None]
     capacity = max(known) if len(known) == len(limits) else None
     if known and (capacity is None or min(known) < capacity):
-        # What stands in the way must not count as a peak: it ends where the largest capacity does.
+        # The blocking buffers must not count as a peak: they end at the largest capacity.
         end = capacity if capacity is not None else min(LIMIT, 2 * int(problem.reserved[members].sum()) + max(known))
         for k, limit in enumerate(limits):
             if limit is not None and limit < end:

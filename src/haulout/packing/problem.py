@@ -1,21 +1,22 @@
-"""The problem: buffers, when each is live, how many bytes it takes, and what restricts its offset.
+"""The problem: buffers, their live ranges, their sizes, and the constraints on their offsets.
 
-One row a buffer: `size`, `alignment`, `pinned` (the offset it must get, or -1), `segment` (no multiple of it may lie
-inside the buffer, or 0). When it is live is a list of
-half-open ranges, one row a range: `lower`, `upper`, and `owner`, the buffer. Most buffers have one range; a value
-carried around a loop, or one that is recomputed, has several, and its storage may serve others in the holes.
+One row a buffer: `size`, `alignment`, `pinned` (the offset it must get, or -1), `segment` (the buffer must not cross
+a multiple of it; 0: no limit). One row a live range, half-open: `lower`, `upper`, and `owner`, the buffer. Most
+buffers have one range. A value that is carried around a loop or recomputed has several; other buffers may use its
+storage in the holes between them.
 
     buffer     0  size 64        time  0    10    20    30
     ranges     0..10, 20..30           [0000)     [0000)      both ranges at one offset
     buffer     1  size 64, 10..20            [1111)           may share it
 
-A range may hold only a window of the buffer's bytes: `window_low`, `window_high`, or None when all hold all.
+A range may use only a window of the buffer's bytes, `window_low:window_high`; None: every range uses the whole
+buffer.
 
-Two buffers conflict when a range of one meets a range of the other. Buffers of size zero and ranges of length zero
+Two buffers conflict when a range of one overlaps a range of the other. Buffers of size zero and ranges of length zero
 conflict with nothing. A size is reserved in whole units of the greatest common divisor of all alignments (with one
 alignment for all: sizes rounded up to it), because no other buffer could start inside the last unit.
 
-What ties buffers to one another or to one of several pools stands in `rules` (see `rules.py`).
+`rules` has the constraints between buffers, and the pools (`rules.py`).
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Buffers to place. Build with `Problem.of`, which validates; the arrays are not to be changed afterwards.
+    """Buffers to place. Build with `Problem.of`, which validates; do not change the arrays afterwards.
 
     Valid: `len(size) == len(alignment) == len(pinned) == len(segment)`, `len(lower) == len(upper) == len(owner)`;
-    `owner` ascends; ranges of one owner are disjoint, not touching, ascending; every buffer has at least one range,
-    perhaps empty.
+    `owner` ascends; the ranges of an owner are disjoint, not adjacent, ascending; every buffer has at least one
+    range, perhaps empty.
     """
 
     lower: I64
@@ -72,11 +73,11 @@ class Problem:
     ) -> Problem:
         """Validate columns and make a problem of them.
 
-        `lower` and `upper` have one element a buffer, or, with `owner`, one a range. `alignment` is bytes, one for
-        all or one a buffer. `segment`, likewise: the largest contiguous stretch of memory, a multiple of the
-        alignment, 0 for no limit; no buffer crosses a multiple of it. `window`: first byte and the one behind the
-        last that each range holds; ranges of one buffer must not overlap then. Raises `HauloutError`: `bad-input`
-        naming the column and the row, `over-capacity` when a buffer is larger than its segment.
+        `lower` and `upper` have one element a buffer, or, with `owner`, one a range. `alignment`: bytes, one for all
+        or one a buffer. `segment`, likewise: the largest contiguous stretch of memory, a multiple of the alignment, 0
+        for no limit; no buffer crosses a multiple of it. `window`: first and end of the bytes that each range uses,
+        half-open; the ranges of a buffer must not overlap then. Raises `HauloutError`: `bad-input` with the column
+        and the row, `over-capacity` when a buffer is larger than its segment.
         """
         sizes = _column("size", size, 0, LIMIT)
         n = len(sizes)
@@ -122,7 +123,7 @@ class Problem:
 
     @property
     def windows(self) -> tuple[I64, I64]:
-        """The bytes of its buffer that each range holds, half-open."""
+        """The bytes of its buffer that each range uses, half-open."""
         if self.window_low is None or self.window_high is None:
             return np.zeros(len(self.owner), np.int64), self.size[self.owner]
         return self.window_low, self.window_high
@@ -134,7 +135,7 @@ class Problem:
 
     @property
     def occupies(self) -> NDArray[np.bool_]:
-        """Which buffers take storage at some time: neither empty in bytes nor in time."""
+        """Which buffers take storage: they have bytes and are live at some time."""
         live = np.zeros(len(self), bool)
         some = self.upper > self.lower
         if self.window_low is not None and self.window_high is not None:
@@ -158,9 +159,9 @@ def _column(name: str, values: Column, least: int, most: int, length: int | None
     """`values` as an int64 column, every element in [least, most]."""
     array = np.asarray(values)
     if array.ndim != 1:
-        bad_input(f"column `{name}` has {array.ndim} dimensions, not 1")
+        bad_input(f"column `{name}` has {array.ndim} dimensions, expected 1")
     if length is not None and len(array) != length:
-        bad_input(f"column `{name}` has {len(array)} rows, not {length}")
+        bad_input(f"column `{name}` has {len(array)} rows, expected {length}")
     if not len(array):
         return np.zeros(0, np.int64)
     if array.dtype.kind not in "iuO" or not all(isinstance(v, int | np.integer) for v in _objects(array)):
@@ -168,23 +169,23 @@ def _column(name: str, values: Column, least: int, most: int, length: int | None
     outside = np.flatnonzero((array < least) | (array > most))
     if len(outside):
         row = int(outside[0])
-        bad_input(f"column `{name}`, row {row}: {array[row]} is not between {least} and {most}")
+        bad_input(f"column `{name}`, row {row}: expected a number between {least} and {most}, found {array[row]}")
     return array.astype(np.int64)
 
 
 def _objects(array: NDArray[np.generic]) -> list[object]:
-    """The elements when NumPy found no integer type for them (beyond 64 bits, or mixed)."""
+    """The elements of an array of objects: integers of more than 64 bits, or mixed types."""
     return list(array) if array.dtype.kind == "O" else []
 
 
 def _scalar(name: str, value: int | np.integer, least: int, most: int) -> int:
     if not least <= value <= most:
-        bad_input(f"`{name}` is {value}, not between {least} and {most}")
+        bad_input(f"`{name}` is {value}, expected a number between {least} and {most}")
     return int(value)
 
 
 def _merged(lower: I64, upper: I64, owner: I64, n: int) -> tuple[I64, I64, I64]:
-    """Ranges sorted by owner, touching ones joined, empty ones dropped but where an owner has no other."""
+    """Ranges sorted by owner; adjacent ones are joined, empty ones dropped unless the owner has no other."""
     order = np.lexsort((upper, lower, owner))
     rows: list[tuple[int, int, int]] = []
     for k, lo, hi in zip(owner[order].tolist(), lower[order].tolist(), upper[order].tolist(), strict=True):
@@ -215,7 +216,7 @@ def _windowed(
     order = np.lexsort((upper, lower, owner))
     lower, upper, owner = lower[order], upper[order], owner[order]
     for row in np.flatnonzero((owner[1:] == owner[:-1]) & (lower[1:] < upper[:-1]))[:1].tolist():
-        bad_input(f"ranges of buffer {owner[row]} overlap at {lower[row + 1]}, and hold windows")
+        bad_input(f"ranges of buffer {owner[row]} overlap at {lower[row + 1]}; ranges with windows must be disjoint")
     missing = np.setdiff1d(np.arange(len(size)), owner)
     if len(missing):
         bad_input(f"buffer {missing[0]} has no range")
@@ -228,11 +229,11 @@ def _check_pins(size: I64, alignment: I64, pinned: I64) -> None:
     for row in np.flatnonzero(fixed & (pinned % alignment != 0))[:1].tolist():
         bad_input(f"buffer {row} is pinned at {pinned[row]}, not a multiple of its alignment {alignment[row]}")
     for row in np.flatnonzero(fixed & (pinned > LIMIT - size))[:1].tolist():
-        bad_input(f"buffer {row} is pinned at {pinned[row]} with size {size[row]}: it ends beyond 2**62")
+        bad_input(f"buffer {row} is pinned at {pinned[row]} with size {size[row]}: it ends above 2**62")
 
 
 def check_segments(size: I64, alignment: I64, pinned: I64, segment: I64) -> None:
-    """Segments hold whole alignments and their buffers, and pinned buffers do not cross them."""
+    """Segments are multiples of the alignment and large enough, and pinned buffers do not cross them."""
     some = segment > 0
     whole = np.where(some, segment, 1)
     for row in np.flatnonzero(some & (whole % alignment != 0))[:1].tolist():

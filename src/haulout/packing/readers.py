@@ -1,4 +1,4 @@
-"""Read a problem from a file, whatever form it has: what the file holds decides, not its name."""
+"""Read a problem from a file of any known format, which is detected by contents, not by name."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Spend spare memory on avoiding reuse: bytes below the capacity that a packed placement leaves free.
+"""Use the bytes below the capacity that a packed placement leaves free to avoid reuse.
 
-Two storages that are never live together and share bytes are a *reuse pair*: whoever runs the program must order the
-last access of the one before the first of the other. With memory to spare some of them can be avoided. Finding the
-fewest is as hard as packing, so this is a heuristic, in two steps, each of moves of one storage at a time:
+Two storages that are never live together and share bytes are a *reuse pair*: the program must order the last access
+of one before the first access of the other. Spare memory can avoid some of these pairs. Finding the minimum is as
+hard as packing, so this is a heuristic of two steps, which move one storage at a time:
 
-    insert      from nothing, the largest storage first, each where it makes the fewest pairs; given up when one does
-                not fit
-    improve     from the better of that and the packed placement: storages with the most pairs first, each moves to
-                where it makes the fewest, the lowest such place, while that is fewer than now
+    insert      start from nothing, the largest storage first, each where it makes the fewest pairs; stop when one
+                does not fit
+    improve     start from the better of that and the packed placement: storages with the most pairs first, each moves
+                to the lowest place with the fewest pairs, if these are fewer than now
 
-Places tried for a storage: directly above or below any other, the bottom, and the top. Nothing is ever worse than the
-packed placement. Pinned storages and symmetric groups stay. A move is O(n log n); their number is bounded, so that
-large problems gain less, not slower.
+Places tried for a storage: directly above or below any other, the bottom, and the top. The result never has more
+pairs than the packed placement. Pinned storages and symmetric groups stay. A move costs O(n log n); the number of
+moves is bounded, so large problems gain less instead of taking longer.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from haulout.packing.storages import Storages, merge, nested
 from haulout.support.diagnostics import bad_input
 
 _ROUNDS = 4
-_VISITS = 40_000_000
-"""Storages met in all moves of a pool."""
+_VISITS_LIMIT = 40_000_000
+"""Storages visited by all moves in a pool."""
 
 
 def spread_out(problem: Problem, solution: Solution) -> Solution:
-    """The solution with fewer reuse pairs in every pool that has a capacity. Raises `bad-input` if none has."""
+    """The solution with fewer reuse pairs in the pools that have a capacity; `bad-input` if no pool has one."""
     pools = problem.rules.pools
     if all(pool.capacity is None for pool in pools):
-        bad_input("spreading needs a capacity: without one, nothing is to spare")
+        bad_input("`spread` needs a capacity")
     storages = merge(problem, solution.in_place)
     count = len(storages.allowed)
     pool, offset = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -62,7 +62,7 @@ def spread_out(problem: Problem, solution: Solution) -> Solution:
 
 
 def count_reuse(offset: I64, size: I64) -> int:
-    """Pairs of storages that share bytes. Those live together share none, so these are reuse pairs. O(n log n)."""
+    """Number of pairs of storages that share bytes: reuse pairs, as storages live together share none. O(n log n)."""
     end = offset + size
     below = np.searchsorted(np.sort(offset), end).sum() - np.searchsorted(np.sort(end), offset, side="right").sum()
     return int(below - len(offset)) // 2
@@ -70,7 +70,7 @@ def count_reuse(offset: I64, size: I64) -> int:
 
 @dataclass(slots=True)
 class _Space:
-    """One pool: its storages, and where they are."""
+    """One pool: its storages and their offsets."""
 
     storages: Storages
     mine: I64
@@ -78,7 +78,7 @@ class _Space:
     packed: I64
 
     def spread(self) -> I64:
-        """The better of the two ways."""
+        """Insert, then improve."""
         size = self.storages.problem.size[self.mine]
         best = self.packed
         inserted = self._insert(size)
@@ -87,7 +87,7 @@ class _Space:
         return self._improve(best.copy(), size)
 
     def _insert(self, size: I64) -> I64 | None:
-        if len(size) ** 2 > _VISITS:
+        if len(size) ** 2 > _VISITS_LIMIT:
             return None
         offset = self.packed.copy()
         placed = self._fixed()
@@ -104,7 +104,7 @@ class _Space:
     def _improve(self, offset: I64, size: I64) -> I64:
         fixed = self._fixed()
         everything = np.ones(len(size), bool)
-        moves = _VISITS // len(size)
+        moves = _VISITS_LIMIT // len(size)
         for _ in range(_ROUNDS):
             end = offset + size
             pairs = np.searchsorted(np.sort(offset), end) - np.searchsorted(np.sort(end), offset, side="right") - 1
@@ -129,7 +129,7 @@ class _Space:
         return fixed
 
     def _best_place(self, k: int, offset: I64, size: I64, placed: NDArray[np.bool_]) -> tuple[int, int] | None:
-        """The offset of storage k with the fewest reuse pairs among those `placed`, and how many; None: no room."""
+        """The offset of storage k with the fewest reuse pairs among `placed`, and their number; None: no room."""
         assert self.pool.capacity is not None
         problem, at = self.storages.problem, int(self.mine[k])
         need, align = int(size[k]), int(problem.alignment[at])
@@ -145,11 +145,11 @@ class _Space:
             crossing = tries % segment + need > segment
             tries[crossing] = (tries[crossing] // segment + 1) * segment
         tries = np.unique(tries[tries <= self.pool.capacity - need])
-        blocked = _met(tries, need, start[clash], end[clash])
+        blocked = _overlaps(tries, need, start[clash], end[clash])
         tries = tries[blocked == 0]
         if not len(tries):
             return None
-        pairs = _met(tries, need, start[~clash], end[~clash])
+        pairs = _overlaps(tries, need, start[~clash], end[~clash])
         least = int(np.argmin(pairs))
         return int(tries[least]), int(pairs[least])
 
@@ -164,8 +164,8 @@ class _Space:
         return found
 
 
-def _met(tries: I64, need: int, start: I64, end: I64) -> I64:
-    """For every offset tried, how many of the intervals it meets."""
+def _overlaps(tries: I64, need: int, start: I64, end: I64) -> I64:
+    """How many of the intervals each tried offset overlaps."""
     below = np.searchsorted(np.sort(start), tries + need)
     passed = np.searchsorted(np.sort(end), tries, side="right")
     return (below - passed).astype(np.int64)

@@ -1,11 +1,11 @@
-"""Solve a problem of one address space whose buffers are not tied to one another.
+"""Solve a problem of one address space without rules.
 
     problem    -> canonical instance    columns, units (`instance.py`)
     instance   -> lower bound           most bytes live at one time (`bound.py`)
     instance   -> placement             construction, then search (`search.py`)
     placement  -> solution              from units to bytes, with a status
 
-The search stops as soon as the peak meets its goal: the lower bound, or the capacity when one is given.
+The search stops as soon as the peak reaches its goal: the lower bound, or the capacity when one is given.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from haulout.support.diagnostics import bad_input, fail
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much to search: seconds or, without a limit, `effort` times the usual counts; whom to tell of progress."""
+    """How much to search: seconds or, without a limit, `effort` times the usual counts; the progress callback."""
 
     time_limit: float | None = None
     effort: float = 1.0
     progress: Callable[[Progress], None] | None = None
 
     def check(self) -> None:
-        """Raises `bad-input` for what cannot be."""
+        """Raises `bad-input` for values out of range."""
         if self.time_limit is not None and not self.time_limit >= 0:
-            bad_input(f"time limit is {self.time_limit} seconds")
+            bad_input(f"time limit is {self.time_limit} seconds, expected at least 0")
         if not 0.0 <= self.effort < 1e6:
-            bad_input(f"effort is {self.effort}, not between 0 and 1,000,000")
+            bad_input(f"effort is {self.effort}, expected a number between 0 and 1,000,000")
 
     def without_search(self) -> Budget:
-        """Construction only, and nobody is told."""
+        """Construction only, without progress callback."""
         return replace(self, effort=0.0, time_limit=None, progress=None)
 
 
 def solve_single(problem: Problem, capacity: int | None, budget: Budget, hint: I64 | None = None) -> Solution:
-    """The best placement found, whatever `problem.rules` say. Not validated: the caller does that.
+    """The best placement found, not validated; `problem.rules` are ignored.
 
-    `hint`: an offset for each buffer, or -1; a valid one is the first placement, any other an order to try.
+    `hint`: an offset for each buffer, or -1. A valid hint is the first placement; any other is an order to try.
     """
     check_pins(problem)
     instance = canonical(problem)
@@ -58,12 +58,12 @@ def solve_single(problem: Problem, capacity: int | None, budget: Budget, hint: I
     if hint is not None:
         state.hint = hint[instance.buffer]
     plain = problem.rules.trivial and problem.window_low is None
-    if hint is not None and plain and cost(instance) > _LOOKED_AT:
-        _take(problem, state, hint)
+    if hint is not None and plain and cost(instance) > _FIT_COST_LIMIT:
+        _offer_hint(problem, state, hint)
     interrupted = False
     try:
         for goal in [instance.bound] if capacity is None else _goals(problem, instance.unit, capacity):
-            state.fitting = capacity is not None and goal >= state.bound  # else: tell how much is needed
+            state.fitting = capacity is not None and goal >= state.bound  # else: find how much is needed
             state.goal = max(goal, state.bound)
             run(state, budget.effort)
             if capacity is None or state.offset is None or _end(problem, state) <= capacity:
@@ -77,12 +77,12 @@ def solve_single(problem: Problem, capacity: int | None, budget: Budget, hint: I
     return _finish(problem, state, capacity, interrupted)
 
 
-_LOOKED_AT = 20_000_000
-"""Rows that a best fit may look at before a hint is tried as it stands."""
+_FIT_COST_LIMIT = 20_000_000
+"""Cost of a best fit above which a hint is first tried unchanged."""
 
 
-def _take(problem: Problem, state: Incumbent, hint: I64) -> None:
-    """Offer a valid hint as it is, which is near linear; where it reaches the bound nothing else is tried."""
+def _offer_hint(problem: Problem, state: Incumbent, hint: I64) -> None:
+    """Offer a valid hint unchanged, in near linear time; if it reaches the bound, the search is over."""
     instance = state.instance
     rows = hint[instance.buffer]
     unit, taken = instance.unit, problem.occupies
@@ -102,21 +102,21 @@ def check_pins(problem: Problem) -> None:
 
 
 def slack(problem: Problem) -> int:
-    """The most bytes that a buffer reserves and does not use."""
+    """The most reserved bytes that a buffer leaves unused."""
     return int((problem.reserved - problem.size)[problem.occupies].max(initial=0))
 
 
 def _goals(problem: Problem, unit: int, capacity: int) -> list[int]:
     """Peaks in units that may fit the capacity.
 
-    A peak counts reserved bytes, a capacity only those in use: with a capacity that is not whole units, a peak just
-    above it may still fit. That one is tried first, and then the one that fits in any case.
+    A peak counts reserved bytes, a capacity only used ones. So a peak slightly above the capacity may fit. It is
+    tried first, then the peak that always fits.
     """
     return sorted({(capacity + slack(problem)) // unit, capacity // unit}, reverse=True)
 
 
 def _offsets(problem: Problem, state: Incumbent) -> I64:
-    """Offsets in bytes; buffers that take nothing are at their pin or at 0."""
+    """Offsets in bytes; buffers that take no storage get their pin or 0."""
     assert state.offset is not None
     offset = state.instance.offsets(state.offset, len(problem))
     free = ~problem.occupies & (problem.pinned >= 0)

@@ -1,4 +1,4 @@
-"""The answer: offsets, how good they are, and what is proved."""
+"""The result: offsets, their quality, and what is proved."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Status(enum.StrEnum):
     """What is known about a placement."""
 
     OPTIMAL = "optimal"  # the peak equals a lower bound, so no placement is smaller
-    FEASIBLE = "feasible"  # it fits, and may not be the smallest
-    INFEASIBLE = "infeasible"  # proved: nothing fits the capacity; the offsets are the best without it
-    UNSOLVED = "unsolved"  # nothing found that fits the capacity, and no proof; the offsets are the best without it
+    FEASIBLE = "feasible"  # it fits; a smaller one may exist
+    INFEASIBLE = "infeasible"  # proved: no placement fits the capacity; the offsets ignore it
+    UNSOLVED = "unsolved"  # no placement found that fits the capacity, no proof; the offsets ignore it
 
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """What one pool holds, in bytes: where its highest buffer ends, and what every placement needs there.
+    """The use of one pool, in bytes: the end of its highest buffer, and a lower bound for the buffers in it.
 
-    `lower_bound` is of the buffers that were put into this pool; others may have had a choice.
+    Another assignment of buffers to pools may have another bound.
     """
 
     name: str
@@ -36,11 +36,11 @@ class PoolUse:
 class Solution:
     """A placement. `peak`, `lower_bound` and `capacity` are bytes.
 
-    `peak` is where the highest buffer ends, its size as reserved; with several pools, the sum over them. `work`
-    counts what the search did (dives, best fits, nodes of the branch and bound, ...); `interrupted` tells that
-    Ctrl-C ended it. `pool` is the pool of each buffer, `pools` what each holds; `in_place` are the pairs of the
-    problem whose output took over its input's storage; `reuse_pairs` counts the pairs of buffers that share bytes
-    at different times, where spare memory was spent on avoiding them (else None).
+    `peak` is the end of the highest buffer, its size as reserved; with several pools, the sum over them. `work`
+    counts the steps of the search (dives, best fits, nodes of branch and bound, ...); `interrupted`: Ctrl-C ended it.
+    `pool` is the pool of each buffer, `pools` the use of each; `in_place` are the pairs of the problem whose output
+    took over its input's storage; `reuse_pairs`, with `spread`, counts the pairs of buffers that share bytes at
+    different times.
     """
 
     offset: I64
@@ -63,5 +63,5 @@ class Solution:
 
     @property
     def fits(self) -> bool:
-        """Whether the placement is within the capacity (or there is none)."""
+        """Whether the placement is within the capacity, if there is one."""
         return self.status in (Status.OPTIMAL, Status.FEASIBLE)

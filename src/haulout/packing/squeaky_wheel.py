@@ -1,11 +1,11 @@
-"""Squeaky wheel: whoever ends too high gets blamed, and goes earlier next time.
+"""Squeaky wheel optimization: rows that end too high get blame and are placed earlier in the next construction.
 
-Construct, analyse, prioritise, repeat. Each row's priority is its key plus its blame. After a dive, rows that end
-above the goal gain blame, all blame decays a little, and the next dive follows the new priorities. Several such
-searches take turns: they differ in the key, in the column rule, and in how loud a squeak is. When one has gone on
-for `_LIFE` turns it forgets its blame and starts over with other noise.
+Construct, analyse, prioritise, repeat. A row's priority is its key plus its blame. After a construction, rows that
+end above the goal gain blame, all blame decays a little, and the next construction follows the new priorities.
+Several searches take turns; they differ in the key, the column rule and the amount of blame. After `_LIFE` turns a
+search restarts without blame and with other noise.
 
-The noise comes from a hash of (turn, row), so a run can be repeated exactly.
+The noise is a hash of (turn, row), so runs are reproducible.
 
 Source: Joslin and Clements, "Squeaky wheel optimization", 1999.
 """
@@ -35,7 +35,7 @@ _DECAY = 0.97
 
 
 def squeaky_wheel(state: Incumbent, turns: int) -> None:
-    """Improve `state` by `turns` dives."""
+    """Improve `state` by `turns` constructions."""
     instance = state.instance
     keys = {name: key(instance, name) for name, _, _ in _SEARCHES}
     blame = np.zeros((len(_SEARCHES), len(instance)))

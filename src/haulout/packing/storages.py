@@ -1,14 +1,14 @@
 """From buffers to storages: alias groups and in-place pairs become single buffers of a smaller problem.
 
-    alias group       one storage: the union of the ranges (holes stay), the largest size of those that live, the
-                      least common multiple of the alignments, the one pin, the pools that all members allow
-    in-place pair     when it is taken, likewise; the two then count with the larger size for both lives
+    alias group       one storage: the union of the ranges (holes stay), the largest size of the live members, the
+                      least common multiple of the alignments, the common pin, the pools that all members allow
+    in-place pair     the same when it is taken; both lives then count with the larger size
 
     x  [---------)          x  [---------)                     x+y [----------------)
     y          [-------)    y          [-------)      taken:
                ^ the moment of the operation: x is read, y is written
 
-Which in-place pairs to take is a choice, because equal offsets are a restriction too: `matchings` gives several.
+Taking an in-place pair also restricts offsets, so it is a choice: `matchings` gives several.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from haulout.packing.problem import I64, Problem, check_segments
 from haulout.support.diagnostics import bad_input
 
 Pair = tuple[int, int]
-FEW = 3
-"""In-place pairs up to which every subset is a matching to try."""
+MAX_PAIRS_FOR_SUBSETS = 3
+"""Up to so many in-place pairs, every subset is tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storages:
     """A problem over storages. `of`: the storage of each buffer of the original; `taken`: in-place pairs, of buffers.
 
-    `allowed`: pools of each storage, the most wanted first; `groups`: symmetric groups, of storages.
+    `allowed`: pools of each storage, the preferred one first; `groups`: symmetric groups, of storages.
     """
 
     problem: Problem
@@ -43,7 +43,7 @@ class Storages:
 
 
 def alias_of(problem: Problem) -> I64:
-    """For every buffer the least member of its alias group: itself when it has none."""
+    """For every buffer the least member of its alias group, or itself."""
     leader = np.arange(len(problem), dtype=np.int64)
     for group in problem.rules.aliases:
         leader[list(group)] = min(group, default=0)
@@ -54,7 +54,7 @@ def merge(problem: Problem, taken: tuple[Pair, ...] = ()) -> Storages:
     """The problem over storages. Raises `bad-input` when members of an alias group contradict one another."""
     leader = alias_of(problem)
     follows = {int(leader[two]): int(leader[one]) for one, two in taken}
-    for last in sorted(follows):  # a chain is named by its first storage
+    for last in sorted(follows):  # the first storage of a chain names it
         first, passed = last, []
         while first in follows:
             passed.append(first)
@@ -96,15 +96,15 @@ def merge(problem: Problem, taken: tuple[Pair, ...] = ()) -> Storages:
     return Storages(merged, of, _allowed(problem, of, count), _groups(problem, of), taken)
 
 
-def nested(one: int, two: int, who: str) -> int:
-    """The segment that obeys both (0: none). Raises `bad-input` unless one divides the other."""
+def nested(one: int, two: int, what: str) -> int:
+    """The segment that satisfies both (0: no limit). Raises `bad-input` unless one divides the other."""
     if one and two and max(one, two) % min(one, two):
-        bad_input(f"{who} is subject to segments of {one} and {two} bytes, neither a multiple of the other")
+        bad_input(f"{what} has segments of {one} and {two} bytes; one must be a multiple of the other")
     return min(one, two) or max(one, two)
 
 
 def _allowed(problem: Problem, of: I64, count: int) -> tuple[tuple[int, ...], ...]:
-    """Pools that all buffers of a storage allow, in the order of the first."""
+    """Pools that all buffers of a storage allow, in the order of its first buffer."""
     every = tuple(range(len(problem.rules.pools)))
     if not problem.rules.allowed:
         return (every,) * count
@@ -118,7 +118,7 @@ def _allowed(problem: Problem, of: I64, count: int) -> tuple[tuple[int, ...], ..
 
 
 def _groups(problem: Problem, of: I64) -> tuple[tuple[int, ...], ...]:
-    """Symmetric groups over storages; groups that share a storage are one."""
+    """Symmetric groups over storages; groups that share a storage are joined."""
     groups: list[set[int]] = []
     for group in problem.rules.symmetric:
         members = {int(of[buffer]) for buffer in group}
@@ -132,7 +132,7 @@ def _groups(problem: Problem, of: I64) -> tuple[tuple[int, ...], ...]:
 def usable_pairs(problem: Problem, base: Storages) -> list[Pair]:
     """In-place pairs whose output is born at the moment at which the input dies, the most useful first.
 
-    `base`: the storages when no pair is taken. Aliases live and die together: the whole storage's life counts.
+    `base`: the storages when no pair is taken. Birth and death are those of the storage with all its aliases.
     """
     birth = np.full(len(base.problem), np.iinfo(np.int64).max)
     death = np.full(len(base.problem), np.iinfo(np.int64).min)
@@ -148,13 +148,13 @@ def usable_pairs(problem: Problem, base: Storages) -> list[Pair]:
 
 
 def matchings(base: Storages, pairs: list[Pair]) -> Iterator[tuple[Pair, ...]]:
-    """Sets of pairs to take: all that go together, those that waste nothing, none; every subset of a few."""
+    """Sets of pairs to take: all compatible ones, those that waste no bytes, none; with few pairs, every subset."""
     seen: set[tuple[Pair, ...]] = set()
     size = base.problem.reserved[base.of]
     equal = [pair for pair in pairs if size[pair[0]] == size[pair[1]]]
     fitting = [pair for pair in pairs if size[pair[0]] >= size[pair[1]]]
     tries: list[list[Pair]] = [pairs, fitting, equal, []]
-    if len(pairs) <= FEW:
+    if len(pairs) <= MAX_PAIRS_FOR_SUBSETS:
         tries += [list(some) for k in range(len(pairs), 0, -1) for some in combinations(pairs, k)]
     for some in tries:
         matching = _matching(base, some)
@@ -165,7 +165,7 @@ def matchings(base: Storages, pairs: list[Pair]) -> Iterator[tuple[Pair, ...]]:
 
 @dataclass(slots=True)
 class _Chain:
-    """What storages taken over one from the other insist on. `parent`: the chain that this one became part of."""
+    """The constraints of a chain of in-place pairs. `parent`: the chain that absorbed this one."""
 
     pools: frozenset[int]
     pinned: int
@@ -176,7 +176,7 @@ class _Chain:
     parent: _Chain | None = None
 
     def root(self) -> _Chain:
-        """The chain that this one is part of."""
+        """The chain that this one is now part of."""
         chain = self
         while chain.parent is not None:
             if chain.parent.parent is not None:
@@ -185,7 +185,7 @@ class _Chain:
         return chain
 
     def join(self, other: _Chain) -> bool:
-        """Take in another chain, unless the two contradict one another."""
+        """Absorb another chain; False if the constraints of the two contradict each other."""
         pools = self.pools & other.pools
         pins = {self.pinned, other.pinned} - {-1}
         pin = max(pins, default=-1)
@@ -205,7 +205,7 @@ class _Chain:
 
 
 def _matching(base: Storages, pairs: list[Pair]) -> tuple[Pair, ...]:
-    """Greedily, pairs of which no two share an input or an output, and that may be one storage."""
+    """A greedy matching: no two pairs share an input or an output, and every chain has consistent constraints."""
     rows = base.problem
     mirrored = {at for group in base.groups for at in group}
     chains: dict[int, _Chain] = {}

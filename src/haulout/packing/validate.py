@@ -1,17 +1,17 @@
-"""The validator: one sweep over time, sharing no code with any search.
+"""The validator: one sweep over time; it shares no code with any search.
 
-A placement is right when every pinned buffer is where it must be, every offset is a non-negative multiple of its
-buffer's alignment, every buffer is in a pool that it allows, below that pool's capacity and across no multiple of its
-segment or the pool's, aliases are in one place, symmetric buffers at one offset in different pools, and no two
-buffers that are live at one moment share a byte of one pool.
+A valid placement has every pinned buffer at its pin, every offset at a non-negative multiple of the buffer's
+alignment, every buffer in a pool that it allows, below that pool's capacity and across no multiple of its segment or
+the pool's, aliases at one offset of one pool, symmetric buffers at one offset in different pools, and no two buffers
+that are live at one moment and share a byte of one pool.
 
-The last is the sweep. Aliases in one place are one storage there, live when any of them is. An in-place pair in one
-place shares the moment at which its input dies and its output is born: that moment is taken from the smaller of the
-two, whose bytes the other one covers. Then births and deaths are visited in the order of time, deaths first.
-Storages that are live and apart have distinct offsets, so the live set is a set of ranks of offsets: a complete
-binary tree over the ranks with a bit a node, saying whether anything below it is live. At a birth, only the next
-live storage below and the next above can overlap first; both are found by climbing and descending the tree.
-O(n log n).
+The sweep checks the last condition. Aliases at one place are one storage, live when any of them is. An in-place pair
+at one place shares the moment at which its input dies and its output is born; the sweep shortens the life of the
+smaller of the two by that moment, as the larger one covers its bytes. Then births and deaths are visited by time,
+deaths first. Live storages that do not overlap have distinct offsets, so the live set is a set of ranks of offsets: a
+complete binary tree over the ranks with a bit for each node, set if anything below it is live. At a birth, the first
+overlap can only be with the next live storage below or above; both are found by climbing and descending the tree. O(n
+log n).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from haulout.packing.problem import I64, Problem
 from haulout.support.diagnostics import Diagnostic, Severity
 from haulout.support.jit import interpreted, njit, plain_if_small
 
-_SMALL = 200
-"""Ranges up to which the sweep is plain Python."""
-_SMALL_AT_FIRST = 2_000
-"""The same as long as it is not loaded."""
+_MAX_PLAIN = 200
+"""Up to so many ranges, the sweep runs in plain Python."""
+_MAX_PLAIN_AT_FIRST = 2_000
+"""The same while the kernel is not loaded."""
 
 
 def violations(
@@ -39,10 +39,10 @@ def violations(
     pool: I64 | None = None,
     capacities: bool = True,
 ) -> list[Diagnostic]:
-    """What is wrong with a placement; empty when it is right. At most one finding of each kind.
+    """The violations of a placement, at most one finding of each kind; empty if it is valid.
 
-    `capacity` is one more limit for every pool; `capacities` False: those of the pools do not count. Without `pool`
-    every buffer is in pool 0.
+    `capacity` is one more limit for every pool; `capacities` False ignores those of the pools. Without `pool` every
+    buffer is in pool 0.
     """
     found: list[Diagnostic] = []
 
@@ -59,7 +59,7 @@ def violations(
     for b in np.flatnonzero((problem.pinned >= 0) & (offset != problem.pinned))[:1].tolist():
         report("moved-pin", f"buffer {b} is pinned at {problem.pinned[b]} but placed at {offset[b]}")
     for b in np.flatnonzero((offset < 0) | (offset % problem.alignment != 0))[:1].tolist():
-        report("misaligned-storage", f"buffer {b} at {offset[b]} is not at a multiple of {problem.alignment[b]}")
+        report("misaligned-storage", f"buffer {b} at {offset[b]} is not aligned to {problem.alignment[b]}")
     taken = problem.occupies
     pools = problem.rules.pools
     limits = np.full(len(pools), 2**63 - 1, np.int64)
@@ -80,7 +80,7 @@ def violations(
 
 
 def _check_pools(problem: Problem, where: I64, report: Callable[[str, str], None]) -> None:
-    """Every buffer is in a pool that there is and that it allows."""
+    """Every buffer is in an existing pool that it allows."""
     pools, allowed = problem.rules.pools, problem.rules.allowed
     for b in np.flatnonzero((where < 0) | (where >= len(pools)))[:1].tolist():
         report("wrong-pool", f"buffer {b} is in pool {where[b]}, there are {len(pools)}")
@@ -106,11 +106,11 @@ def _check_segments(problem: Problem, offset: I64, where: I64, report: Callable[
 
 
 def _check_groups(problem: Problem, offset: I64, where: I64, report: Callable[[str, str], None]) -> None:
-    """Aliases are in one place; symmetric buffers at one offset, no two in one pool."""
+    """Aliases are at one place; symmetric buffers at one offset, no two in one pool."""
     for group in problem.rules.aliases:
         apart = [b for b in group if (offset[b], where[b]) != (offset[group[0]], where[group[0]])]
         if apart:
-            report("split-alias", f"buffers {group[0]} and {apart[0]} are aliases but not in one place")
+            report("split-alias", f"buffers {group[0]} and {apart[0]} are aliases but not at one place")
             break
     leader: dict[int, int] = {b: group[0] for group in problem.rules.aliases for b in group}
     for group in problem.rules.symmetric:
@@ -121,14 +121,14 @@ def _check_groups(problem: Problem, offset: I64, where: I64, report: Callable[[s
             break
         distinct = {leader.get(b, b): b for b in group}
         if len({int(where[b]) for b in distinct.values()}) < len(distinct):
-            report("wrong-pool", f"symmetric buffers {group} are not one in a pool")
+            report("wrong-pool", f"two of the symmetric buffers {group} are in one pool")
             break
 
 
 def overlapping_pair(
     problem: Problem, offset: I64, taken: NDArray[np.bool_], where: I64 | None = None
 ) -> tuple[int, int] | None:
-    """Two buffers (of different storages) that are live at one moment and share a byte, or None."""
+    """Two buffers of different storages that are live at one moment and share a byte, or None."""
     ranges = np.flatnonzero((problem.upper > problem.lower) & taken[problem.owner])
     if len(ranges) < 2:
         return None
@@ -159,17 +159,17 @@ def overlapping_pair(
 def _storages(
     problem: Problem, offset: I64, where: I64, begin: I64, end: I64, owner: I64
 ) -> tuple[I64, I64, I64, I64]:
-    """Ranges and sizes with the aliases that are in one place as one: its least buffer stands for it."""
+    """Ranges and sizes with the aliases at one place joined, under the number of the least buffer."""
     name: dict[tuple[int, int, int], int] = {}
-    stands = np.arange(len(problem), dtype=np.int64)
+    leader = np.arange(len(problem), dtype=np.int64)
     taken = problem.occupies
     size = np.where(taken, problem.size, 0)
     for number, group in enumerate(problem.rules.aliases):
         for b in sorted(group):
-            stands[b] = name.setdefault((number, int(offset[b]), int(where[b])), b)
+            leader[b] = name.setdefault((number, int(offset[b]), int(where[b])), b)
             if taken[b]:
-                size[stands[b]] = max(size[stands[b]], size[b])
-    owner = stands[owner]
+                size[leader[b]] = max(size[leader[b]], size[b])
+    owner = leader[owner]
     order = np.lexsort((end, begin, owner))
     begin, end, owner = begin[order], end[order], owner[order]
     apart = int(end.max()) + 1  # reach: the latest end so far of the same storage
@@ -184,8 +184,8 @@ def _storages(
 def _share_moments(
     problem: Problem, offset: I64, where: I64, moments: I64, begin: I64, end: I64, owner: I64, size: I64
 ) -> None:
-    """Take the common moment of an in-place pair in one place from the smaller of the two; changes begin and end."""
-    stands = {b: least for group in problem.rules.aliases for least in (min(group),) for b in group}
+    """Shorten the smaller buffer of each in-place pair at one place by the common moment; changes begin and end."""
+    leader = {b: least for group in problem.rules.aliases for least in (min(group),) for b in group}
     first = {int(b): int(k) for k, b in reversed(list(enumerate(owner.tolist())))}
     last = {int(b): int(k) for k, b in enumerate(owner.tolist())}
     birth = {b: int(moments[begin[k]]) for b, k in first.items()}
@@ -193,7 +193,7 @@ def _share_moments(
     inputs: set[int] = set()
     outputs: set[int] = set()
     for source, target in problem.rules.in_place:
-        one, two = stands.get(source, source), stands.get(target, target)
+        one, two = leader.get(source, source), leader.get(target, target)
         if one == two or one not in last or two not in first or one in inputs or two in outputs:
             continue
         together = offset[source] == offset[target] and where[source] == where[target]
@@ -201,7 +201,7 @@ def _share_moments(
             inputs.add(one)
             outputs.add(two)
             if size[two] <= size[one]:
-                begin[first[two]] += 1  # moments of birth and of death behind it are neighbours
+                begin[first[two]] += 1  # the next moment is the input's death
             else:
                 end[last[one]] -= 1
 
@@ -213,7 +213,7 @@ def _sweep(begin: I64, end: I64, owner: I64, offset: I64, size: I64) -> tuple[in
     rank = np.zeros(len(offset), np.int64)
     used = np.unique(owner)
     rank[used] = np.unique(offset[used], return_inverse=True)[1]
-    with interpreted() if len(owner) <= _SMALL else plain_if_small(_scan_sweep, len(owner), _SMALL_AT_FIRST):
+    with interpreted() if len(owner) <= _MAX_PLAIN else plain_if_small(_scan_sweep, len(owner), _MAX_PLAIN_AT_FIRST):
         one, other = _scan_sweep(event, owner, rank, offset, size)
     return None if one < 0 else (min(int(one), int(other)), max(int(one), int(other)))
 

@@ -1,14 +1,14 @@
-"""Buffers that hold only a window of their bytes for a time: placed by first fit over shapes.
+"""Buffers that use only a window of their bytes in some ranges: first fit over shapes.
 
-A buffer with windows is not a rectangle of time and bytes but several, all moving together:
+A buffer with windows is several rectangles of time and bytes with one common offset:
 
-    bytes  |      |######|            whole at first, then its lower half, then whole again: another buffer of that
-           |######|      |######|     size and life fits above the middle
+    bytes  |      |######|            the lower half, the upper half, the lower half: another buffer fits into the
+           |######|      |######|     space that this one leaves free
            time ->
 
-Two shapes forbid offsets to one another: for each two of their rectangles that meet in time, an open interval. A new
-shape takes the least aligned offset outside the intervals of all placed ones. That is tried in several orders, and
-in orders that follow from blaming who ended above the bound (`squeaky_wheel.py`). O(n) a shape, in whole columns.
+For each two of their rectangles that overlap in time, two shapes forbid each other an open interval of offsets. A new
+shape takes the least aligned offset outside the intervals of all placed ones. This is tried in several orders, then
+in orders with blame for the buffers that ended above the bound (`squeaky_wheel.py`). O(n) a shape, in whole columns.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from haulout.packing.bound import lower_bound
 from haulout.packing.incumbent import Progress
 from haulout.packing.instance import F64
+from haulout.packing.keys import rank
 from haulout.packing.problem import I64, LIMIT, Problem
 from haulout.packing.single import Budget, check_pins
 from haulout.packing.solution import PoolUse, Solution, Status
@@ -27,12 +28,12 @@ from haulout.packing.squeaky_wheel import noise
 from haulout.support.diagnostics import fail
 
 _TURNS = 60
-_VISITS = 40_000_000
+_VISITS_LIMIT = 40_000_000
 _DECAY = 0.9
 
 
-def solve_shaped(problem: Problem, capacity: int | None, budget: Budget, hint: I64 | None = None) -> Solution:
-    """The best placement found of a problem with windows. Not validated: the caller does that."""
+def solve_windows(problem: Problem, capacity: int | None, budget: Budget, hint: I64 | None = None) -> Solution:
+    """The best placement found of a problem with windows, not validated."""
     check_pins(problem)
     bound = lower_bound(problem).size
     goal = bound if capacity is None else max(bound, capacity)
@@ -40,7 +41,7 @@ def solve_shaped(problem: Problem, capacity: int | None, budget: Budget, hint: I
     best = np.zeros(len(problem), np.int64)
     peak, method, done, interrupted = -1, "", 0, False
     orders = _orders(problem, hint)
-    turns = int(min(_TURNS, _VISITS // max(len(problem.lower), 1) ** 2) * budget.effort)
+    turns = int(min(_TURNS, _VISITS_LIMIT // max(len(problem.lower), 1) ** 2) * budget.effort)
     blame = np.zeros(len(problem))
     try:
         for turn in range(len(orders) + (turns if budget.time_limit is None else 1 << 30)):
@@ -89,16 +90,11 @@ def _orders(problem: Problem, hint: I64 | None) -> list[tuple[str, F64]]:
     keys = [("area", life * size), ("duration", life), ("size", size)]
     if hint is not None:
         keys.insert(0, ("hint", -np.where(hint < 0, float(LIMIT), hint)))
-    ranks = []
-    for name, key in keys:
-        rank = np.empty(len(key))
-        rank[np.argsort(key, kind="stable")] = np.arange(len(key)) / max(len(key), 1)
-        ranks.append((f"shapes by {name}", rank))
-    return ranks
+    return [(f"shapes by {name}", rank(key)) for name, key in keys]
 
 
 def _first_fit(problem: Problem, order: I64) -> tuple[I64, int]:
-    """Offsets and the highest end, -1 when that is beyond 2**62. Pinned buffers first."""
+    """Offsets and the highest end, -1 when it exceeds 2**62. Pinned buffers first."""
     low, high = problem.windows
     solid = (problem.upper > problem.lower) & (high > low)
     head = np.searchsorted(problem.owner, np.arange(len(problem) + 1))
@@ -127,7 +123,7 @@ def _first_fit(problem: Problem, order: I64) -> tuple[I64, int]:
 
 
 def _lowest(begin: I64, end: I64, problem: Problem, b: int) -> int:
-    """The least offset of buffer b that is aligned, crosses no segment, and lies in no open interval (begin, end)."""
+    """The least offset of buffer b that is aligned, crosses no segment, and is in no open interval (begin, end)."""
     step, segment, size = int(problem.alignment[b]), int(problem.segment[b]), int(problem.size[b])
     order = np.argsort(begin, kind="stable")
     at = 0

@@ -1,4 +1,4 @@
-"""Problems from what XLA writes with --xla_dump_to: a buffer assignment and the live ranges that belong to it.
+"""Problems from the files of XLA's --xla_dump_to: a buffer assignment and its live ranges.
 
     NAME-buffer-assignment.txt     BufferAssignment:
                                    allocation 15: size 418180, preallocated-temp:
@@ -6,13 +6,13 @@
     NAME-live-range.txt            BufferLiveRange:
                                      copy.8{}:37-44            first and last position of the schedule
 
-Older versions write both into the first file; that is read too. The buffers are the values of the preallocated
-temporaries, what XLA's own heap simulation packs: parameters, constants and results have places of their own. Each
+Older versions write both into the first file, which is also supported. The buffers are the values of the preallocated
+temporaries, which XLA's heap simulation packs; parameters, constants and results have allocations of their own. Each
 memory space ("color") is a pool. XLA's offsets become the hint, so a plan that starts from it is never worse.
 
-The dump does not say which values must share storage. Values that XLA has at one offset of one allocation are taken
-to be aliases when their ranges share more than a moment, or when one of them is a phi (what a loop or call hands on)
-of the same size; when they share just the moment at which one dies and the other is born, they are an in-place pair.
+The dump does not say which values must share storage. Values at one offset of one allocation are taken for aliases if
+their ranges share more than a moment, or if one of them is a phi (the value of a loop or call) of the same size. If
+they share just the moment at which one dies and the other is born, they are an in-place pair.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ALLOCATION = re.compile(r"allocation (\d{1,18}): size (\d{1,19})(.*):\Z")
 _COLOR = re.compile(r", color (\d{1,9})\b")
 _VALUE = re.compile(r"\s*value: <\d+ (.+?)(\{[\d,]*\})?( \(phi\))? @\d+> \(size=(\d{1,19}),offset=(\d{1,19})\)")
 _RANGE = re.compile(r"\s+(.+)(\{[\d,]*\}):(\d{1,18})-(\d{1,18})\Z")
-_MOST_ALIGNMENT = 256
-_USUAL_ALIGNMENT = 64
+_MAX_ALIGNMENT = 256
+_DEFAULT_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,18 @@ class _Value:
 
 
 def read_xla_dump(path: str | Path) -> Table:
-    """Read NAME-buffer-assignment.txt, and NAME-live-range.txt beside it. Raises `HauloutError` (`bad-input`)."""
+    """Read NAME-buffer-assignment.txt and NAME-live-range.txt in its folder. Raises `HauloutError` (`bad-input`)."""
     path = Path(path)
-    text = _text(path)
+    text = read_text(path)
     if "BufferLiveRange:" in text:
         return parse_xla_dump(text, text, str(path))
     beside = path.with_name(path.name.removesuffix(_SUFFIX) + "live-range.txt")
     if not path.name.endswith(_SUFFIX) or not beside.exists():
         bad_input(
-            f"{path} has no live ranges, and {beside.name} is not beside it",
-            help=("XLA writes both with --xla_dump_to=FOLDER; keep them together",),
+            f"{path} has no live ranges, and {beside.name} is not in its folder",
+            help=("XLA writes both files with --xla_dump_to=FOLDER; keep them in one folder",),
         )
-    return parse_xla_dump(text, _text(beside), str(path), str(beside))
-
-
-def _text(path: Path) -> str:
-    return read_text(path)
+    return parse_xla_dump(text, read_text(beside), str(path), str(beside))
 
 
 def parse_xla_dump(assignment: str, ranges: str, file: str = "<xla>", ranges_file: str = "<xla>") -> Table:
@@ -83,7 +79,7 @@ def parse_xla_dump(assignment: str, ranges: str, file: str = "<xla>", ranges_fil
         if line.startswith("allocation "):
             found = _ALLOCATION.match(line)
             if found is None:
-                bad_input(f"line {number}: not an allocation as XLA writes it", where)
+                bad_input(f"line {number}: expected an allocation of XLA's format", where)
             inside = "preallocated-temp" in found[3]
             if inside:
                 color = _COLOR.search(found[3])
@@ -91,25 +87,25 @@ def parse_xla_dump(assignment: str, ranges: str, file: str = "<xla>", ranges_fil
         elif line.startswith(" value: "):
             value = _VALUE.match(line)
             if value is None:
-                bad_input(f"line {number}: not a value as XLA writes it", where)
+                bad_input(f"line {number}: expected a value of XLA's format", where)
             name, index, phi, size, offset = value.groups()
             if not inside:
                 continue
             key = name + (index or "{}")
             if key not in lives:
-                bad_input(f"line {number}: there is no live range of {key}", where)
+                bad_input(f"line {number}: {key} has no live range", where)
             if int(size) > LIMIT or int(offset) > LIMIT:
                 bad_input(f"line {number}: a size or offset above 2**62", where)
             values.append(_Value(key, bool(phi), int(size), int(offset), len(colors) - 1, *lives[key]))
         elif not line.startswith((" ", "\t")):
-            inside = False  # whatever follows the last allocation
+            inside = False  # another section after the last allocation
     if HEADER not in assignment:
         bad_input(f"{file} has no line `{HEADER}`", Label("here", Span(file, 1)))
     return _table(values, colors)
 
 
 def _lives(text: str, file: str) -> dict[str, tuple[int, int]]:
-    """First and last position of every value, from the part `BufferLiveRange:`."""
+    """First and last position of every value, from the section `BufferLiveRange:`."""
     lives: dict[str, tuple[int, int]] = {}
     inside = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -137,7 +133,7 @@ def _table(values: list[_Value], colors: list[int]) -> Table:
     pool = [spaces.index(colors[value.allocation]) for value in values]
     offsets = np.array([value.offset for value in values], np.int64)
     common = int(np.gcd.reduce(offsets)) if len(offsets) else 0
-    alignment = min(common & -common, _MOST_ALIGNMENT) if common else _USUAL_ALIGNMENT
+    alignment = min(common & -common, _MAX_ALIGNMENT) if common else _DEFAULT_ALIGNMENT
     rules = Rules(
         aliases,
         pairs,
@@ -152,17 +148,17 @@ def _table(values: list[_Value], colors: list[int]) -> Table:
         alignment,
         rules=rules,
     )
-    # Several allocations of one color are one space here; what XLA has in the second starts at 0 again.
+    # Several allocations of one color are one pool here, but XLA's offsets start at 0 in each.
     single = len(colors) <= len(spaces)
     return Table(problem, tuple(value.name for value in values), None, offsets if single else None)
 
 
 def _ties(values: list[_Value]) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, int], ...]]:
-    """Alias groups and in-place pairs among the values at one offset of one allocation; near linear.
+    """Alias groups and in-place pairs among the values at one offset of one allocation, in near linear time.
 
-    Values that live on past a birth there are aliases of what is born, and so of each other: at any time the values
-    that are live at one offset are one group, but for a moment at which some die and others are born. That moment is
-    an in-place pair of two groups. One pair of values stands for all of these two, since aliases are one storage.
+    A value that lives on after the birth of another one at its offset is its alias. So at any time the values that
+    are live at one offset are one group, except at a moment at which some die and others are born: that is an
+    in-place pair of two groups. One pair of values represents the two groups, since aliases are one storage.
     """
     places: dict[tuple[int, int], list[int]] = {}
     for k, value in enumerate(values):
@@ -208,7 +204,7 @@ class _Groups:
         self._above = list(range(count))
 
     def head(self, value: int) -> int:
-        """The value that stands for the group."""
+        """The value that represents the group."""
         above = self._above
         while above[value] != value:
             above[value] = above[above[value]]
@@ -216,6 +212,6 @@ class _Groups:
         return value
 
     def join(self, one: int, two: int) -> None:
-        """Make one group of two."""
+        """Join two groups."""
         low, high = sorted((self.head(one), self.head(two)))
         self._above[high] = low

@@ -1,8 +1,8 @@
 """anti_dependency_analyzer_post_shared_dram (orders 79 and 84): WAR and WAW edges inside each core.
 
-It runs twice. At 79 locations have no addresses: conflicts are those by location, in shared DRAM and in every other
-space. At 84 storage is shared between locations: whatever touches bytes that were another location's waits for what
-touched those. By then all fences are final, so an edge that a fence implies is not added.
+It runs twice. At 79 locations have no addresses: conflicts are by location, in every space. At 84 locations share
+storage: an access to bytes that were another location's waits for the accesses to that location. All fences are final
+then, so edges that a fence implies are not added.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ class AntiDependencyAnalyzerPostSharedDram(Pass):
     """Adds the WAR and WAW edges that are missing.
 
     Before: sound, with the edges of `build_fdeps`; loops and branches are fine. After: accesses of one core that
-    conflict, by location or (where addresses are there) by physical bytes, are ordered as its list has them.
-    Idempotent.
+    conflict, by location or (with addresses) by physical bytes, are ordered as in its list. Idempotent.
     """
 
     name: ClassVar[str] = "anti_dependency_analyzer_post_shared_dram"

@@ -15,9 +15,9 @@ from haulout.passes.order_cores import order_cores
 class BuildFdeps(Pass):
     """Adds a RAW edge wherever a read may overtake the write that it needs on another engine of its core.
 
-    Before: a sound program of loops and branches. After: every read is ordered behind the writes before
-    it in its core's list and in earlier iterations, by engine order or by edges that do not lean on barriers that a
-    pass may take away. Idempotent.
+    Before: a sound program; loops and branches are fine. After: every read is ordered after the writes before it in
+    its core's list and in earlier iterations, by engine order or by edges, without barriers that a pass may remove.
+    Idempotent.
     """
 
     name: ClassVar[str] = "build_fdeps"

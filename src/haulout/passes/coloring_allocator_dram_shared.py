@@ -1,13 +1,12 @@
 """coloring_allocator_dram_shared (order 82): DRAM addresses, each core in a partition of its own.
 
-For each core: the locations that it owns, local and shared together, with their lifetimes on its list
-(`analysis/lifetimes.py`), go to the planner (`packing`). How the cores share the one DRAM is the option
-`partitions`:
+The planner (`haulout.packing`) places the locations of each core, local and shared together, by their lifetimes on
+the core's list (`analysis/lifetimes.py`). The option `partitions` says how the cores share the one DRAM:
 
-    proportional   one behind the other, each as large as its core's peak
+    proportional   one after the other, each as large as its core's peak
     equal          all as large as the largest, core k at k times that size
-    joint          one space: bytes of one core serve another one after a fence (`joint_space.py`), when that takes
-                   less than proportional partitions
+    joint          one space: another core may reuse bytes after a fence (`joint_space.py`), if that takes less than
+                   proportional partitions
 
 Views are not placed here; order 83 copies their owner's place.
 """
@@ -25,49 +24,49 @@ from haulout.ir.program import Program
 from haulout.ir.schema import SIZE_MAX, Bools, Ints
 from haulout.packing import Solution, plan
 from haulout.passes.base import Pass, PassContext
-from haulout.passes.joint_space import MOST, JointPlan, plan_joint
+from haulout.passes.joint_space import MAX_LOCATIONS, JointPlan, plan_joint
 from haulout.passes.options import Bytes
-from haulout.passes.over_capacity import conflict
+from haulout.passes.over_capacity import explain
 from haulout.support.diagnostics import fail
 
 Partitions = Literal["proportional", "equal", "joint"]
 
 _EFFORT = 0.1
-"""Of the planner: a compile does not wait for the last tenth of a percent."""
+"""Of the planner: a compile trades the last tenth of a percent for time."""
 
 
 class _Layout(NamedTuple):
-    """Addresses of all locations and what they take, in bytes."""
+    """Addresses of all locations and the bytes they need."""
 
     address: Ints
     peaks: list[int]
     bounds: list[int]
     total: int
     origins: list[int]
-    """Where each core's partition starts."""
+    """The start of each core's partition."""
 
 
 @dataclass(frozen=True)
 class ColoringAllocatorDramShared(Pass):
-    """Gives every DRAM location that is no view an absolute address.
+    """Gives every DRAM location except views an absolute address.
 
-    Before: fences are final (order 81). After: locations of one core with meeting lifetimes share no byte; every
+    Before: fences are final (order 81). After: locations of one core with overlapping lifetimes share no byte; every
     address is aligned and inside its core's partition; partitions do not overlap. With joint partitions, which the
-    program then says in its attribute `partitions`, locations of different cores share bytes across a fence only.
-    Placements that the program came with are kept, in proportional partitions. Error: `over-capacity` when all
-    cores together need more than `capacity` bytes; it names the fewest buffers that cannot fit together.
+    attribute `partitions` of the program records, locations of different cores share bytes across a fence only.
+    Existing placements are kept; partitions are proportional then. Error: `over-capacity` when all cores together
+    need more than `capacity` bytes; it names the fewest buffers that cannot fit together.
     """
 
     name: ClassVar[str] = "coloring_allocator_dram_shared"
     order: ClassVar[int | None] = 82
 
     capacity: Bytes | None = None
-    """Bytes of DRAM for all cores together; None: as much as needed."""
+    """Bytes of DRAM for all cores together; None: unlimited."""
     partitions: Partitions = "proportional"
-    """Each core its own part of DRAM, as large as it needs or all alike, or one space for all."""
+    """A partition of DRAM for each core, proportional to its need or equal, or one space for all cores."""
 
     def run(self, program: Program, context: PassContext) -> Program:
-        """Plan each core by itself, then lay the partitions out."""
+        """Plan each core, then choose the partitions."""
         has_regions = bool(program.structure)
         locations = program.locations
         life = lifetimes(program)
@@ -82,7 +81,7 @@ class ColoringAllocatorDramShared(Pass):
         joint = None if pinned or has_regions else self._plan_joint(program, owned, life)
         if joint is not None:
             totals["joint"] = min(joint.peak, layout.total)
-        obstacle = "some locations came with addresses" if pinned else ""
+        obstacle = "some locations already have addresses" if pinned else ""
         layout, kind = self._choose(program, context, owned, layout, joint, share, obstacle)
         bound = joint.lower_bound if joint is not None and kind == "joint" else sum(layout.bounds)
         if self.capacity is not None and layout.total > self.capacity:
@@ -104,11 +103,11 @@ class ColoringAllocatorDramShared(Pass):
         return program.replace(locations=placed, attrs=attrs)
 
     def _stack(self, program: Program, owned: Bools, life: Lifetimes, effort: float = _EFFORT) -> _Layout:
-        """Every core by itself, and proportional partitions."""
+        """Proportional partitions: the placement of each core, one after the other."""
         locations = program.locations
         address = locations.address.copy()
         base = 0
-        # Cores with placements of their own come first: theirs are fixed, the others stack behind them.
+        # Cores with existing placements come first: theirs are fixed, the others follow.
         mine = [np.flatnonzero(owned & (program.location_core == core)) for core in range(program.lnc)]
         pinned = [bool(np.any(address[rows] != NONE)) for rows in mine]
         peaks = [0] * program.lnc
@@ -128,13 +127,13 @@ class ColoringAllocatorDramShared(Pass):
             peaks[core], bounds[core] = int(solution.peak), int(solution.lower_bound)
             base = max(base, origin + peaks[core])
             if base > SIZE_MAX:
-                fail("over-capacity", f"the partitions reach further than 2**62 bytes: core {core} ends at {base}")
+                fail("over-capacity", f"core {core} ends at {base}; addresses end at 2**62")
         return _Layout(address, peaks, bounds, sum(peaks), origins)
 
     def _plan_joint(self, program: Program, owned: Bools, life: Lifetimes) -> JointPlan | None:
-        """The joint space, where it is asked for or soon known."""
+        """The joint space, if the option asks for it or it is cheap to compute."""
         rows = np.flatnonzero(owned)
-        if program.lnc < 2 or len(rows) > (MOST if self.partitions == "joint" else MOST // 6):
+        if program.lnc < 2 or len(rows) > (MAX_LOCATIONS if self.partitions == "joint" else MAX_LOCATIONS // 6):
             return None
         return plan_joint(program, rows, life)
 
@@ -148,12 +147,12 @@ class ColoringAllocatorDramShared(Pass):
         share: int,
         reason: str,
     ) -> tuple[_Layout, Partitions]:
-        """The layout that is asked for, or proportional partitions and a note that says why."""
+        """The layout that the option asks for, or proportional partitions and a note with the reason."""
         if self.partitions == "proportional" or program.lnc < 2:
             return stacked, "proportional"
         if not reason and self.partitions == "equal":
             if share * program.lnc > SIZE_MAX:
-                fail("over-capacity", f"{program.lnc} partitions of {share} bytes reach further than 2**62 bytes")
+                fail("over-capacity", f"{program.lnc} partitions of {share} bytes exceed 2**62 bytes")
             address = stacked.address.copy()
             for core in range(program.lnc):
                 rows = np.flatnonzero(owned & (program.location_core == core))
@@ -162,15 +161,15 @@ class ColoringAllocatorDramShared(Pass):
                 address=address, total=share * program.lnc, origins=[core * share for core in range(program.lnc)]
             ), "equal"
         if not reason and joint is None:
-            reason = f"the program has loops or branches, or more than {MOST} locations"
+            reason = f"the program has loops or branches, or more than {MAX_LOCATIONS} locations"
         elif joint is not None and joint.peak >= stacked.total:
-            reason = f"a joint space would take {joint.peak} bytes, they take {stacked.total}"
+            reason = f"a joint space needs {joint.peak} bytes, they need {stacked.total}"
         if reason or joint is None:
             context.note("kept-partitions", f"partitions stay proportional: {reason}")
             return stacked, "proportional"
         address = stacked.address.copy()
         address[owned] = joint.offset
-        # A core has no part of its own then: what it needs by itself stays the figure that is reported for it.
+        # The report keeps the bytes that each core needs by itself.
         return stacked._replace(address=address, total=joint.peak, origins=[0] * program.lnc), "joint"
 
     def _plan_core(
@@ -195,12 +194,12 @@ class ColoringAllocatorDramShared(Pass):
             f"core {core}: {peak} bytes placed, {least} live at one time"
             for core, (peak, least) in enumerate(zip(layout.peaks, layout.bounds, strict=True))
         ]
-        found = conflict(program, life, self.capacity, kind)
+        found = explain(program, life, self.capacity, kind)
         fences = context.counters.get("extend_shared_lifetimes", {}).get("capacity_fences")
         if fences:
             listed.append(f"{fences} fences were added to free storage earlier")
         elif fences is not None and bound > self.capacity:
-            listed.append("fences that free storage earlier do not suffice; none was added")
+            listed.append("no fence was added: freeing storage earlier is not enough")
         others = [each for each in get_args(Partitions) if each != kind]
         fail(
             "over-capacity",
@@ -208,7 +207,7 @@ class ColoringAllocatorDramShared(Pass):
             *found.labels,
             notes=[*listed, f"{bound} bytes are live at one time on all cores together", *found.notes],
             help=[
-                "no placement can fit: shorten lifetimes or raise the capacity"
+                "no placement fits: shorten lifetimes or raise the capacity"
                 if found.certain or bound > self.capacity
                 else f"a better placement may exist: raise the capacity, or try --partitions {' or '.join(others)}"
             ],

@@ -2,13 +2,13 @@
 
     A  all cores share one keyspace of functions                       (verified before every pass)
     B  no shared value is live into the entry
-    C  spans: who touches which shared location in which block, joined over all cores
+    C  spans: the blocks in which each core accesses each shared location, joined over all cores
     D  fences, by policy: brackets around groups, or the fewest that order every conflict between cores
     E  renumber: a dense index of barriers on every engine line
 
-The lifetime itself is read off the fences by `analysis/lifetimes.py`: a location is held from the epoch of its first
-access on any core to the epoch of its last. No block is added. No address is touched. What the analyses find is
-logged at debug level, in the reference's words (`--log-level debug`).
+`analysis/lifetimes.py` derives the lifetimes from the fences: a location is held from the epoch of its first access
+on any core to the epoch of its last. The pass adds no block and changes no address. It logs the results of its
+analyses at debug level, in the reference's format (`--log-level debug`).
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class ExtendSharedLifetimes(Pass):
     """Places the fences that bound shared lifetimes and order accesses of different cores.
 
     Before: collectives are lowered (order 80); loops and forks nest (`ir/structure.py`). After: every conflict
-    between cores whose `seq` differ is ordered by a fence (but inside a divergent fork, where none may be);
-    barrier indices are dense; blocks are as they were. Errors: `uninitialized-read` when a shared internal location
-    is live into the entry.
+    between cores whose `seq` differ is ordered by a fence (except inside a divergent fork, where no fence is
+    allowed); barrier indices are dense; blocks are unchanged. Errors: `uninitialized-read` when a shared internal
+    location is live into the entry.
     """
 
     name: ClassVar[str] = "extend_shared_lifetimes"
@@ -68,7 +68,7 @@ class ExtendSharedLifetimes(Pass):
     """The machine on which `minimal` compares placements of equal count: a preset, or FILE.toml."""
 
     def run(self, program: Program, context: PassContext) -> Program:
-        """The recipe of the module's text."""
+        """The steps of the module docstring."""
         blocks = len(program.blocks)
         log_spans(program, require_produced(program))
         if self.fences == "bracket":
@@ -87,13 +87,13 @@ class ExtendSharedLifetimes(Pass):
         program = drop_barriers(program, {self.name})
         program = insert_fences(program, bracket_slots(program), self.name)
         if has_seq(program):
-            # Inside its bracket a writer needs a rendezvous before a reader on another core; where none is, add it.
+            # Inside a bracket, a conflict between cores also needs a rendezvous between the two accesses.
             found = outside_atoms(program, phases(program, fence_rows(program)))
             program = self._insert(program, found)
             if found.needed.any():
                 context.note(
                     "added-rendezvous",
-                    f"{int(found.needed.sum())} fences were added inside brackets: conflicts between cores had none",
+                    f"{int(found.needed.sum())} fences were added inside brackets to order conflicts between cores",
                 )
         context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
         return program
@@ -102,7 +102,7 @@ class ExtendSharedLifetimes(Pass):
         if not has_seq(program):
             context.note(
                 "kept-fences",
-                "the program has no seq: its order is what its barriers say, and no fence is added or taken away",
+                "the program has no seq: its barriers define its order; no fence is added or removed",
             )
             context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
             return program
@@ -124,10 +124,10 @@ class ExtendSharedLifetimes(Pass):
         return program
 
     def _cheapest(self, bare: Program, by_phases: Program, target: Target, context: PassContext) -> Program:
-        """In loops and forks: the exact optimum on source time, unless what cores shift beats it: phases inside
-        blocks, or rounds inside loops with the optimum for what they leave.
+        """The cheapest of three placements in loops and forks: phases inside blocks; the optimum on source time;
+        rounds inside loops with the optimum for the remaining conflicts.
 
-        Of equal costs the one that is estimated to be faster, of equally fast ones the first.
+        The estimated time decides between equal costs, then the order above.
         """
         program, cost = by_phases, fence_runs(by_phases)
         stem = self._stem(bare)
@@ -152,7 +152,7 @@ class ExtendSharedLifetimes(Pass):
         return program
 
     def _place(self, bare: Program, found: Phases, target: Target, context: PassContext) -> Program:
-        """The fences that the phases need, where the cost model wants them."""
+        """The fences that the phases need, placed by the cost model."""
         stem = self._stem(bare)
         chosen = choose_slots(
             bare,
@@ -169,7 +169,7 @@ class ExtendSharedLifetimes(Pass):
         return chosen.program
 
     def _count_makespans(self, context: PassContext, **makespans: float) -> None:
-        """Estimates in microseconds, noted in whole nanoseconds; of two for one rule the later one."""
+        """Record estimates in microseconds as whole nanoseconds; a later one for a rule replaces the first."""
         noted = context.counters.setdefault(f"{self.name}.makespan_ns", {})
         noted.update({rule: round(time * 1e3) for rule, time in makespans.items()})
 
@@ -182,14 +182,14 @@ class ExtendSharedLifetimes(Pass):
     def _free_storage(
         self, bare: Program, program: Program, capacity: int, target: Target, context: PassContext
     ) -> Program:
-        """The program, or one with more fences, none of which holds more at one time than the capacity."""
+        """The program, with more fences if its live bytes exceed the capacity."""
         if live_bytes(program)[0] <= capacity:
             return program
         stem = f"{self._stem(program)}_free"
         if program.structure:
             program, added = free_storage(program, capacity, stem, self.name)
         else:
-            # Cuts where storage must be free; then the fewest fences between them, as before.
+            # Fences where storage must be free; then the fewest fences between them.
             cut, added = free_storage(bare, capacity, stem, self.name, finish=self._by_source)
             program = self._place(cut, phases(cut, fence_rows(cut)), target, context)
         context.diagnostics.extend(capacity_notes(program, added))
@@ -206,7 +206,7 @@ class ExtendSharedLifetimes(Pass):
 
 
 def fence_runs(program: Program) -> float:
-    """How often one core runs a fence: trip counts not known are `ASSUMED_TRIP`, an arm runs every other time."""
+    """How often one core runs a fence: an unknown trip count is `ASSUMED_TRIP`, an arm runs every other time."""
     rows = fence_rows(program)
     blocks = program.instructions.block[rows[program.instruction_core[rows] == 0]].tolist()
     return float(sum(block_weight(program.structure, block) for block in blocks))
@@ -226,7 +226,7 @@ def made_fences(program: Program, maker: str) -> list[str]:
 
 
 def drop_barriers(program: Program, makers: set[str]) -> Program:
-    """The program without the fences that some passes made; the user's stay."""
+    """The program without the fences made by `makers`."""
     ids = [program.strings.find(name) for name in sorted(makers)]
     made = np.isin(program.barriers.made_by, [each for each in ids if each != NONE]) & fence_mask(program)
     keep = np.ones(len(program.instructions), bool)
@@ -237,8 +237,8 @@ def drop_barriers(program: Program, makers: set[str]) -> Program:
 def require_produced(program: Program) -> SharedLiveness:
     """Liveness of the shared locations; raises when an internal one is live into the entry.
 
-    It is when some path leads to a read of it, on any core, before any core has written it: through a loop once at
-    least, through either arm of a fork. Nothing can produce that value.
+    That is the case if a path, with at least one iteration of each loop, leads to a read of it on any core before any
+    core writes it: the value has no producer.
     """
     touched = np.flatnonzero(shared_accesses(program))
     live = shared_liveness(program, touched)
@@ -263,7 +263,7 @@ def require_produced(program: Program) -> SharedLiveness:
 
 
 def _first_read(program: Program, touched: Ints, location: int, block: int) -> int:
-    """The instruction that reads a location first in a block, whatever core it is on."""
+    """The instruction that reads a location first in a block, on any core."""
     accesses = program.accesses
     row = accesses.instruction[touched]
     here = program.instructions.block[row] % (len(program.blocks) // program.lnc) == block

@@ -1,4 +1,4 @@
-"""localize_shared_memory: a shared location that one core alone touches becomes that core's local one."""
+"""localize_shared_memory: a shared location that only one core accesses becomes that core's local location."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from haulout.passes.base import Pass, PassContext
 
 @dataclass(frozen=True)
 class LocalizeSharedMemory(Pass):
-    """Moves internal shared locations to the one core that touches them and drops their views.
+    """Moves internal shared locations to the only core that accesses them and drops their views.
 
-    Before: sound. After: an internal shared location that is left is touched by two cores, or has an address already,
-    or has two names on the one core that touches it; operands name the same bytes as before. A location that nobody
-    touches stays with its owner, as local.
+    Before: sound. After: the remaining internal shared locations are accessed by two cores, or have an address, or
+    have two names on the only core that accesses them; operands name the same bytes as before. A location without
+    accesses becomes local to its owner.
     """
 
     name: ClassVar[str] = "localize_shared_memory"
     cross_core: ClassVar[bool] = True
 
     def run(self, program: Program, context: PassContext) -> Program:
-        """Group accesses by owner location, find those of one core, move them there."""
+        """Group accesses by owner location; move the locations that one core accesses."""
         locations, owner = program.locations, program.owner
-        # A branch touches what it reads to decide.
+        # A branch reads its condition.
         deciding = np.flatnonzero(program.blocks.cond != NONE)
         core = np.append(program.instruction_core[program.accesses.instruction], program.block_core[deciding])
         touched_owner = owner[np.append(program.accesses.location, program.blocks.cond[deciding])]
         least = np.full(len(locations), program.lnc, np.int64)
         most = np.full(len(locations), NONE, np.int64)
-        # group by owner location: least and greatest core that touches it
+        # group by owner location: least and greatest core that accesses it
         np.minimum.at(least, touched_owner, core)
         np.maximum.at(most, touched_owner, core)
         home = np.where(most == NONE, program.location_core, most)
@@ -46,7 +46,7 @@ class LocalizeSharedMemory(Pass):
             & ((least == most) | (most == NONE))
         )
         family = lonely[owner] & (owner != NONE)
-        # The home core may name it twice (two views): the first name stays local, so such a family is left alone.
+        # The home core may have two names for it (two views). Such a family is not moved.
         at_home = family & (program.location_core == home[owner])
         names = np.bincount(owner[at_home], minlength=len(locations))
         family &= names[owner] == 1

@@ -6,17 +6,18 @@
                 remote_signal=[[other,          signal=[[barrier.go,1]]
                 barrier.met,1],...]
 
-A barrier of all engines: each engine that the core uses says that its work is done; the *keeper*, on the line `sync`,
-waits for them, tells the keepers of the other cores, waits for as many of them, and lets the engines go on. A barrier
-of one engine is the two middle instructions, on that engine.
+A barrier of all engines: each engine that the core uses signals that its work is done. The *keeper*, on the line
+`sync`, waits for these signals, signals the keepers of the other cores, waits for their signals, and then signals the
+engines to continue. A barrier of one engine is the two middle instructions, on that engine.
 
-1. Refuse what counts cannot follow: cores that meet unequally often (`sync/arms.py`).
-2. Write the instructions (`sync/meeting.py`). Counters belong to an engine and a set of participants, and are shared
-   by all their barriers.
-3. Every wait is for all that its own core has issued to that counter before: a constant, or, where a loop or an arm
-   issues to it, `wait_back=[[COUNTER,0]]`. (The signals that a core sends mirror the ones that it gets.)
+1. Refuse programs that counts cannot express: arms with different barriers (`sync/arm_barriers.py`). 2. Write the
+instructions (`sync/emit_barriers.py`). All barriers of one engine and one set of participants share their
+   counters.
+3. Every wait is for all signals that its own core has issued to that counter before: a constant, or, where a loop or
+an
+   arm issues to it, `wait_back=[[COUNTER,0]]`. (A core receives as many signals as it sends.)
 
-Why two barriers in a row are no trouble: docs/design/lower-sync.md.
+docs/design/lower-sync.md explains why two barriers in a row are sound.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from haulout.ir.schema import Bools
 from haulout.ir.semaphores import semaphore_use
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.options import Count
-from haulout.passes.sync.arms import check_arms_meet_equally
-from haulout.passes.sync.meeting import lower_meetings
+from haulout.passes.sync.arm_barriers import check_equal_barriers
+from haulout.passes.sync.emit_barriers import emit_barriers
 from haulout.support.diagnostics import fail
 
 
@@ -41,25 +42,25 @@ from haulout.support.diagnostics import fail
 class LowerBarriers(Pass):
     """Lowers every `core_barrier` to `nop`s with `signal`, `remote_signal`, `wait` and `wait_back`.
 
-    Before: barriers match, as the checker demands; behind `lower_sync`, which reads the order that they make. After:
-    no `core_barrier`; whatever waited for a barrier, or was waited for by it, still does; the attribute `barrier`
-    holds the name. No core has more than `semaphores` semaphores, those that were there included. Errors:
-    `barrier-mismatch` for a barrier on a core that is no participant; `bad-input` where cores that take different
-    arms meet unequally often; `too-few-semaphores`.
+    Before: barriers match, as the checker demands; runs after `lower_sync`, which uses the order of barriers. After:
+    no `core_barrier`; every dependence on a barrier, and of a barrier, still holds; the attribute `barrier` has the
+    barrier's name. No core has more than `semaphores` semaphores, existing ones included. Errors: `barrier-mismatch`
+    for a barrier on a core that does not participate; `bad-input` if the arms of a divergent fork have different
+    barriers; `too-few-semaphores`.
     """
 
     name: ClassVar[str] = "lower_barriers"
     semaphores: Count = 32
-    """How many a core may use, those of `lower_sync` included."""
+    """The most that a core may use, those of `lower_sync` included."""
 
     def run(self, program: Program, context: PassContext) -> Program:
-        """Refuse, write, count."""
+        """Check, write the instructions, count."""
         if not len(program.barriers):
             return program
         _check_participants(program)
-        check_arms_meet_equally(program)
+        check_equal_barriers(program)
         before, met = len(program.instructions), len(program.barriers)
-        program, waits, relative = lower_meetings(program)
+        program, waits, relative = emit_barriers(program)
         context.count(
             self.name,
             barriers=met,
@@ -71,7 +72,7 @@ class LowerBarriers(Pass):
         return program
 
     def _count(self, program: Program) -> int:
-        """The largest number of semaphores on a core; `too-few-semaphores` when it is too large."""
+        """The largest number of semaphores on a core; `too-few-semaphores` when it exceeds the option."""
         use = semaphore_use(program)
         own = program.instruction_core[use.waits.instruction]
         pairs = np.unique(
@@ -84,7 +85,7 @@ class LowerBarriers(Pass):
             fail(
                 "too-few-semaphores",
                 f"core {core} uses {many[core]} semaphores and has {self.semaphores}: {names}",
-                help=[f"allow semaphores={many[core]}, or fewer to lower_sync, so that more are left to barriers"],
+                help=[f"allow semaphores={many[core]}, or give lower_sync fewer, which leaves more for barriers"],
             )
         return int(many[core])
 
@@ -97,6 +98,6 @@ def _check_participants(program: Program) -> None:
         row = int(barriers.instruction[at])
         fail(
             "barrier-mismatch",
-            f"a barrier stands on core {program.instruction_core[row]}, which is not one of its participants",
+            f"core {program.instruction_core[row]} has a barrier in which it does not participate",
             instruction_label(program, row),
         )

@@ -1,7 +1,7 @@
 """lower_local_collectives (order 80): collectives become copies through shared DRAM.
 
-It mints the staging buffers and their RemoteLocalTargets, the meetings (marked, so that order 81 may place better
-ones), and the RAW edges of what it made. `passes/collectives` has one lowering a file.
+It makes the staging buffers and their RemoteLocalTargets, the fences (marked, so that order 81 may place better
+ones), and the RAW edges of the new instructions. `passes/collectives` has one lowering a file.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ LOWERINGS: dict[str, Callable[[Site], None]] = {
 class LowerLocalCollectives(Pass):
     """Replaces every collective.
 
-    Before: sound, straight-line; a collective has one name, and one place in the order, on all cores. After: no
-    collective is left; `seq` is equal on all cores for each phase; every shared staging buffer is met on twice.
+    Before: sound, straight-line; a collective has one name and one position in the order on all cores. After: no
+    collective is left; `seq` is equal on all cores for each phase; every lowered collective has two fences.
     """
 
     name: ClassVar[str] = "lower_local_collectives"
@@ -52,7 +52,7 @@ class LowerLocalCollectives(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Match collectives over the cores, shift `seq`, replace."""
-        _ = program.structure  # refuses control flow that is not supported
+        _ = program.structure  # raises for unsupported control flow
         sites = _match(program)
         if not sites:
             context.count(self.name, collectives=0)
@@ -73,7 +73,7 @@ class LowerLocalCollectives(Pass):
 
 
 def _match(program: Program) -> list[list[int]]:
-    """Rows of each collective, one a core, in list order of the first core; every core must agree on them."""
+    """Rows of each collective, one a core, in list order; the cores must have the same collectives."""
     opcodes = np.array([program.strings.find(name) for name in LOWERINGS])
     rows = np.flatnonzero(np.isin(program.instructions.opcode, opcodes[opcodes != NONE]))
     sequences: dict[int, list[int]] = defaultdict(list)
@@ -88,7 +88,7 @@ def _match(program: Program) -> list[list[int]]:
             longer = first if len(first) > len(other) else other
             bad_input(
                 f"core 0 has {len(first)} collectives, core {core} has {len(other)}",
-                instruction_label(program, longer[min(len(first), len(other))], "the first one that has no partner"),
+                instruction_label(program, longer[min(len(first), len(other))], "the first one without a partner"),
             )
     return [list(group) for group in zip(*(sequences.get(core, []) for core in range(program.lnc)), strict=True)]
 
@@ -98,7 +98,7 @@ def _require_same(program: Program, mine: int, theirs: int) -> None:
         values = getattr(program.instructions, what)
         if values[mine] != values[theirs]:
             bad_input(
-                f"cores meet in different collectives: {what} differs",
+                f"the cores have different collectives: {what} differs",
                 instruction_label(program, mine),
                 instruction_label(program, theirs),
             )
@@ -132,7 +132,7 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: _Names) ->
 
 
 class _Names:
-    """Which strings name a location or an instruction. Strings that programs no longer use stay in the table."""
+    """The strings that name a location or an instruction; the string table also has unused ones."""
 
     def __init__(self, program: Program) -> None:
         self.strings = program.strings
@@ -147,7 +147,7 @@ class _Names:
 
 
 def _free_stem(name: str, operands: int, lnc: int, taken: _Names) -> str:
-    """The collective's name, or one with a number where a name that the lowering makes is taken already."""
+    """The collective's name, or one with a number if the program already has a name that the lowering makes."""
     numbers, cores = range(operands), range(lnc)
     suffixes = ["meet0", "meet1"]
     suffixes += [f"{kind}{n}" for kind in ("in", "out") for n in numbers]

@@ -1,16 +1,15 @@
-"""lower_sync: dependence edges become signals and waits of semaphores, as few as suffice.
+"""lower_sync: dependence edges become signals and waits of semaphores, as few as possible.
 
     %w = dma_copy @dma0 ...                       signal=[[done.dma0,1]]
     %r = add @vector ... deps=[w]        ->       wait=[[done.dma0,1]]
 
-1. Reduce: an edge that engine order, other edges or a barrier of all engines implies is dropped (`sync/reduce.py`).
-2. One counter for each engine that is waited for, `done.ENGINE`: what is waited for adds one when it is complete.
-   The engine completes in order, so the count says exactly how far it has come, and it never falls.
-3. More such engines than semaphores: some share one, and its signals are made to follow one another
-   (`sync/sharing.py`).
-4. In a straight list the k-th signal is waited for by `wait=[[done.ENGINE,k]]`. In loops, and behind branches whose
-   arms signal unequally often, the count is not a constant; `wait_back` says how many signals may be missing instead
-   (`sync/semaphores.py`).
+1. Reduce: drop edges that engine order, other edges or a barrier of all engines imply (`sync/reduce.py`).
+2. One counter for each engine that has producers, `done.ENGINE`: each producer adds one on completion. An engine
+   completes in order, so the count is its exact progress; it never falls.
+3. With more such engines than semaphores, some share one, and extra waits order its signals (`sync/sharing.py`).
+4. In a straight list, a consumer of the k-th signal has `wait=[[done.ENGINE,k]]`. In loops, and after branches whose
+   arms signal unequally often, the count is not a constant; `wait_back` gives the number of signals that may be
+   missing instead (`sync/semaphores.py`).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Dependences, Ids, Semaphores
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.options import Count
-from haulout.passes.sync.lists import lists_agree
-from haulout.passes.sync.nest import Between
 from haulout.passes.sync.reduce import Reduced, reduce_order
+from haulout.passes.sync.rendezvous_order import lists_agree
 from haulout.passes.sync.semaphores import Wait, rows_of, signals_of, with_semaphores
 from haulout.passes.sync.sharing import share, unordered
+from haulout.passes.sync.signal_counts import SignalCounts
 from haulout.support.diagnostics import Label, bad_input, fail
 
 
@@ -40,21 +39,21 @@ from haulout.support.diagnostics import Label, bad_input, fail
 class LowerSync(Pass):
     """Lowers `deps` and `carried` to `signal`, `wait` and `wait_back`.
 
-    Before: fences are final (barriers are relied on); no semaphores. After: every core uses at most `semaphores`
-    semaphores; an instruction starts after all that it waited for before, on every schedule; edges that are realised
-    or implied are gone. With `relative_waits=false` nothing but `wait` is used: edges from inside loops and arms stay
-    in `deps` and `carried`, and a note (`kept-dependences`) says how many. Errors: `too-few-semaphores` when one for
-    each engine is more than `semaphores` and none can be shared; `bad-input` for an edge that has no meaning.
+    Before: fences are final (the pass relies on barriers); no semaphores. After: every core uses at most `semaphores`
+    semaphores; every dependence still holds, on every schedule; edges that are lowered or implied are gone. With
+    `relative_waits=false` only `wait` is used: edges from inside loops and arms stay in `deps` and `carried`, and a
+    note (`kept-dependences`) gives their number. Errors: `too-few-semaphores` if there are more engines to wait for
+    than `semaphores` and they cannot share; `bad-input` for an edge without meaning.
     """
 
     name: ClassVar[str] = "lower_sync"
     semaphores: Count = 32
-    """How many a core may use."""
+    """The most that a core may use."""
     relative_waits: bool = True
-    """Whether `wait_back` may be used; without it edges from inside loops and arms stay dependences."""
+    """Allow `wait_back`; without it, edges from inside loops and arms stay dependences."""
 
     def run(self, program: Program, context: PassContext) -> Program:
-        """Reduce, share, count."""
+        """Reduce, share, lower."""
         if not len(program.dependences):
             return program
         if len(program.semaphores):
@@ -67,10 +66,10 @@ class LowerSync(Pass):
         plan.choose_groups(self.semaphores, agree)
         chains = plan.straight_chains()
         if len(chains):
-            # What follows one another in a straight list implies other edges: reduce again.
+            # The extra waits of a straight list imply other edges: reduce again.
             plan.reduced = reduce_order(program, reduced.edges.append(chains))
-        rows, kept = plan.realise()
-        self._tell(program, context, kept, agree)
+        rows, kept = plan.lower()
+        self._note_kept(program, context, kept, agree)
         context.count(
             self.name,
             edges=len(program.dependences),
@@ -84,14 +83,14 @@ class LowerSync(Pass):
         )
         return with_semaphores(program.replace(dependences=kept), rows)
 
-    def _tell(self, program: Program, context: PassContext, kept: Dependences, agree: bool) -> None:
-        """One note for each outermost loop or arm from which edges stay."""
+    def _note_kept(self, program: Program, context: PassContext, kept: Dependences, agree: bool) -> None:
+        """One note for each outermost loop or arm with edges that stay."""
         structure, block = program.structure, program.instructions.block.tolist()
         count = Counter(structure.around(block[row])[0] for row in kept.producer.tolist())
         why = (
             "wait_back is not allowed (relative_waits=false)"
             if agree
-            else "the cores do not meet in one order, so a wait that looks back further than needed could hang"
+            else "the cores have their rendezvous in different orders, so a stronger wait may deadlock"
         )
         for region, number in sorted(count.items()):
             first = structure.regions[region].begin
@@ -100,13 +99,13 @@ class LowerSync(Pass):
             context.note(
                 "kept-dependences",
                 f"{number} dependences on instructions of {kind} {name} on core {program.block_core[first]} "
-                f"stay as they are: no constant counts the signals of {article} {kind}, and {why}",
+                f"are not lowered: the signals of {article} {kind} have no constant count, and {why}",
                 Label(name, block_label(program, first).span),
             )
 
 
 class _Plan:
-    """What is signalled and waited for, function by function."""
+    """The signals and waits, function by function."""
 
     def __init__(self, program: Program, reduced: Reduced, *, relative: bool) -> None:
         self.program, self.reduced, self.relative = program, reduced, relative
@@ -118,7 +117,7 @@ class _Plan:
         """Function -> lines that share a semaphore."""
 
     def functions(self) -> Iterator[tuple[int, Dependences, Dependences]]:
-        """(function, edges to realise, edges that stay as they are)."""
+        """(function, edges to lower, edges that stay)."""
         edges = self.reduced.edges
         function = self.program.instruction_function[edges.instruction]
         bounds = np.searchsorted(function, np.arange(len(self.program.functions) + 1)).tolist()
@@ -131,20 +130,20 @@ class _Plan:
                 yield index, mine, mine.take(slice(0, 0))
 
     def signals(self, edges: Dependences) -> dict[int, Ids]:
-        """Line -> the rows of it that are waited for, ascending."""
+        """Line -> its producers, ascending."""
         rows = np.unique(edges.producer)
         lines = self.reduced.line[rows]
         return {line: rows[lines == line] for line in np.unique(lines).tolist()}
 
     def choose_groups(self, most: int, agree: bool) -> None:
-        """Which lines share a semaphore in each function."""
+        """Choose the lines that share a semaphore in each function."""
         for function, edges, _ in self.functions():
             signals = self.signals(edges)
             if len(signals) > most and (most == 0 or not agree):
                 why = (
                     "none is allowed"
                     if most == 0
-                    else "the cores do not meet in one order, so signals of several engines cannot follow one another"
+                    else "the cores have their rendezvous in different orders, so engines cannot share a semaphore"
                 )
                 fail(
                     "too-few-semaphores",
@@ -160,7 +159,7 @@ class _Plan:
         return max((len(groups) for groups in self.groups.values()), default=0)
 
     def straight_chains(self) -> Dependences:
-        """Edges between neighbours among the signals of a shared semaphore in straight lists, where there is none."""
+        """The extra edges between successive signals of a shared semaphore, in straight lists."""
         found = Dependences.empty()
         for function, edges, _ in self.functions():
             if function in self.with_regions:
@@ -173,7 +172,7 @@ class _Plan:
                 found = found.append(Dependences.make(len(late), instruction=late, producer=before))
         return found
 
-    def realise(self) -> tuple[Semaphores, Dependences]:
+    def lower(self) -> tuple[Semaphores, Dependences]:
         """Signals and waits, and the edges that stay."""
         rows, stay = Semaphores.empty(), Dependences.empty()
         for function, edges, kept in self.functions():
@@ -200,14 +199,14 @@ class _Plan:
         return self.program.strings.intern(f"done.{engines}")
 
     def counted_waits(self, function: int, edges: Dependences, made: Ids, name: int, *, chained: bool) -> list[Wait]:
-        """Waits of one semaphore in a function with loops or forks, each kind's strongest for each instruction."""
-        block, between = self.block, Between(self.program, function, made)
+        """Waits of one semaphore in a function with loops or forks: the strongest of each kind for each row."""
+        block, counts = self.block, SignalCounts(self.program, function, made)
         strongest: dict[tuple[int, bool], int] = {}
 
         def wait(row: int, back: int, fixed: int | None) -> None:
-            """All signals before `row` but the last `back`, or `fixed` of them."""
+            """Wait for all signals before `row` except the last `back`, or for `fixed` of them."""
             if fixed is None:
-                before = between.before(row, int(block[row]))
+                before = counts.before(row, int(block[row]))
                 fixed = None if before is None else before - back
             if fixed is None:
                 strongest[row, True] = min(back, strongest.get((row, True), back))
@@ -220,10 +219,10 @@ class _Plan:
             here, there = int(block[row]), int(block[producer])
             if carried:
                 loop = self.program.structure.common_loop(here, there)
-                wait(row, between.carried(producer, there, row, here, loop).least, None)
+                wait(row, counts.carried(producer, there, row, here, loop).least, None)
             else:
-                before = between.before(producer, there)
-                back = between.forward(producer, there, row, here).least
+                before = counts.before(producer, there)
+                back = counts.forward(producer, there, row, here).least
                 wait(row, back, None if before is None else before + 1)
         if chained:
             for previous, row in zip([NONE, *made.tolist()], made.tolist(), strict=False):
@@ -234,7 +233,7 @@ class _Plan:
 
 
 def _straight_waits(edges: Dependences, made: Ids, name: int) -> Semaphores:
-    """Waits of one semaphore in a straight list: the last of an instruction's producers counts."""
+    """Waits of one semaphore in a straight list, for the last producer of each instruction."""
     # group by instruction: the first row has the largest producer
     rows, first = np.unique(edges.instruction, return_index=True)
     values = np.searchsorted(made, edges.producer[first]) + 1

@@ -1,7 +1,7 @@
-"""Values of `seq` for the parts of operations: an operation that becomes several instructions needs one for each.
+"""Room in `seq`: an operation that becomes several instructions needs a value for each.
 
-The parts of one operation follow each other, so they need different times; equal ones would be no order. All cores
-share the time axis: what comes later in the source is shifted on all of them alike.
+The parts of an operation are ordered, so they need different times. All cores share the time axis: later operations
+of the source are shifted equally on all cores.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from haulout.support.diagnostics import bad_input
 
 
 def make_room(program: Program, wide: Bools, parts: int) -> Program:
-    """Shift `seq` so that each instruction of the mask `wide` has `parts` values, its own and those behind it.
+    """Shift `seq` so that each instruction of the mask `wide` has `parts` values, its own and the next ones.
 
-    Where m of them share a time t on one core, they take `parts` values each, in list order. What shares their time
-    follows its place in the list of its core: before the first it stays, behind one it goes with that one's last
-    value, so that it stays before everything of time t + 1. Without `seq` nothing changes.
+    If m of them share a time t on one core, they take `parts` values each, in list order. Other instructions of time
+    t keep their place in the list: before the first wide one they stay at t, after a wide one they take its last
+    value, so they stay before all of time t + 1. Without `seq` nothing changes.
     """
     instructions, cores = program.instructions, program.instruction_core
     seq = instructions.seq
     wide = wide & (seq != NONE)
     if not wide.any():
         return program
-    # group by time: the most wide ones that a core has there
+    # group by time: the most wide ones on a core
     times, which = np.unique(seq[wide], return_inverse=True)
     per_core = np.bincount(which * program.lnc + cores[wide], minlength=len(times) * program.lnc)
     most = per_core.reshape(len(times), program.lnc).max(axis=1)
-    behind = np.append(0, np.cumsum(parts * most - 1))
-    shift = behind[np.searchsorted(times, seq)]
+    later = np.append(0, np.cumsum(parts * most - 1))
+    shift = later[np.searchsorted(times, seq)]
     # group by (core, time), in list order: wide ones of the group before each row
     rows = np.flatnonzero(np.isin(seq, times))
     order = rows[np.lexsort((rows, seq[rows], cores[rows]))]

@@ -1,18 +1,18 @@
 """Options of passes: the type of a field decides which values it takes, wherever they are written.
 
-A pass is a dataclass; its fields are its options. `check_options` holds every value against the annotation of its
-field and raises `bad-input`. `Pass` calls it when one is made, `PassManager` before it runs any (a pass from outside
-may have a `__post_init__` of its own); pipeline text makes passes, so it takes the same way.
+A pass is a dataclass; its fields are its options. `check_options` compares every value with the annotation of its
+field and raises `bad-input`. `Pass` calls it when a pass is made, `PassManager` before it runs any (a pass of a user
+may have a `__post_init__` of its own). Pipeline text makes passes, so the same checks apply.
 
-    bool, int, float, str, Path     bool is no int; an int is a float
+    bool, int, float, str, Path     a bool is not an int; an int is a float
     Literal["a", "b"], an Enum      one of them; an Enum by its value too
     X | Y, X | None                 either
     Annotated[int, Between(0, 9)]   within bounds, both included
     list[X], tuple[X, Y], dict ...  every element
     any other class                 an instance of it
 
-What text cannot say is made from what it can: a Path from a string, a tuple or a set from a list, a float from an
-integer. A default is taken as it is: it is the author's.
+Values that text cannot express are converted: a Path from a string, a tuple or a set from a list, a float from an
+integer. Defaults are not checked.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Between:
 
 
 Bytes = Annotated[int, Between(0, SIZE_MAX)]
-"""A size in memory; the reader of programs takes no larger one."""
+"""A size in memory; the largest one that a program may have."""
 Cores = Annotated[int, Between(1, MAX_CORES)]
 Count = Annotated[int, Between(0, INT32_MAX)]
-"""How many of something."""
+"""A number of things."""
 
 
 def check_options(each: object) -> None:
-    """Hold the options of a pass against their types; one that says the same in another type is converted."""
+    """Check the options of a pass against their types, and convert equal values of other types."""
     if not is_dataclass(each) or isinstance(each, type):
         return
     hints = option_types(type(each))
@@ -64,7 +64,7 @@ def check_options(each: object) -> None:
 
 
 def check_option(what: str, value: object, hint: Any) -> Any:
-    """The value as its type wants it; `bad-input` says that `what` must be something else."""
+    """The value, converted to its type; `bad-input` if it is of another type. `what` is the message's subject."""
     taken = _taken(value, hint)
     if taken is _WRONG:
         bad_input(f"{what} must be {type_text(hint)}, found {shown(value)}")
@@ -72,12 +72,12 @@ def check_option(what: str, value: object, hint: Any) -> Any:
 
 
 def option_types(kind: type) -> Mapping[str, Any]:
-    """Option -> its type, in the order of the fields. Raises `bad-input` for an annotation that names nothing."""
+    """Option -> its type, in the order of the fields. Raises `bad-input` for an annotation with an unknown name."""
     return {item.name: _hint(kind, item.name) for item in fields(kind) if item.init}
 
 
 def _hint(kind: type, name: str) -> Any:
-    """The type of one field; annotations of the others (of a ClassVar, say) may name what is not imported."""
+    """The type of one field; annotations of other fields (a ClassVar, say) may have unknown names."""
     try:
         owner = next(each for each in kind.__mro__ if name in get_annotations(each))
         single = SimpleNamespace(__annotations__={name: get_annotations(owner)[name]})
@@ -86,7 +86,7 @@ def _hint(kind: type, name: str) -> Any:
     except Exception as error:
         bad_input(
             f"{getattr(kind, 'name', kind.__name__)}: the type of option {name} cannot be read: {error}",
-            help=["import what the annotation names where the class is defined, not under TYPE_CHECKING alone"],
+            help=["import the names of the annotation in the module of the class, outside of TYPE_CHECKING"],
         )
 
 
@@ -103,11 +103,11 @@ _COLLECTIONS: dict[Any, type] = {
     Iterable: tuple,
     Set: frozenset,
 }
-"""Type of a field -> what an equal value of another type is converted to."""
+"""Type of a field -> the type that an equal value is converted to."""
 
 
 def _taken(value: Any, hint: Any) -> Any:
-    """The value as the type wants it, or `_WRONG`."""
+    """The value converted to the type, or `_WRONG`."""
     kind, arguments = get_origin(hint) or hint, get_args(hint)
     if hint is Any:
         return value
@@ -151,11 +151,11 @@ def _scalar(value: Any, kind: Any) -> Any:
     try:
         return value if isinstance(value, kind) else _WRONG
     except TypeError:
-        return value  # a type that cannot be asked, such as a protocol of the type checker alone
+        return value  # isinstance does not support the type, such as a protocol that is not runtime-checkable
 
 
 def _same(value: object, wanted: object) -> bool:
-    """Equal, and of one type: True is no 1."""
+    """Equal and of one type: True is not 1."""
     return isinstance(value, type(wanted)) and isinstance(value, bool) == isinstance(wanted, bool) and value == wanted
 
 
@@ -188,7 +188,7 @@ _TEXT: dict[Any, str] = {
 
 
 def type_text(hint: Any) -> str:
-    """What a type takes, as messages and the reference say it."""
+    """The values of a type, as text for messages and the reference."""
     kind, arguments = get_origin(hint) or hint, get_args(hint)
     if kind is Annotated:
         bounds = [mark for mark in arguments[1:] if isinstance(mark, Between)]

@@ -1,4 +1,4 @@
-"""Order inside cores, for the passes that add it: edges, and joins where there are regions."""
+"""Add the missing order inside cores: edges, and joins if there are regions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from haulout.passes.region_joins import join_rows, with_joins
 
 
 def order_cores(program: Program, kinds: set[DependenceKind], *, removable_fences: bool) -> tuple[Program, int]:
-    """The program with every edge of these kinds that it lacked, and how many those were."""
+    """The program with the missing edges of these kinds, and their number."""
     if not program.structure:
         edges = missing_order(program, kinds, removable_fences=removable_fences)
         return add_dependences(program, edges), len(edges)

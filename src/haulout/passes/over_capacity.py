@@ -1,13 +1,12 @@
-"""What to say when the DRAM does not suffice: the fewest buffers that cannot fit together, and where.
+"""The explanation of an `over-capacity` error: the fewest buffers that cannot fit together, and where.
 
-Cores keep their partitions to themselves for the whole program, so bytes of different cores add up: of each core the
-buffers count that are live at the moment when it holds most, the largest come first, whoever owns them, until they
-exceed the capacity. With equal partitions the largest core alone decides, within its part; in a joint space the cores
-add up epoch by epoch, so the moments are those of the worst epoch.
+Cores keep their partitions for the whole program, so the bytes of different cores add up. Each core contributes the
+buffers that are live when it holds most; the largest of all these are listed, as many as exceed the capacity. With
+equal partitions only the core with the most live bytes counts, against its share. In a joint space the bytes of the
+cores add up epoch by epoch, so the moments are those of the worst epoch.
 
-When what is live fits and the placement found does not, a part of one core's buffers may provably fit into no
-placement of the bytes that the other cores leave (`allocator/conflict_set.py`); else nothing is proved, and the
-message says that.
+If the live bytes fit and the placement does not, some buffers of one core may provably not fit into the bytes that
+the other cores leave (`packing/conflict_set.py`). Otherwise the notes say that there is no proof.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from haulout.packing import LIMIT, Problem, Status, solve
 from haulout.packing.conflict_set import conflict_set
 from haulout.support.diagnostics import Label
 
-SHOWN = 10
-_MOST_PROVED = 400
-"""Buffers of one core up to which a proof is tried where no moment shows it."""
+_MAX_LISTED = 10
+_MAX_PROVED = 400
+"""With more buffers on a core, no proof is tried."""
 
 
-class Conflict(NamedTuple):
+class Explanation(NamedTuple):
     """Buffers that cannot fit together, as labels and notes; `certain`: that is proved."""
 
     labels: list[Label]
@@ -51,8 +50,8 @@ class _Buffers(NamedTuple):
     moments: Ints
 
 
-def conflict(program: Program, life: Lifetimes, capacity: int, kind: str) -> Conflict:
-    """Why the program cannot do with `capacity` bytes in partitions of a kind."""
+def explain(program: Program, life: Lifetimes, capacity: int, kind: str) -> Explanation:
+    """Why the program needs more than `capacity` bytes with one kind of partitions."""
     cores = [_buffers(program, life, core) for core in range(program.lnc)]
     room = capacity
     if kind == "joint":
@@ -81,10 +80,10 @@ def conflict(program: Program, life: Lifetimes, capacity: int, kind: str) -> Con
         fewest = f"these {len(chosen)} buffers of {total[beyond[0]]} bytes cannot fit into {part} together; no fewer"
         if len(chosen) == 1:
             fewest = f"this buffer of {total[0]} bytes does not fit into {part} by itself"
-        return Conflict(_listed(program, life, chosen), [*places, fewest], True)
+        return Explanation(_listed(program, life, chosen), [*places, fewest], True)
     if kind == "proportional" and (found := _proved(program, life, cores, capacity)) is not None:
         return found
-    return Conflict([], [*places, "no placement was found; that there is none is not proved"], False)
+    return Explanation([], [*places, "no placement was found; there is no proof that none exists"], False)
 
 
 def _buffers(program: Program, life: Lifetimes, core: int) -> _Buffers:
@@ -106,7 +105,7 @@ def _buffers(program: Program, life: Lifetimes, core: int) -> _Buffers:
 
 
 def _worst_epoch(program: Program, cores: list[_Buffers]) -> list[int]:
-    """Of each core the moment at which it holds most, in the epoch in which all together do."""
+    """For each core the moment with the most live bytes in the epoch that is worst for all cores together."""
     epoch = np.append(epochs(program), 0).astype(np.int64)
     count = int(epoch.max(initial=0)) + 1
     most = np.zeros((len(cores), count), np.int64)
@@ -114,7 +113,7 @@ def _worst_epoch(program: Program, cores: list[_Buffers]) -> list[int]:
         rows = np.flatnonzero(program.instruction_core == each.core)
         if not len(each.moments) or not len(rows):
             continue
-        # What is live when an epoch begins counts in it, as what begins there does.
+        # Locations that are live when an epoch begins count in it.
         begins = rows[np.unique(epoch[rows], return_index=True)[1]]
         for moment in (each.moments, begins):
             at = np.searchsorted(each.moments, moment, side="right") - 1
@@ -133,12 +132,12 @@ def _worst_epoch(program: Program, cores: list[_Buffers]) -> list[int]:
     return chosen
 
 
-def _proved(program: Program, life: Lifetimes, cores: list[_Buffers], capacity: int) -> Conflict | None:
-    """Buffers of one core that fit into no placement of what the others leave at least."""
+def _proved(program: Program, life: Lifetimes, cores: list[_Buffers], capacity: int) -> Explanation | None:
+    """Buffers of one core that provably do not fit into the bytes that the other cores leave."""
     bounds = [int(each.live.max(initial=0)) for each in cores]
     for each in cores:
         room = capacity - sum(bounds) + bounds[each.core]
-        if not 0 < len(each.rows) <= _MOST_PROVED or not 0 <= room <= LIMIT:
+        if not 0 < len(each.rows) <= _MAX_PROVED or not 0 <= room <= LIMIT:
             continue
         if solve(each.problem, capacity=room).status is not Status.INFEASIBLE:
             continue
@@ -147,21 +146,20 @@ def _proved(program: Program, life: Lifetimes, cores: list[_Buffers], capacity: 
             continue
         chosen = each.rows[list(found.buffers)].tolist()
         total = sum(program.locations.size[chosen].tolist())
-        least = "without any one of them that is not proved" if found.minimal else "there may be a smaller set"
+        least = "no smaller part of them is known not to fit" if found.minimal else "there may be a smaller set"
         notes = [
             f"the other cores leave core {each.core} at most {room} bytes",
-            f"these {len(chosen)} buffers of {total} bytes, not all live at one time, fit into no placement of so "
-            f"many bytes; {least}",
+            f"these {len(chosen)} buffers of {total} bytes, not all live at one time, do not fit there; {least}",
         ]
-        return Conflict(_listed(program, life, chosen), notes, True)
+        return Explanation(_listed(program, life, chosen), notes, True)
     return None
 
 
 def _place(program: Program, core: int, moment: int, buffers: int, size: int) -> str:
-    """Where a core holds most."""
+    """The moment at which a core holds most."""
     what = f"{buffers} buffers of {size} bytes are live"
     if moment >= len(program.instructions) or program.instruction_core[moment] != core:
-        return f"core {core}, behind its last instruction: {what}"
+        return f"core {core}, after its last instruction: {what}"
     name = format_name(program.instruction_name(moment))
     return f"core {core}, at %{name} (epoch {int(epochs(program)[moment])}): {what}"
 
@@ -170,18 +168,18 @@ def _listed(program: Program, life: Lifetimes, rows: list[int]) -> list[Label]:
     """The first buffers with size and range, and how many bytes the others have."""
     locations = program.locations
     labels = []
-    for row in rows[:SHOWN]:
+    for row in rows[:_MAX_LISTED]:
         label = location_label(program, row)
         span = f"live {_range(program, life, row)}"
         labels.append(Label(f"{label.message}: {locations.size[row]} bytes, {span}", label.span))
-    if len(rows) > SHOWN:
-        rest = sum(locations.size[rows[SHOWN:]].tolist())
-        labels.append(Label(f"and {len(rows) - SHOWN} more of {rest} bytes together"))
+    if len(rows) > _MAX_LISTED:
+        rest = sum(locations.size[rows[_MAX_LISTED:]].tolist())
+        labels.append(Label(f"and {len(rows) - _MAX_LISTED} more buffers of {rest} bytes"))
     return labels
 
 
 def _range(program: Program, life: Lifetimes, row: int) -> str:
-    """A lifetime in words."""
+    """A lifetime as text."""
     if program.locations.kind[row] != Kind.INTERNAL:
         return "in the whole function"
     core = int(program.location_core[row])

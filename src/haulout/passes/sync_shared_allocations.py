@@ -1,8 +1,8 @@
 """sync_shared_allocations (order 83): every view gets the placement of its owner.
 
-Each core was coloured on its own, so a view has no address yet. The pass follows its RemoteLocalTarget, by name in
-the function of the same name on the owner's core, and copies (address, bank, base partition). The view keeps its own
-memory type and address space. It inserts no barrier and moves nothing.
+Order 82 places only owners. This pass follows the RemoteLocalTarget of each view, by name in the function of the same
+name on the owner's core, and copies (address, bank, base partition). The view keeps its own memory type and address
+space. The pass inserts no barrier and moves no location.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SyncSharedAllocations(Pass):
     """Copies placements from owners to views.
 
     Before: every owner of a view is allocated (order 82). After: a view and its owner agree in address, bank and
-    partition. Errors: `unresolved-remote` when a view has no target, or its target no address.
+    partition. Errors: `unresolved-remote` when a view has no target, or its target has no address.
     """
 
     name: ClassVar[str] = "sync_shared_allocations"

@@ -8,8 +8,8 @@ kernel may call other kernels as ordinary functions: Numba finds their dispatche
 Inside `interpreted()` kernels run as plain Python. A kernel that keeps to int64 without wrapping around, and to
 IEEE doubles, gives identical results either way; small inputs are done sooner without it.
 
-Numba's disk cache looks at the time stamp of the file that defines the called kernel, not at those of kernels
-that it calls: keep kernels that call each other in one file.
+Numba's disk cache looks at the file that defines the called kernel alone. A kernel may call kernels of other files,
+so `_source_stamp` covers their files too.
 
 A cache that cannot be read or written costs time, never the run: what cannot be loaded is compiled again, and what
 cannot be saved is not saved.
@@ -18,11 +18,13 @@ cannot be saved is not saved.
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
@@ -135,6 +137,7 @@ class Kernel(Generic[P, R]):
         compile_it: Any = numba.njit
         try:
             compiled = compile_it(cache=True)(self.py_func)
+            compiled._cache._cache_file._source_stamp = _source_stamp(self)
             compiled._cache = _RobustCache(compiled._cache)
         except (RuntimeError, OSError):  # no directory to cache in, as for code in a zip file or a read-only home
             compiled = compile_it(self.py_func)
@@ -174,6 +177,17 @@ class Kernel(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
+
+
+def _source_stamp(kernel: Kernel[..., Any]) -> str:
+    """Hash of the files that define a kernel and the kernels that it calls."""
+    found, todo = {kernel.name: kernel}, [kernel]
+    while todo:
+        fresh = [each for each in todo.pop().callees if each.name not in found]
+        found.update((each.name, each) for each in fresh)
+        todo += fresh
+    files = sorted({each.py_func.__code__.co_filename for each in found.values()})
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()
 
 
 def njit(function: Callable[P, R]) -> Kernel[P, R]:

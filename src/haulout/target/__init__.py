@@ -1,4 +1,4 @@
-"""The machine that programs are estimated for: rates, overheads, the price of meeting. See `model.py`."""
+"""The machine that estimates are for: rates, overheads, the cost of rendezvous. See `model.py`."""
 
 from haulout.target.load import DEFAULT, PRESETS, load_target
 from haulout.target.model import EngineRate, Target

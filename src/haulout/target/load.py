@@ -1,14 +1,13 @@
-"""Reads a target: a preset by its name, or a TOML file of the same form; what is wrong is told with its line.
+"""Reads a target: a preset by its name, or a TOML file of the same form; errors name the line.
 
     name = "..."            description = "..."
-    [dram]                  gbytes_per_s, gibibytes (may be absent: not known)
+    [dram]                  gbytes_per_s; optional: gibibytes
     [cost_us]               barrier, barrier_per_core, sendrecv, branch
-    [engine.NAME]           issue_us, gbytes_per_s; may be absent: gflops_per_s, wide_slowdown, least_run
-    [slowdown]              OPCODE = factor (the table may be absent)
+    [engine.NAME]           issue_us, gbytes_per_s; optional: gflops_per_s, wide_slowdown, least_run
+    [slowdown]              optional: OPCODE = factor
 
-NAME is each of pe, act, vector, pool, sync, and dma for all queues. All are numbers up to 10**15, gibibytes up to
-2**32 (2**62 bytes, the largest address); an unknown key is an error, so that a misspelt one is not quietly without
-effect.
+NAME is each of pe, act, vector, pool, sync, and dma for all queues. All values are numbers up to 10**15, gibibytes up
+to 2**32 (2**62 bytes, the largest address). An unknown key is an error.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from haulout.target.model import EngineRate, Target
 DEFAULT = "generic"
 PRESETS = ("generic", "trainium")
 _LINES = ("pe", "act", "vector", "pool", "sync", "dma")
-_MOST = 10**15
-"""Of every number: what they give when multiplied stays finite."""
-_MOST_GIBIBYTES = SIZE_MAX // 2**30
+_MAX_NUMBER = 10**15
+"""Products of such numbers stay finite."""
+_MAX_GIBIBYTES = SIZE_MAX // 2**30
 _OPTIONAL = {"gflops_per_s": 0.0, "wide_slowdown": 1.0, "least_run": 1.0}
 _TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\-]+)\s*\]")
 _KEY = re.compile(r"\s*\"?([A-Za-z0-9_\-]+)\"?\s*=")
@@ -45,7 +44,7 @@ def load_target(name: str) -> Target:
     if name in PRESETS:
         return _preset(name)
     if not name.endswith(".toml"):
-        bad_input(f"no target is named {name!r}", help=[f"one of {', '.join(PRESETS)}, or a file FILE.toml"])
+        bad_input(f"unknown target {name!r}", help=[f"one of {', '.join(PRESETS)}, or a file FILE.toml"])
     return parse_target(read_text(Path(name)), name)
 
 
@@ -88,7 +87,7 @@ class _Reader:
             branch_us=self._number(("cost_us", "branch"), cost),
             dram_gbytes_per_s=self._number(("dram", "gbytes_per_s"), dram, positive=True),
             dram_bytes=(
-                int(self._number(("dram", "gibibytes"), dram, positive=True, most=_MOST_GIBIBYTES) * 2**30)
+                int(self._number(("dram", "gibibytes"), dram, positive=True, most=_MAX_GIBIBYTES) * 2**30)
                 if "gibibytes" in dram
                 else None
             ),
@@ -106,9 +105,9 @@ class _Reader:
             key: self._number((*path, key), table) if key in table else default for key, default in _OPTIONAL.items()
         }
         if values["least_run"] != int(values["least_run"]) or values["least_run"] < 1:
-            self._refuse((*path, "least_run"), f"least_run = {values['least_run']:g} is no number of bytes")
+            self._refuse((*path, "least_run"), f"least_run = {values['least_run']:g}, expected a number of bytes")
         if values["wide_slowdown"] < 1:
-            self._refuse((*path, "wide_slowdown"), f"wide_slowdown = {values['wide_slowdown']:g} is below 1")
+            self._refuse((*path, "wide_slowdown"), f"wide_slowdown = {values['wide_slowdown']:g}, expected 1 or more")
         return EngineRate(
             issue_us=self._number((*path, "issue_us"), table),
             gbytes_per_s=self._number((*path, "gbytes_per_s"), table, positive=True),
@@ -126,11 +125,11 @@ class _Reader:
     def _string(self, key: str) -> str:
         value = self.tree.get(key)
         if not isinstance(value, str):
-            self._refuse((key,), f"the target has no text {key}")
+            self._refuse((key,), f"the target has no string {key}")
         return value
 
     def _number(
-        self, path: tuple[str, ...], table: Mapping[str, Any], *, positive: bool = False, most: int = _MOST
+        self, path: tuple[str, ...], table: Mapping[str, Any], *, positive: bool = False, most: int = _MAX_NUMBER
     ) -> float:
         key, value = path[-1], table.get(path[-1])
         if value is None:
@@ -138,9 +137,9 @@ class _Reader:
         wanted = "a number above 0" if positive else "a number of at least 0"
         good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0  # NaN is not either
         if not good or (positive and value == 0):
-            self._refuse(path, f"{key} = {shown(value)} is not {wanted}")
+            self._refuse(path, f"{key} = {shown(value)}, expected {wanted}")
         if value > most:
-            self._refuse(path, f"{key} = {shown(value)} is more than {shown_number(most)}")
+            self._refuse(path, f"{key} = {shown(value)}, expected at most {shown_number(most)}")
         return float(value)
 
     def _only(self, path: tuple[str, ...], table: Mapping[str, Any], known: set[str]) -> None:
@@ -154,7 +153,7 @@ class _Reader:
         bad_input(message, label, help=[help] if help else [])
 
     def _line(self, path: tuple[str, ...]) -> int:
-        """The line of a key or table, as near as the text tells: that of the innermost table there is, else 1."""
+        """The line of a key or table, else of the innermost table around it, else 1."""
         best, inside, deepest = 1, "", 0
         wanted = ".".join(path)
         for number, line in enumerate(self.text.splitlines(), 1):

@@ -1,12 +1,12 @@
-"""A machine model: what an instruction costs on which engine, and what it costs cores to meet.
+"""A machine model: the cost of instructions on each engine, and of rendezvous.
 
 An instruction takes the engine's fixed overhead and then the longest of three times (a roofline):
 
     issue + max( flops / flop rate,  bytes through the engine / its rate,  bytes of DRAM / the core's share of it )
 
-What it cannot say: engines of one core that compete for DRAM, caches, clocks that change. It serves to compare two
-placements of the same instructions, not to predict a wall clock. Presets stand beside this file as TOML; `load.py`
-reads them, and a user's.
+It does not model engines of one core that compete for DRAM, caches, or variable clocks. It compares placements of the
+same instructions; it does not predict wall time. Presets are TOML files in `presets`; `load.py` reads them and those
+of users.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from haulout.ir.enums import LINES, Engine
 
 @dataclass(frozen=True, slots=True)
 class EngineRate:
-    """One line of a core."""
+    """The rates of one engine."""
 
     issue_us: float = 0.0
     """Fixed overhead of every instruction."""
@@ -28,39 +28,39 @@ class EngineRate:
     gflops_per_s: float = 0.0
     """10**9 flops a second on elements of at most two bytes; 0: its flops are not counted."""
     wide_slowdown: float = 1.0
-    """How many times longer flops on wider elements take."""
+    """Factor on the time of flops on wider elements."""
     least_run: int = 1
     """A shorter run of bytes costs as much as one of this length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device: cores that are all alike, one DRAM. Times in microseconds."""
+    """A device of equal cores with one DRAM. Times in microseconds."""
 
     name: str
     description: str
     engines: tuple[EngineRate, ...]
-    """By `Engine`; all DMA queues are alike, and ALL costs nothing but its barriers."""
+    """By `Engine`; all DMA queues are equal, and ALL has no cost except its barriers."""
     barrier_us: float
-    """A rendezvous of one core alone."""
+    """A barrier of one core."""
     barrier_per_core_us: float
-    """What each further core adds to it."""
+    """The added cost of each further core."""
     sendrecv_us: float
-    """An exchange of two cores."""
+    """A `sendrecv` of two cores."""
     branch_us: float
-    """From the last write of a condition to the first instruction behind the branch."""
+    """From the last write of a condition to the first instruction after the branch."""
     dram_gbytes_per_s: float
     """One core's share of the DRAM's rate."""
     dram_bytes: int | None
-    """Of all cores together; None: not known."""
+    """Of all cores together; None: unknown."""
     slowdown: Mapping[str, float]
-    """Opcode -> how many times longer its bytes take than the engine's rate says."""
+    """Opcode -> factor on the time of its bytes."""
 
     def __post_init__(self) -> None:
         assert len(self.engines) == LINES
 
     def barrier(self, cores: int) -> float:
-        """What a barrier of so many cores costs once all are there, in microseconds."""
+        """The cost of a barrier of so many cores after the last arrival, in microseconds."""
         return self.barrier_us + self.barrier_per_core_us * max(cores - 1, 0)
 
     def rate(self, engine: Engine) -> EngineRate:

@@ -1,1 +1,1 @@
-"""How collectives become copies through shared DRAM; one lowering a file."""
+"""Lowerings of collectives to copies through shared DRAM, one a file."""

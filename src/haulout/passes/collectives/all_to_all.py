@@ -1,4 +1,4 @@
-"""all_to_all: every member stages what it sends, then copies from each member's buffer what is meant for it.
+"""all_to_all: every member stages its operands, then copies its pieces from the buffers of all members.
 
 Array form (`dim`): operand and result are split along `dim`; piece i goes to member i. Tuple form (no `dim`): operand
 i goes to member i, result i comes from member i.

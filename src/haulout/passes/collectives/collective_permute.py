@@ -1,4 +1,4 @@
-"""collective_permute: each source stages its operand, each target copies it; who gets nothing gets zeros."""
+"""collective_permute: each source stages its operand, each target copies it; other cores get zeros."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from haulout.passes.collectives.site import COPY_IN, FIRST_MEET, LAST_MEET, READ
 
 
 def lower_collective_permute(site: Site) -> None:
-    """`y of target = x of source` for each pair; zero bytes on cores that are no target."""
+    """`y of target = x of source` for each pair; zero bytes on all other cores."""
     source_of: dict[int, int] = {}
     sources: set[int] = set()
     pairs = site.attrs.get("pairs")
@@ -18,7 +18,7 @@ def lower_collective_permute(site: Site) -> None:
                 source_of[target] = source
                 sources.add(source)
             case _:
-                site.fail(f"pairs={pairs}: {pair} is no pair of cores")
+                site.fail(f"pairs={pairs}: expected pairs of cores, found {pair}")
     stages = {}
     for target, source in sorted(source_of.items(), key=lambda pair: pair[1]):
         members = sorted({source, target})

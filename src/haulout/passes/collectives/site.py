@@ -2,13 +2,13 @@
 
 Every lowering has the same phases, each with a `seq` of its own that is the same on all cores:
 
-    copy in   each member copies what others will read to a staging buffer that it owns
-    meet      all cores: the buffers are complete
+    copy in   each member copies its operands to a staging buffer that it owns
+    fence     the buffers are complete
     read      each member reads the others' buffers through views
-    meet      all cores: the buffers may be written again. Forgetting this one is a race in the next iteration.
+    fence     the buffers may be written again; without this fence the next iteration has a race
 
-A staging buffer is `<collective>.stage<k>.nc<owner>`: a real shared location on its owner, a view with a
-RemoteLocalTarget on the other members of the group. Cores outside have neither.
+A staging buffer is `<collective>.stage<k>.nc<owner>`: a shared location on its owner, a view with a RemoteLocalTarget
+on the other members of the group. Cores outside the group have neither.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Site:
     name: str
     attrs: dict[str, AttrValue]
     seq: int
-    """Of its first phase; NONE in a program without a common time."""
+    """Of its first phase; NONE in a program without `seq`."""
     inputs: list[list[Array]] = field(default_factory=list)
     """[core][operand]"""
     outputs: list[list[Array]] = field(default_factory=list)
     turns: dict[int, int] = field(default_factory=dict)
-    """Copies made so far on each core: DMA queues take turns, alike on all cores."""
+    """Copies made so far on each core; DMA queues take turns, in one order on all cores."""
 
     def fail(self, message: str) -> NoReturn:
         """Raise `bad-input` at the collective."""
@@ -76,7 +76,7 @@ class Site:
         lists = [int_list(group) for group in value] if isinstance(value, list) else []
         found = [group for group in lists if group]
         if len(found) != len(lists) or sorted(core for group in found for core in group) != list(self.cores):
-            self.fail(f"groups={value} do not have each core of {self.program.lnc} once")
+            self.fail(f"groups={value} must contain each of the {self.program.lnc} cores once")
         if equal and len({len(group) for group in found}) > 1:
             self.fail(f"groups={value} differ in size")
         return found
@@ -85,7 +85,7 @@ class Site:
         """The `dim` attribute: an axis of the operands."""
         value = self.attrs.get("dim")
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < len(self.inputs[0][0].shape):
-            self.fail(f"dim={value} is no axis of its operand")
+            self.fail(f"dim={value}, expected an axis of its operand")
         return value
 
     def require_pieces(self, whole: Array, piece: Array, axis: int, pieces: int) -> None:
@@ -93,9 +93,9 @@ class Site:
         wanted = list(piece.shape)
         wanted[axis] *= pieces
         if tuple(wanted) != whole.shape:
-            self.fail(f"{pieces} pieces of {list(piece.shape)} along {axis} are no {list(whole.shape)}")
+            self.fail(f"{pieces} pieces of {list(piece.shape)} along axis {axis} do not make up {list(whole.shape)}")
 
-    # -- what replaces it ---------------------------------------------------------------------------------------
+    # -- new rows -----------------------------------------------------------------------------------------------
 
     def stage(self, number: int, owner: int, members: list[int], like: Array) -> dict[int, int]:
         """A staging buffer for an array like `like`: member core -> its location for it."""
@@ -154,7 +154,7 @@ class Site:
         """Reduce equal arrays, in the order given, which is the same on all cores."""
         op = self.attrs.get("op")
         if not isinstance(op, str) or op not in REDUCTIONS:
-            self.fail(f"op={op} is no reduction: expected {', '.join(REDUCTIONS)}")
+            self.fail(f"op={op}, expected a reduction: {', '.join(REDUCTIONS)}")
         shape: list[AttrValue] = list(target.shape)
         self.changes.instruction(
             self.rows[core],

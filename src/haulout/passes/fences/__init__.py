@@ -1,1 +1,1 @@
-"""Where fences go: `bracket`, the reference's policy, and `minimal`, the fewest that order every conflict."""
+"""Placement of fences: `bracket`, the reference's policy, and `minimal`, the fewest that order every conflict."""

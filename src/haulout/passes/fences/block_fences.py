@@ -1,13 +1,13 @@
-"""Fences between blocks of a program with loops or forks: at the start of a block, where something needs one.
+"""Fences between blocks of a program with loops or forks: at the start of each block that needs one.
 
-Inside a block the phases have put what is needed. Two accesses of different cores that conflict across blocks, or
-across iterations of one block, are ordered by a fence at the start of the block of the later one, and by nothing less
-unless a fence is already on the path: after the first in its block or before the second in its block. No path leads
-from one arm of a fork to the other, but through a loop around both. A block that nothing asks for gets none.
-Conflicts are those of whole locations: `exact_cover.py` looks at bytes, in programs that it can take.
+The phases have placed the fences inside blocks. Two accesses of different cores that conflict across blocks, or
+across iterations of one block, need a fence on the path between them. If there is none after the first in its block
+and none before the second in its block, the block of the second gets one at its start. A path from one arm of a fork
+to the other exists only through a loop around both. Conflicts are those of whole locations; `exact_cover.py` compares
+bytes, in programs that it supports.
 
-A divergent fork is an atom: no fence may be in its arms, so what an arm asks for goes to the end of the fork's block,
-and what its own arms have among each other in one run cannot be ordered by fences; the checker reports it.
+A divergent fork is an atom: its arms must not have fences. So a fence for an access in an arm goes to the end of the
+fork's block. Fences cannot order conflicts between the two arms in one run; the checker reports these.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fences_between(program: Program, stem: str) -> Slots:
 
 
 def outside_atoms(program: Program, phases: Phases) -> Phases:
-    """The phases without those that divergent arms ask for."""
+    """The phases without those of divergent arms."""
     divergent = program.structure.divergent_fork
     inside = np.array([divergent(block) != NONE for block in range(len(program.blocks))], bool)
     needed = phases.needed.copy()
@@ -53,8 +53,8 @@ def outside_atoms(program: Program, phases: Phases) -> Phases:
 def _needed(program: Program) -> list[tuple[int, bool]]:
     """(block, whether at its end) of each fence, in layout order.
 
-    An access asks for one when some block that leads to it holds one of another core with no fence behind it there:
-    when of all accesses to the location in the ranges of those blocks not all are its own core's.
+    An access needs a fence if a block that leads to it has an access of another core to the location without a fence
+    after it: if not all accesses to the location in the ranges of those blocks are of its own core.
     """
     structure, blocks = program.structure, len(program.blocks) // program.lnc
     places = [
@@ -72,10 +72,10 @@ def _needed(program: Program) -> list[tuple[int, bool]]:
     written, atomic = sort == 0, sort // 2
     first, last = _unfenced(program, np.array([at_end for _, at_end in places], bool), row)
     asks = np.zeros(len(picked), bool)
-    meetings = [(last, first & written), (last & (sort != 1), first & (sort == 1))]
-    for kind in np.unique(atomic[atomic > 0]).tolist():  # atomics of one kind ask for nothing between each other
-        meetings.append((last & (atomic != kind), first & (atomic == kind)))
-    for early, late in meetings:
+    pairs = [(last, first & written), (last & (sort != 1), first & (sort == 1))]
+    for kind in np.unique(atomic[atomic > 0]).tolist():  # atomics of one kind commute
+        pairs.append((last & (atomic != kind), first & (atomic == kind)))
+    for early, late in pairs:
         everyone, mine = (np.sort(key[early] * blocks + block[early]) for key in (owner, own))
         for number in range(max(map(len, ranges), default=0)):
             low, high = np.array([each[number] if number < len(each) else (0, 0) for each in ranges], np.int64).T
@@ -85,13 +85,13 @@ def _needed(program: Program) -> list[tuple[int, bool]]:
 
 
 def _between(keys: Ints, base: Ints, low: Ints, high: Ints) -> Ints:
-    """How many of some ascending keys are in `base + low : base + high`."""
+    """How many of the ascending keys are in `base + low : base + high`."""
     return np.searchsorted(keys, base + high) - np.searchsorted(keys, base + low)
 
 
 def _leading(structure: Structure, begin: int, block: int, at_end: bool) -> list[Range]:
-    """Blocks from which a path of one edge at least leads to a block of the function that begins at `begin`, or to
-    its end: all of the outermost loop around it and all before that, but for the other arms of the forks around.
+    """Blocks with a path of at least one edge to a block of the function that begins at `begin`, or to its
+    end: the outermost loop around it and all blocks before, except the other arms of the forks around it.
     """
     end = block + at_end
     ranges = []
@@ -106,13 +106,13 @@ def _leading(structure: Structure, begin: int, block: int, at_end: bool) -> list
 
 
 def _unfenced(program: Program, in_atom: Bools, row: Ids) -> tuple[Bools, Bools]:
-    """Whether no fence stands before each of some instructions in its block, and whether none stands behind it."""
+    """Whether each of some instructions has no fence before it in its block, and whether it has none after it."""
     is_fence = np.zeros(len(program.instructions) + 1, np.int64)
     is_fence[fence_rows(program) + 1] = 1
     fences_before = np.cumsum(is_fence)
     starts = program.starts("instructions", "blocks")
     block = program.instructions.block[row]
-    # A fence in a divergent arm is one that another core may not meet.
+    # Another core may skip a fence in a divergent arm.
     loose = in_atom[block % len(in_atom)]
     first: Bools = loose | (fences_before[row] == fences_before[starts[block]])
     last: Bools = loose | (fences_before[row] == fences_before[starts[block + 1]])

@@ -1,8 +1,8 @@
 """The reference's policy: a pair of fences around every group of shared lifetimes.
 
 On every core `cb_sg<id>_start` is at the start of the first block of a group's span (`spans.py`) and `cb_sg<id>_end`
-at the end of its last; `<id>` is the subgraph's, further groups count on: `cb_sg<id>_<k>_start`. Two fences around a
-block do not order what is inside; the rendezvous of the program or of a lowered collective do.
+at the end of its last; `<id>` is the subgraph, and further groups are numbered: `cb_sg<id>_<k>_start`. Two fences
+around a block do not order accesses inside it; the rendezvous of the program or of a lowered collective do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from haulout.passes.fences.spans import shared_spans
 
 
 def bracket_slots(program: Program) -> Slots:
-    """The brackets of all groups, in the order in which they open."""
+    """The brackets of all groups, by their first block."""
     blocks = len(program.blocks) // program.lnc
     subgraph = max(int(program.modules.subgraph[0]), 0)
     starts = program.starts("instructions", "blocks")

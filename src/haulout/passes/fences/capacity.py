@@ -1,22 +1,22 @@
-"""Fences that free storage earlier: what `minimal` adds where, and only where, the capacity demands it.
+"""Fences that free storage earlier: `minimal` adds them only if the capacity demands it.
 
-A staging buffer is held until the epoch of its last remote reader ends, and from the start of the epoch of its first
-remote writer. With the fewest fences that may be long after the read and long before the write; what is more, they
-let writers run ahead of all readers, so that many buffers are filled before the first is read. So a candidate stands,
-in source time,
+A staging buffer is held from the start of the epoch of its first remote writer to the end of the epoch of its last
+remote reader. With the fewest fences, that may be long before the write and long after the read. They also let
+writers run ahead of all readers, so many buffers may be full before the first is read. A candidate is, in source
+time,
 
-    right behind the last access of a shared location by a core that does not own it    (frees it from there on)
-    right before the first one                                                          (holds it back until there)
+    directly after the last access of a shared location by a core that does not own it    (frees it from there on)
+    directly before the first such access                                                 (starts its life there)
 
-of the locations that are live where some core holds more than its share of the capacity. It cuts the program: the
-fewest fences of what lies before it and behind it are placed anew (`finish`), and no write runs ahead over it.
+for the locations that are live where some core holds more than its share of the capacity. It cuts the program: the
+fewest fences for the two parts are placed again (`finish`), and no write runs ahead of it.
 
-1. All of them at once: when even that is too much, none is taken, and the allocator says what cannot fit.
-2. A few turns; in each the one that takes most off what is live above the shares. Most often that is enough.
-3. Else all of them.
-4. Those that the others make unnecessary are taken away again, many at a time, then one by one.
+1. Try all candidates. If even these are not enough, add none; the allocator then reports the buffers that do not fit.
+2. Add up to `MAX_TURNS` candidates, each time the one that removes most of the live bytes above the shares.
+3. If that is not enough, add all candidates.
+4. Remove the fences that the others make unnecessary, many at a time, then one by one.
 
-For each of the rest it is told what it frees: the bytes by which the peaks of all cores would rise without it.
+A note on each fence says what it frees: the bytes by which the peaks of all cores would rise without it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from haulout.passes.fences.exact_cover import END, NestPlan, Place, nest_slots
 from haulout.passes.fences.slots import insert_fences
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
-MOST_CANDIDATES = 200
-"""Places that are looked at, those of the largest locations when there are more."""
-FEW_INSTRUCTIONS = 5000
-"""In a longer program fewer are looked at, so that it does not take longer."""
-TURNS = 3
+MAX_CANDIDATES = 200
+"""If there are more, those of the largest locations are tried."""
+FULL_SEARCH_LIMIT = 5000
+"""Instructions; a longer program tries fewer candidates, to take no longer."""
+MAX_TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class FreeingFence:
-    """A fence that was added, and what it does."""
+    """An added fence and its effect."""
 
     name: str
     place: Place
@@ -54,13 +54,13 @@ class FreeingFence:
 
 
 def live_bytes(program: Program, allowed: int = 0) -> tuple[int, int]:
-    """The most bytes of DRAM live at one time, summed over cores: no placement needs less.
+    """The most bytes of DRAM live at one time, summed over cores: a lower bound for placements with partitions.
 
-    Second: the bytes above `allowed` on each core, summed over all moments; what is left to be freed.
+    Second: the bytes above `allowed` on each core, summed over all moments, which fences should free.
     """
     life = lifetimes(program)
     peaks = excess = 0
-    # A fence takes a row of its own, which must not count against it.
+    # The row of a fence itself must not count.
     counts = np.ones(len(program.instructions) + 2, bool)
     counts[program.barriers.instruction] = False
     for _, _, live in _profiles(program, life):
@@ -70,7 +70,7 @@ def live_bytes(program: Program, allowed: int = 0) -> tuple[int, int]:
 
 
 def _profiles(program: Program, life: Lifetimes) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Of each core: the locations it owns, their bytes, and the bytes live at each row."""
+    """For each core: the locations that it owns, their bytes, and the bytes live at each row."""
     locations = program.locations
     owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE) & (life.end > life.begin)
     size = -(-locations.size // locations.align) * locations.align
@@ -89,9 +89,9 @@ def free_storage(
     made_by: str,
     finish: Callable[[Program], Program] = lambda program: program,
 ) -> tuple[Program, list[FreeingFence]]:
-    """The program with fences `<stem>0`, `<stem>1`, ... so that its live bytes fit the capacity, or as it is.
+    """The program with fences `<stem>0`, `<stem>1`, ... so that its live bytes fit the capacity, or unchanged.
 
-    `finish` places the other fences; it is applied to judge, not to what is returned.
+    `finish` places the other fences; it is used to evaluate candidates, the result does not include them.
     """
 
     def cut(places: list[Place]) -> Program:
@@ -114,13 +114,13 @@ def free_storage(
 
 
 def _grow(build: Callable[[list[Place]], Program], capacity: int, cores: int) -> list[Place]:
-    """Places taken one by one, the best first."""
+    """Add places one by one, the best first."""
     allowed = capacity // cores
     chosen: list[Place] = []
     whole = build(chosen)
-    # Several peaks may be equally high: a fence helps when it lowers one of them, if not yet the highest.
+    # Several peaks may be equally high, so a fence that lowers only one of them is progress.
     peaks, excess = live_bytes(whole, allowed)
-    while peaks > capacity and len(chosen) < TURNS:
+    while peaks > capacity and len(chosen) < MAX_TURNS:
         best: tuple[tuple[int, int], list[Place], Program] | None = None
         for place in _candidates(whole, allowed):
             places = sorted({*chosen, place})
@@ -135,7 +135,7 @@ def _grow(build: Callable[[list[Place]], Program], capacity: int, cores: int) ->
 
 
 def _needed(places: list[Place], fits: Callable[[list[Place]], bool]) -> list[Place]:
-    """Some of the places that fit, none of which can be left out."""
+    """A minimal subset of the places that still fits."""
     part = max(len(places) // 2, 1)
     while True:
         at = 0
@@ -151,7 +151,7 @@ def _needed(places: list[Place], fits: Callable[[list[Place]], bool]) -> list[Pl
 
 
 def capacity_notes(program: Program, added: list[FreeingFence]) -> list[Diagnostic]:
-    """What is said of each fence that was added: what it frees, and where it stands on each core."""
+    """A note on each added fence: what it frees, and its place on each core."""
     notes = []
     for fence in added:
         rows = program.barriers.instruction[program.barriers.name == program.strings.find(fence.name)]
@@ -164,24 +164,24 @@ def capacity_notes(program: Program, added: list[FreeingFence]) -> list[Diagnost
 
 
 def _label(program: Program, row: int) -> Label:
-    """Where a fence stands: before an instruction, or at the end of a core's list."""
-    core, behind = program.instruction_core, row + 1
+    """The place of a fence: before an instruction, or at the end of a core's list."""
+    core, after = program.instruction_core, row + 1
     barrier = program.strings.find("core_barrier")
-    while behind < len(core) and core[behind] == core[row] and program.instructions.opcode[behind] == barrier:
-        behind += 1
-    if behind < len(core) and core[behind] == core[row]:
-        at = instruction_label(program, behind)
+    while after < len(core) and core[after] == core[row] and program.instructions.opcode[after] == barrier:
+        after += 1
+    if after < len(core) and core[after] == core[row]:
+        at = instruction_label(program, after)
         return Label(f"before {at.message}", at.span)
     return Label(f"at the end of core {core[row]}")
 
 
 def _candidates(program: Program, allowed: int) -> list[Place]:
-    """Right before the first and right behind the last foreign access of each location that is in the way."""
+    """Directly before the first and after the last remote access of each location that exceeds the share."""
     accesses, seq = program.accesses, program.instructions.seq
     picked = np.flatnonzero(shared_accesses(program))
     owner = program.owner[accesses.location[picked]]
     row = accesses.instruction[picked]
-    wanted = _in_the_way(program, allowed)[owner] & (program.instruction_core[row] != program.location_core[owner])
+    wanted = _live_above(program, allowed)[owner] & (program.instruction_core[row] != program.location_core[owner])
     owner, row = owner[wanted], row[wanted]
     blocks = len(program.blocks) // program.lnc
     block = program.instructions.block % blocks
@@ -192,24 +192,24 @@ def _candidates(program: Program, allowed: int) -> list[Place]:
     first[1:] = last[:-1] = owner[1:] != owner[:-1]
     times = {}
     size: dict[Place, int] = {}
-    for ends, behind in ((first, False), (last, True)):
+    for ends, after in ((first, False), (last, True)):
         for at, location in zip(row[ends].tolist(), owner[ends].tolist(), strict=True):
             where, time = int(block[at]), int(seq[at])
             if program.structure.divergent_fork(where) != NONE:
                 continue
-            if behind:
+            if after:
                 if where not in times:
                     times[where] = np.unique(seq[block == where])
                 later = times[where][np.searchsorted(times[where], time, side="right") :]
                 time = int(later[0]) if len(later) else END
             size[where, time] = max(size.get((where, time), 0), int(program.locations.size[location]))
-    most = min(MOST_CANDIDATES, max(MOST_CANDIDATES * FEW_INSTRUCTIONS // max(len(seq), 1), 10))
+    most = min(MAX_CANDIDATES, max(MAX_CANDIDATES * FULL_SEARCH_LIMIT // max(len(seq), 1), 10))
     largest = sorted(size, key=lambda place: (-size[place], place))[:most]
     return sorted(largest)
 
 
-def _in_the_way(program: Program, allowed: int) -> Bools:
-    """Whether each location is live where its core holds more than it may."""
+def _live_above(program: Program, allowed: int) -> Bools:
+    """Whether each location is live where its core holds more than `allowed` bytes."""
     life = lifetimes(program)
     mask = np.zeros(len(program.locations), bool)
     for rows, _, live in _profiles(program, life):

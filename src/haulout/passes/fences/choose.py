@@ -1,16 +1,16 @@
-"""Which of several equally good placements: the cost model has the last word.
+"""Choose between placements with equally many fences by the cost model.
 
-The phases say how many fences there must be, and leave slack: where in a core's list each may stand. Five ways to
-use it have the same count and are all correct:
+The phases give the number of fences and leave slack: a range of rows for each fence on each core. Five rules to use
+it have the same count and are all correct:
 
-    source     at the time of the source, on every core alike (the one kept when no other is better)
-    earliest   every instruction in its least phase: fences stand as late as can be
-    latest     every instruction in its largest phase: fences stand as early as can be
-    fill       what a core would wait, it works (`analysis/balance.py`)
-    even       the best of these, each fence moved to where the two phases beside it take least
+    source     at one source time on every core (taken when no other is better)
+    earliest   every instruction in its least phase: fences as late as possible
+    latest     every instruction in its largest phase: fences as early as possible
+    fill       cores that would wait run later instructions instead (`analysis/balance.py`)
+    even       the best of these, with each fence moved to balance the two phases beside it
 
-Each is estimated on the target (`analysis/makespan.py`) and the shortest is taken. With a capacity, of those whose
-live bytes fit; where none does, it is `source`, because the fences that free storage stand at source time, too.
+Each is estimated on the target (`analysis/makespan.py`) and the shortest is taken. With a capacity, only placements
+whose live bytes fit count. If none fits, it is `source`, because the fences that free storage are at source time too.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from haulout.passes.fences.slots import Gaps, cut_slots, gaps, insert_fences, so
 from haulout.target.model import Target
 
 BALANCED = 0.99
-"""A balance from which on nothing is gained by moving fences one by one."""
+"""With at least this balance, `even` is not tried."""
 
 
 class Choice(NamedTuple):
-    """What was chosen."""
+    """The chosen placement."""
 
     program: Program
     """With the fences."""
     rule: str
     makespans: dict[str, float]
-    """Rule -> the estimate, in microseconds, of those that were looked at; equal placements once."""
+    """Rule -> estimate in microseconds; equal placements have one entry."""
 
 
 def choose_slots(
@@ -54,10 +54,10 @@ def choose_slots(
     finish: Callable[[Program], Program] = lambda program: program,
     cost: Callable[[Program], float] = lambda program: 0.0,
 ) -> Choice:
-    """The program with the fences that its phases need, placed by the rule that is estimated to be the fastest.
+    """The program with the fences that its phases need, placed by the rule with the shortest estimate.
 
-    In a program with loops or forks `finish` adds what is needed between blocks, and `cost` says how much a
-    finished program pays for its fences: the estimate decides between equal costs only.
+    In a program with loops or forks `finish` adds the fences between blocks, and `cost` is the cost of the fences of
+    a finished program; the estimate decides between equal costs only.
     """
     judge = Estimator(program, target)
     has_regions = bool(program.structure)
@@ -80,7 +80,7 @@ def choose_slots(
             estimate = judge.estimate(cuts.astype(np.int32))
         time = makespans[rule] = estimate.makespan
         fits = capacity is None or whole is None or live_bytes(whole)[0] <= capacity
-        # The estimate counts to a nanosecond: what differs by rounding alone is equal.
+        # Estimates that differ by less than a nanosecond are equal.
         key = (0.0 if whole is None else cost(whole), not fits, round(time, 3) if fits else 0.0)
         if best is None or key < best[0]:
             best = key, rule, found, cuts, estimate.balance

@@ -1,8 +1,8 @@
-"""The least cost of slots that meets every demand: an integer programme.
+"""The cheapest set of slots that satisfies every demand: an integer programme.
 
 A demand is a set of terms, one of which must hold:
 
-    ("slot", k)      slot k has a fence
+    ("slot", k)    slot k has a fence
     ("fork", b)    fork b is cut: on each of its two arms some term of that arm holds
 
 so with a variable of 0 or 1 for each slot and each fork
@@ -10,9 +10,9 @@ so with a variable of 0 or 1 for each slot and each fork
     minimise  sum(weight * slot)    with    sum(terms of the demand) >= 1    for every demand
                                             sum(terms of the arm) >= fork  for both arms of every fork
 
-Demands are intervals of slots, or complements of intervals, so that the linear relaxation is nearly always integral;
-SciPy's solver (HiGHS) does the rest. Equal demands and those that another one implies are dropped first. Slots behind
-the last weight are fences that are there: they hold, and cost nothing.
+Demands are intervals of slots, or complements of intervals, so the linear relaxation is nearly always integral;
+SciPy's solver (HiGHS) does the rest. Equal demands and those that another one implies are dropped first. Slots after
+the last weight are existing fences: they hold, and cost nothing.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Covering:
     weights: list[float]
     """Of each slot."""
     present: int
-    """Slots that have a fence, numbered behind the others."""
+    """Number of slots with an existing fence; they follow the others."""
     arms: dict[int, list[set[Term]]]
-    """What cuts each arm of each fork; one that is not here can never be cut."""
+    """The terms that cut each arm of each fork; a fork that is not here can never be cut."""
     demands: set[frozenset[Term]]
 
     def solve(self) -> list[int] | None:
-        """The slots to fence; None when no set of them meets every demand."""
+        """The slots to fence; None when no set of them satisfies every demand."""
         held: set[Term] = {("slot", len(self.weights) + at) for at in range(self.present)}
         held |= self._held_forks(held)
         open_demands = {self._possible(demand) for demand in self.demands if not demand & held}
@@ -70,7 +70,7 @@ class Covering:
         entries += [(at, number[fork], -1.0) for at, (_, fork) in enumerate(rows) if fork is not None]
         row, column, value = (np.array(each) for each in zip(*entries, strict=True))
         matrix = csr_array((value, (row, column)), shape=(len(rows), len(terms)))
-        # Of equally cheap sets the one with fewer fences: a fence in a loop of zero trips is not for nothing.
+        # Of equally cheap sets, prefer fewer fences: a fence in a loop of zero trips also costs something.
         weights = [self.weights[at] + 1e-3 if kind == "slot" else 0.0 for kind, at in terms]
         result = milp(
             np.array(weights),
@@ -83,7 +83,7 @@ class Covering:
         return [at for (kind, at), value in zip(terms, result.x, strict=True) if kind == "slot" and value > 0.5]
 
     def _held_forks(self, held: set[Term]) -> set[Term]:
-        """Branches that the fences that are there cut."""
+        """Forks that existing fences cut."""
         found: set[Term] = set()
         for fork in sorted(self.arms, reverse=True):  # inner ones first
             if all(arm & (held | found) for arm in self.arms[fork]):
@@ -100,6 +100,6 @@ def _least(demands: set[frozenset[Term]]) -> list[frozenset[Term]]:
     uses = Counter(term for demand in demands for term in demand)
     by_rarest: dict[Term, list[frozenset[Term]]] = defaultdict(list)
     for demand in demands:
-        # What is a part of another demand has its rarest term there, too.
+        # A subset of a demand has its rarest term in that demand.
         by_rarest[min(demand, key=lambda term: (uses[term], term))].append(demand)
     return [each for each in demands if not any(other < each for term in each for other in by_rarest.get(term, ()))]

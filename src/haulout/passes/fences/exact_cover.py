@@ -8,14 +8,14 @@ on each path from the one access to the other:
     u before v in one run of the loops around both      a slot after u and not after v
     u, and v in a later iteration of a loop around both  a slot of that loop after u, or one of it not after v
 
-A slot that every such path passes counts by itself; a path that leaves a loop runs its header once more. One inside a
-loop that may run zero times does not count for accesses outside that loop. One inside an arm that has neither end
-counts only together with one in the other arm: the fork as a whole is *cut* (`covering.py`). Two accesses in
-different arms never both run, but in two iterations. A divergent fork is an atom without slots inside; no fence can
-order what its own arms have among each other, which is left to the checker.
+A slot that every such path passes counts by itself; a path that leaves a loop runs its header once more. A slot
+inside a loop that may run zero times does not count for accesses outside that loop. A slot inside an arm that has
+neither access counts only together with one in the other arm: the fork as a whole is *cut* (`covering.py`). Two
+accesses in different arms run only in different iterations. A divergent fork is an atom without slots; no fence can
+order the conflicts between its own arms, which the checker reports.
 
-Of conflicts between the same two blocks the one that starts later and stops earlier asks for more, so few rows are
-left of many pairs. Only slots before some conflicting access, or at the end of a block, can matter.
+A conflict that starts later and stops earlier implies others between the same two blocks, so many pairs leave few
+rows. Only slots before some conflicting access, or at the end of a block, can matter.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from haulout.support.jit import plain_if_small
 END = np.iinfo(np.int64).max
 ASSUMED_TRIP = 4
 MAX_PAIRS = 200_000
-"""Pairs of accesses looked at; a program with more keeps the fences of the phases."""
+"""Pairs of accesses; a program with more keeps the fences of the phases."""
 MAX_TERMS = 1_000_000
-"""Of all rows together; likewise."""
+"""Terms of all rows together; a program with more keeps the fences of the phases."""
 
 Place = tuple[int, int]
 """(block number, seq)"""
@@ -53,14 +53,14 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class NestPlan:
-    """Slots to fence, and what they cost together."""
+    """Slots to fence, and their total cost."""
 
     places: list[Place]
     cost: float
 
 
 def plan_nests(program: Program) -> NestPlan | None:
-    """The cheapest slots; None when the program is too large for this, or cannot be ordered this way."""
+    """The cheapest slots; None when the program is too large, or no set of slots orders every conflict."""
     problem = _Problem(program)
     rows = problem.rows()
     if rows is None:
@@ -87,8 +87,8 @@ def block_weight(structure: Structure, block: int) -> float:
 def nest_slots(program: Program, plan: NestPlan, stem: str) -> Slots:
     """The plan's fences on every core, `<stem>0`, `<stem>1`, ...
 
-    Fences that are there already have times of their own on every core: a new one goes into the same gap between
-    them everywhere, the earliest that any core asks for.
+    Existing fences may be at another time on each core. A new fence goes into the same gap between them on all cores,
+    the earliest gap that any core needs.
     """
     blocks = len(program.blocks) // program.lnc
     starts = program.starts("instructions", "blocks").tolist()
@@ -117,7 +117,7 @@ def nest_slots(program: Program, plan: NestPlan, stem: str) -> Slots:
 
 
 class _End(NamedTuple):
-    """Where an access of a conflict stands."""
+    """The place of an access of a conflict."""
 
     block: int
     time: int
@@ -126,7 +126,7 @@ class _End(NamedTuple):
 
 
 class _Demand(NamedTuple):
-    """A fence is wanted on the way from one access to another; `loop`: to its next iteration."""
+    """A fence is needed on each path from one access to another; `loop`: into its next iteration."""
 
     first: _End
     second: _End
@@ -134,7 +134,7 @@ class _Demand(NamedTuple):
 
 
 class _Tightest:
-    """Of demands in one region: for each start the one from there on that stops first."""
+    """The demands of one region: for each start, the demand from there on that stops first."""
 
     def __init__(self, demands: list[_Demand]) -> None:
         ordered = sorted(demands, key=lambda each: (each.first, each.second), reverse=True)
@@ -145,7 +145,7 @@ class _Tightest:
         self.start = [each.first[:2] for each in reversed(ordered)]
 
     def implies(self, demand: _Demand) -> bool:
-        """Whether one starts no earlier and stops no later than another demand, on the same side of all fences."""
+        """Whether one of the demands starts no earlier and stops no later than `demand`, between the same fences."""
         at = bisect_left(self.start, demand.first[:2])
         if at == len(self.start) or self.best[at] == demand:
             return False
@@ -174,7 +174,7 @@ class _Problem:
         self.sort = access_sorts(program)[access].tolist()
         self.owner = program.owner[program.accesses.location[access]].tolist()
         self.times: list[list[int]] = [[] for _ in range(self.blocks)]
-        """Of each block the times of its slots, ascending."""
+        """The times of the slots of each block, ascending."""
         for block, time in sorted(set(zip(self.block, self.seq, strict=True))):
             self.times[block].append(time)
         self.times = [[*each, END] if self.atom[at] == NONE else [] for at, each in enumerate(self.times)]
@@ -186,12 +186,12 @@ class _Problem:
             each = [[] for _ in range(program.lnc)]
         met = [at for at, row in enumerate(each[0]) if self.atom[int(program.instructions.block[row])] == NONE]
         self.fences = [[rows[at] for at in met] for rows in each]
-        """Fences that are there, outside of atoms: their rows, by core."""
+        """Existing fences outside of atoms: their rows, by core."""
         self.fence_block = program.instructions.block[self.fences[0]].tolist()
         self.shared_parts: dict[tuple[int, int, int | None], frozenset[Term]] = {}
 
     def rows(self) -> set[frozenset[Term]] | None:
-        """For every conflict what orders it; None when there are too many pairs to look at."""
+        """For every conflict the terms that order it; None when there are too many pairs."""
         groups: dict[int, list[int]] = defaultdict(list)
         for at, owner in enumerate(self.owner):
             groups[owner].append(at)
@@ -212,7 +212,7 @@ class _Problem:
         return self._rows(sorted(self._least(asked), key=str))
 
     def _rows(self, demands: list[_Demand]) -> set[frozenset[Term]] | None:
-        """What orders each demand; None when that is too much to write down."""
+        """The terms that satisfy each demand; None when there are too many."""
         rows: set[frozenset[Term]] = set()
         terms = 0
         for demand in demands:
@@ -223,14 +223,14 @@ class _Problem:
         return rows
 
     def _end(self, at: int) -> _End:
-        """Where an access stands."""
+        """The place of an access."""
         return _End(self.block[at], self.seq[at], bisect_left(self.fences[self.core[at]], self.row[at]))
 
     def _least(self, asked: set[_Demand]) -> list[_Demand]:
-        """Demands without most of those that another one implies, which then holds all the terms of.
+        """Demands without most of those that another one implies.
 
-        That one's ends stand in one region directly, around both ends of the other; in no region of their own, so all
-        that counts between them counts for the other, too.
+        The implying demand has both ends directly in one region, which contains both ends of the other. So its terms
+        are also terms of the other.
         """
         direct: dict[tuple[int, int | None], list[_Demand]] = defaultdict(list)
         by_blocks: dict[tuple[int, int, int | None, int, int], list[_Demand]] = defaultdict(list)
@@ -247,14 +247,14 @@ class _Problem:
         for demands in by_blocks.values():
             latest = END
             for demand in sorted(demands, key=lambda each: (-each.first.time, each.second.time)):
-                # What starts later and stops earlier asks for more.
+                # A demand that starts later and stops earlier implies the other.
                 if demand.second.time < latest:
                     latest = demand.second.time
                     least.append(demand)
         return [demand for demand in least if not self._is_implied(demand, tightest)]
 
     def _is_implied(self, demand: _Demand, tightest: dict[tuple[int, int | None], _Tightest]) -> bool:
-        """Whether another demand with the ends in one region asks for more."""
+        """Whether a demand with both ends in one region implies this one."""
         first, second, loop = demand
         if loop is not None:
             return (loop, loop) in tightest and tightest[loop, loop].implies(demand)
@@ -262,7 +262,7 @@ class _Problem:
         return any((at, None) in tightest and tightest[at, None].implies(demand) for at in (NONE, *common))
 
     def covering(self, rows: set[frozenset[Term]]) -> Covering:
-        """The problem of choosing slots, with what cuts each branch."""
+        """The covering problem, with the terms that cut each fork."""
         arms: dict[int, list[set[Term]]] = {}
         for number, fork in enumerate(self.structure.forks):
             if fork.block < self.blocks and len(fork.arms) == 2 and not fork.divergent:
@@ -271,7 +271,7 @@ class _Problem:
         return Covering(weights, len(self.fence_block), arms, rows)
 
     def _inside(self, arm: int) -> set[Term]:
-        """What cuts an arm from its start to its end."""
+        """The terms that cut an arm from its start to its end."""
         blocks, depth = self.structure.regions[arm].body, len(self.structure.nesting[arm])
         terms: set[Term] = set()
         for block in blocks:
@@ -282,7 +282,7 @@ class _Problem:
         return terms
 
     def _demands(self, a: int, b: int) -> set[tuple[int, int, int | None]]:
-        """(earlier, later, loop that carries it) for each way in which two accesses may meet and a fence may help."""
+        """(earlier, later, loop that carries it) for each conflict of two accesses that a fence may order."""
         place = {at: (self.block[at], self.seq[at]) for at in (a, b)}
         blocks = self.block[a], self.block[b]
         atom = self.atom[self.block[a]] if self.atom[self.block[a]] == self.atom[self.block[b]] else NONE
@@ -305,7 +305,7 @@ class _Problem:
         return any(loop.trip == 0 and loop.header != block for loop in loops)
 
     def _eligible(self, demand: _Demand) -> frozenset[Term]:
-        """What orders the second access behind the first."""
+        """The terms that order the second access after the first."""
         (first, _, behind), (second, _, ahead), loop = demand
         headers = self._left_headers(first, second, loop)
         if (first, second, loop) not in self.shared_parts:
@@ -324,7 +324,7 @@ class _Problem:
         return frozenset(terms)
 
     def _in_block(self, block: int, demand: _Demand, headers: set[int]) -> set[Term]:
-        """What the slots of a block count as between two accesses; `headers`: of the loops that are left."""
+        """The terms of the slots of a block between two accesses; `headers`: of the loops that the path leaves."""
         (first, start, _), (second, stop, _), loop = demand
         times, number = self.times[block], self.first_slot[block]
         after = 0 if block > first or block in headers else len(times)
@@ -340,7 +340,7 @@ class _Problem:
     def _between(
         self, slots: Sequence[int], block: int, ends: tuple[int, int], loop: int | None, sides: tuple[bool, bool]
     ) -> set[Term]:
-        """What slots of a block count as; `sides`: whether they are behind the first end, and ahead of the second."""
+        """The terms of slots of a block; `sides`: whether they are after the first end, and before the second."""
         if loop is None:
             return self._counted(slots, block, ends, None, 0) if all(sides) else set()
         if loop not in self.around[block]:
@@ -351,7 +351,7 @@ class _Problem:
         return terms
 
     def _left_headers(self, first: int, second: int, loop: int | None) -> set[int]:
-        """Headers of the loops that are left on the way, but for the block that the first access is in."""
+        """Headers of the loops that the path leaves, except the block of the first access."""
         around = self.structure.loops_around(first)
         common = self.structure.common_loop(first, second) if loop is None else loop
         left = [self.structure.loops[at] for at in around[len(self.structure.loop_nesting[common]) :]]
@@ -360,11 +360,11 @@ class _Problem:
     def _counted(
         self, slots: Sequence[int], block: int, ends: tuple[int, ...], carrier: int | None, depth: int
     ) -> set[Term]:
-        """What slots in a block count as between the ends, seen from inside the first `depth` regions around it.
+        """The terms of slots in a block between the ends, seen from inside the first `depth` regions around it.
 
-        A loop around it must be around an end too, or be known to run. An end in a loop's header says nothing of the
-        body, which the header's last run is not followed by, unless that loop goes on to carry the conflict. An arm
-        around it must be around an end; else its branch counts, if no end is in it.
+        A loop around it must be around an end too, or be known to run. An end in a loop's header implies nothing
+        about the body, because the body does not follow the header's last run, unless that loop carries the conflict.
+        An arm around it must be around an end; otherwise the term is its fork, if no end is in the fork.
         """
         for at in self.around[block][depth:] if slots else ():
             region = self.structure.regions[at]

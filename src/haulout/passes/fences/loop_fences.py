@@ -1,18 +1,18 @@
 """Fences of a loop without a common time axis: P5 of the design's theory.
 
-Fences of one iteration and the next make rounds: with `count` fences an iteration, what comes after the last of them
-and what comes before the first of the next iteration are in one round. Every instruction of the body gets a number
-`round`, 0 to `count`, how many of the iteration's fences come before it:
+The fences of successive iterations divide a run into rounds; the part after the last fence of an iteration and the
+part before the first fence of the next are one round. Every instruction of the body gets a number `round`, from 0 to
+the `count` of fences of an iteration: how many of these fences come before it.
 
     round(next) >= round(before)                    neighbours in a core's list
     round(y) + count * distance >= round(x) + 1     a conflict between cores: x, then y, `distance` iterations later
 
-`distance` is 0 for the conflict of one iteration, in source order, and 1 for the next iteration's, both ways. The
-least `count` for which a solution exists is the least number of fences; the least solution is found by relaxation
-(Bellman and Ford). Unlike slots of source time, cores may be in different places of the source at a fence, so one
-fence can serve two unrelated conflicts.
+`distance` is 0 for a conflict inside an iteration, in source order, and 1 for a conflict with the next iteration, in
+both directions. The least `count` with a solution is the least number of fences; relaxation finds the least solution
+(Bellman and Ford). Unlike slots of source time, cores may be at different places of the source at a fence, so one
+fence can order two unrelated conflicts.
 
-Only loops whose body is one block, which has all shared accesses of the loop and no fence yet.
+The method supports loops whose body is one block, which has all shared accesses of the loop and no fence yet.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from haulout.passes.fences.slots import Slots
 from haulout.support.jit import plain_if_small
 
 MAX_PAIRS = 100_000
-"""Pairs of accesses looked at in one loop; one with more is left alone."""
+"""Pairs of accesses in one loop; a loop with more is skipped."""
 MAX_FENCES = 64
-"""An iteration; a loop that needs more is left alone."""
+"""Fences of an iteration; a loop that needs more is skipped."""
 
 Conflict = tuple[int, int, int]
 """(x, y, distance): rows, and how many iterations y is later."""
 
 
 def round_slots(program: Program, stem: str) -> Slots:
-    """The fewest fences an iteration of every loop that this method takes, `<stem>0`, `<stem>1`, ..."""
+    """The fewest fences for an iteration of every supported loop, `<stem>0`, `<stem>1`, ..."""
     blocks = len(program.blocks) // program.lnc
     touched = np.flatnonzero(shared_accesses(program))
     fenced = set((program.instructions.block[fence_rows(program)] % blocks).tolist())
@@ -103,7 +103,7 @@ def _lists(program: Program, access: Ints) -> list[list[int]]:
 
 
 def _conflicts(program: Program, access: Ints) -> list[Conflict] | None:
-    """What must be ordered between cores; None when there are too many pairs to look at."""
+    """The conflicts between cores; None when there are too many pairs."""
     accesses = program.accesses
     row = accesses.instruction[access]
     columns = (
@@ -135,7 +135,7 @@ def _conflicts(program: Program, access: Ints) -> list[Conflict] | None:
 
 
 def _places(program: Program, body: int, lists: list[list[int]], rounds: dict[int, int], fence: int) -> list[int]:
-    """The row in front of which a fence stands, on every core: where the first of them enters its round."""
+    """The row before which a fence goes, on every core: at the time at which the first core enters its round."""
     blocks = len(program.blocks) // program.lnc
     starts, seq = program.starts("instructions", "blocks"), program.instructions.seq
     gaps, entered = [], []

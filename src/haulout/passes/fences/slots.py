@@ -1,4 +1,4 @@
-"""From phases to places: fence k of a segment on every core, and a program with those fences inserted."""
+"""From phases to fences: the place of fence k of a segment on every core, and their insertion."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from haulout.ir.schema import Barriers, Bools, Ids, Instructions, Ints
 
 
 class Slots(NamedTuple):
-    """Fences to insert, the same number on every core: a row a fence and core, fence by fence."""
+    """Fences to insert, the same number on every core: one row for each fence and core, fence by fence."""
 
     before: Ids
-    """The row in front of which it stands; on a core whose list ends, one behind its last row."""
+    """The row before which it goes; at the end of a core's list, the row number after the last."""
     block: Ids
-    """The block that it joins: that of the row it stands before, or of the row it stands behind."""
+    """Its block: that of the next row, or of the previous one."""
     name: list[str]
 
 
 class Gaps(NamedTuple):
-    """Where the fences that phases need may stand; a row a fence, segment by segment; then [fence, core]."""
+    """The possible places of the fences that phases need: one row for each fence, segment by segment; then
+    [fence, core].
+    """
 
     segment: Ids
     number: Ids
@@ -32,17 +34,17 @@ class Gaps(NamedTuple):
     begin: Ints
     """First row of the segment."""
     end: Ints
-    """Behind its last row, or the permanent fence that closes it."""
+    """The end of its rows, or the permanent fence that closes it."""
     low: Ints
-    """Behind the last shared access of a lower phase."""
+    """After the last shared access of a lower phase."""
     high: Ints
-    """Before the first one of this phase or a higher one."""
+    """Before the first shared access of this phase or a higher one."""
     entered: Bools
-    """Whether there is such a one."""
+    """Whether that access exists."""
 
 
 def gaps(program: Program, phases: Phases, phase: Ids) -> Gaps:
-    """The gaps that a choice of phases, a column like `phases.phase`, leaves."""
+    """The gaps of a choice of phases, a column like `phases.phase`."""
     needed, cores = phases.needed, np.arange(program.lnc)
     segment: Ids = np.repeat(np.arange(len(needed), dtype=np.int32), needed)
     number: Ids = (np.arange(len(segment)) - np.repeat(np.cumsum(needed) - needed, needed) + 1).astype(np.int32)
@@ -66,7 +68,7 @@ def gaps(program: Program, phases: Phases, phase: Ids) -> Gaps:
 
 
 def source_time(program: Program, found: Gaps) -> Ints:
-    """Cuts inside the gaps: where the first core enters the phase; every core stands at that time."""
+    """Cuts inside the gaps, on every core at the time at which the first core enters the phase."""
     seq = program.instructions.seq
     never = np.iinfo(np.int64).max
     time = np.where(found.entered, np.append(seq, never)[found.high], never).min(axis=1, initial=never)
@@ -86,7 +88,7 @@ def cut_slots(program: Program, phases: Phases, found: Gaps, cuts: Ints, names: 
     inside = found.begin < found.end
     joined = np.where(inside, np.append(block, NONE)[np.where(inside, np.minimum(cuts, found.end - 1), 0)], NONE)
     for at, core in np.argwhere(~inside).tolist():
-        # A core with nothing in this segment: the block that another core is in.
+        # A core without instructions in this segment takes the block of another core.
         joined[at, core] = _same_block(program, phases, int(found.segment[at]), core)
     labels = [name for name in names for _ in range(program.lnc)]
     return Slots(cuts.ravel().astype(np.int32), joined.ravel().astype(np.int32), labels)
@@ -95,8 +97,8 @@ def cut_slots(program: Program, phases: Phases, found: Gaps, cuts: Ints, names: 
 def phase_slots(program: Program, phases: Phases, names: list[str]) -> Slots:
     """A place on each core for each fence that the phases need, by source time.
 
-    Fence k stands behind the last instruction of phase k - 1 and before the first of phase k; inside that gap it
-    stands where the first core enters phase k. `names` has one name for each fence.
+    Fence k goes after the last instruction of phase k - 1 and before the first of phase k, at the time at which the
+    first core enters phase k. `names` has one name for each fence.
     """
     found = gaps(program, phases, phases.phase)
     return cut_slots(program, phases, found, source_time(program, found), names)
@@ -110,7 +112,7 @@ def _same_block(program: Program, phases: Phases, segment: int, core: int) -> in
 
 
 def insert_fences(program: Program, slots: Slots, made_by: str) -> Program:
-    """The program with a fence of all cores at every slot; each takes the `seq` of what stands behind it."""
+    """The program with a fence of all cores at every slot; each takes the `seq` of the next instruction."""
     if not len(slots.before):
         return program
     # Slots of different blocks may name the same row (one block's end is the next one's start): blocks in order.
@@ -120,7 +122,7 @@ def insert_fences(program: Program, slots: Slots, made_by: str) -> Program:
     strings, rows = program.strings, program.instructions
     timed = bool(len(rows)) and bool(rows.seq[0] != NONE)
     seq = np.full(len(before), 0 if timed else NONE, np.int64)
-    # The neighbours' time, the one behind preferred; in a block of its own that of what ran before it on its core.
+    # The time of the next instruction of the block, else of the previous one, else of the previous one on the core.
     for neighbour, parent, own in (
         (before - 1, program.instruction_core, program.block_core[block]),
         (before - 1, rows.block, block),
@@ -151,7 +153,7 @@ def insert_fences(program: Program, slots: Slots, made_by: str) -> Program:
 
 
 def _instruction_names(program: Program, fences: list[str]) -> list[str]:
-    """The fence's own name where no instruction has it, else one with a number."""
+    """The fence's own name if no instruction has it, else one with a number."""
     taken = {program.strings[name] for name in np.unique(program.instructions.name).tolist() if name != NONE}
     chosen: dict[str, str] = {}
     for fence in fences:

@@ -1,14 +1,14 @@
-"""Spans: the part of control flow in which a group of shared locations is touched, whatever core touches them.
+"""Spans: the part of control flow in which any core accesses a group of shared locations.
 
 A span is a pair of blocks (first, last) that run equally often, one after the other, around every access of its
 group:
 
     first dominates every access, last post-dominates every access,
     first dominates last, last post-dominates first, both in the same innermost loop,
-    and every access is on the way from first to last (a header runs after its loop's body as well as before it)
+    and every access is on a path from first to last (a header runs after its loop's body as well as before it)
 
-Where an end of that kind is missing, the span grows: out of the loop, or from the block of a fork to its join. It
-never ends in an arm of a divergent fork, where no fence may be. Blocks are counted as on core 0.
+If no such block exists, the span grows: out of the loop, or from the block of a fork to its join. It never ends in an
+arm of a divergent fork, where no fence is allowed. Block numbers are those of core 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Span = tuple[int, int]
 
 
 def shared_spans(program: Program) -> list[Span]:
-    """The spans of all groups, a group being what overlaps, in layout order."""
+    """The spans of all groups, in layout order; locations with overlapping spans are one group."""
     owner, block = _touched(program)
     low = np.full(len(program.locations), len(program.blocks), np.int64)
     high = np.full(len(program.locations), NONE, np.int64)
@@ -78,7 +78,7 @@ def _components(low: Ints, high: Ints) -> list[Span]:
 
 
 def _control_equivalent(structure: Structure, low: int, high: int) -> Span:
-    """The smallest span around the touched blocks of one function, of which the first and the last are given."""
+    """The smallest span around the accessed blocks of one function, given the first and the last of them."""
     first, last = low, high
     while True:
         first, end = min(first, last, low), max(first, last, high)
@@ -100,12 +100,12 @@ def _control_equivalent(structure: Structure, low: int, high: int) -> Span:
         elif structure.dominates(first, last) and structure.post_dominates(last, first):
             return first, last
         if first == NONE:
-            # A loop without a block before it: no block runs once before the accesses.
+            # The function begins with the loop: no block runs once before the accesses.
             return next(each.start for each in structure.functions if low in each), last
 
 
 def log_spans(program: Program, live: SharedLiveness) -> None:
-    """The reference's account of what it joins, at debug level: per core, and over all cores."""
+    """Log the blocks of each location, per core and over all cores, in the reference's format (debug level)."""
     if not log.isEnabledFor(logging.DEBUG):
         return
     picked = np.flatnonzero(shared_accesses(program))

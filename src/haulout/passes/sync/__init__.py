@@ -1,1 +1,1 @@
-"""The parts of `lower_sync`: reduce the edges, share semaphores, count signals, and read the result back."""
+"""The parts of `lower_sync` and `lower_barriers`: reduce edges, share semaphores, count signals, emit barriers."""

@@ -1,11 +1,11 @@
-"""core_barrier on semaphores: a model, and the schemes that survive two barriers in a row.
+"""core_barrier on semaphores: a model of several schemes, and which are sound for two barriers in a row.
 
-Schemes are written down here as programs of a small machine, whose every interleaving can be tried (`explore`).
-`lower_barriers` emits the first one, *monotone*; the tests explore what it emits in the same way. The others are what
-hardware whose counters can be set back invites to, and say what is wrong with it.
+Each scheme is a program of a small machine; `explore` tries all its interleavings. `lower_barriers` emits the first
+one, *monotone*, and the tests explore its output in the same way. The others use counters that can be reset, and show
+what is wrong with them.
 
-On each core, for every barrier: each engine, behind all its work, adds to `here`; a *keeper* waits until all have,
-meets the keepers of the other cores by one of the schemes below, and lets the engines go on by adding to `go`. `here`
+On each core, for every barrier: each engine adds to `here` after all its work. A *keeper* waits for all engines, then
+for the keepers of the other cores by one of the schemes below, and adds to `go` to let the engines continue. `here`
 and `go` only grow: engine E passes barrier b when `go` is at least b.
 
     scheme       keepers                                                                          two in a row
@@ -15,15 +15,15 @@ and `go` only grow: engine E passes barrier b when `go` is at least b.
     reset        one `met`, N-1 each time, the own set to 0 after use                             hangs
     up and down  one count for all: add 1, wait until it is N; next: take 1, wait until it is 0   hangs
 
-*Monotone* is sound. Look at the first time that a core leaves barrier b while core M has not come to it. Until then a
+*Monotone* is sound. Assume that a core leaves barrier b before core M reaches it, and take the first such moment. A
 core adds for b+1 only after it left b, so every core but M has added at most b to each count, and M at most b-1. The
-count of another core is then at most (N-2)*b + b-1, less than (N-1)*b; and M itself must come before it leaves.
-*Alternating* needs constants only: a core that adds for b+2 has left b+1, so the receiver has come to b+1, and before
-that it set the count of b to 0. With *reset* the signal of a quick core for b+1 arrives between the wait and the
-reset, and is lost. *Up and down* is the mistake that the review of cheshire's pull request 170 found: a quick core
-takes its 1 away before a slow one has seen N.
+count of another core is then at most (N-2)*b + b-1, less than (N-1)*b, and M itself reaches b before it leaves: a
+contradiction. *Alternating* needs constants only: a core that adds for b+2 has left b+1, so the receiver has reached
+b+1, and before that it set the count of b to 0. With *reset* the signal of a fast core for b+1 arrives between the
+wait and the reset, and is lost. *Up and down* is the error that the review of cheshire's pull request 170 found: a
+fast core takes its 1 away before a slow one has seen N.
 
-What is sent may take any time to arrive: it is in flight until a step of its own delivers it.
+A signal may take any time to arrive: it is in flight until a step of its own delivers it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Operation = Literal["arrive", "add", "send", "at_least", "equal", "set", "pass"]
 
 
 class Step(NamedTuple):
-    """One atomic step of a line. `arrive` and `pass` mark coming to a barrier and leaving it.
+    """One atomic step of a line. `arrive` and `pass` mark reaching a barrier and leaving it.
 
-    `add` is done at once, `send` arrives at some time.
+    `add` takes effect at once, `send` at any later time.
     """
 
     does: Operation
     counter: str = ""
-    """The counter; of `arrive` and `pass` which sequence of barriers it is, among those that come to it."""
+    """The counter; for `arrive` and `pass`, the sequence of barriers."""
     core: int = 0
     """Whose counter."""
     value: int = 0
@@ -135,13 +135,13 @@ def barrier_lines(keeper: Keeper, cores: int, barriers: int, engines: int) -> li
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What all interleavings come to."""
+    """The result over all interleavings."""
 
     states: int
     passes_early: bool
-    """Some line left a barrier that another had not come to."""
+    """Some line left a barrier that another had not reached."""
     hangs: bool
-    """In some state nothing can happen any more, and not all is over."""
+    """Some state has no next step although a line is not at its end."""
 
     @property
     def sound(self) -> bool:
@@ -219,7 +219,7 @@ def _with(
 
 
 Marks = list[dict[str, tuple[int, int]]]
-"""For each place of a line: sequence of barriers -> (the last one it has come to, the last one it has left)."""
+"""For each place of a line: sequence of barriers -> (the last one it has reached, the last one it has left)."""
 
 
 def _marks(line: Line) -> Marks:
@@ -236,7 +236,7 @@ def _marks(line: Line) -> Marks:
 
 
 def _is_early(marks: list[Marks], places: tuple[int, ...]) -> bool:
-    """Whether a line has left a barrier that another has not come to."""
+    """Whether a line has left a barrier that another has not reached."""
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     for each, at in zip(marks, places, strict=True):

@@ -1,13 +1,12 @@
 """The inverse of `lower_sync`: from signals and waits to the order that they guarantee.
 
-It reasons about counts only, and knows nothing of how they were chosen. What an instruction needs in order to start
-(its engine, its edges, its counts) stays fulfilled once it is: nothing takes a signal back. So there is *one* largest
-run in which an instruction X never completes: start whatever can start, until nothing can. What has not started then
-is behind X on every schedule; what has started is not. That is exact, and it covers a counter that several engines
-signal in whatever order. A counter that one engine signals needs no such run: its k-th signal is what "at least k"
-waits for.
+It uses counts only, not how they were chosen. The conditions for an instruction to start (its engine, its edges, its
+counts) stay true once they are true, since counts never fall. So there is *one* largest run in which an instruction X
+never completes: start every instruction that can start, until none can. The instructions that have not started then
+come after X on every schedule; the others do not. This is exact, also for a counter that several engines signal in
+any order. A counter of one engine needs no such run: "at least k" waits for its k-th signal.
 
-    dma0:    A +1    B +1        least count without B: 1     "at least 2" is behind B, and so behind A
+    dma0:    A +1    B +1        least count without B: 1     "at least 2" is after B, and so after A
     vector:  C waits for 2
 
 A program with loops is read back run by run: `order_of_run` takes the rows as one core runs them.
@@ -31,12 +30,12 @@ from haulout.support.diagnostics import bad_input, fail
 
 
 def guaranteed_order(program: Program) -> Dependences:
-    """Edges that the semaphores of a straight-line program guarantee, for each instruction the last of each engine.
+    """Edges that the semaphores of a straight-line program guarantee: for each instruction the last of each engine.
 
-    A wait for more than will ever be signalled guarantees whatever one likes; it is a `deadlock`, and refused here.
+    A wait for more signals than there are never ends: `deadlock`.
     """
     if program.structure:
-        bad_input("a program with loops or forks is read back run by run")
+        bad_input("expected a program without loops and forks; use `order_of_run` for each run")
     bounds = np.searchsorted(program.instruction_function, np.arange(len(program.functions) + 1)).tolist()
     found: list[tuple[int, int]] = []
     for begin, end in pairwise(bounds):
@@ -47,7 +46,7 @@ def guaranteed_order(program: Program) -> Dependences:
 
 
 def order_of_run(program: Program, rows: Sequence[int]) -> list[tuple[int, int]]:
-    """(position, position that it is behind) by the semaphores of one core, whose run is these rows in order."""
+    """(position, earlier position) that the semaphores of one core order, whose run is these rows in order."""
     run = _Run.of(program, rows)
     edges: dict[tuple[int, int], int] = {}
     for name, signals in run.signals.items():
@@ -70,7 +69,7 @@ def order_of_run(program: Program, rows: Sequence[int]) -> list[tuple[int, int]]
         for name, count in counts:
             if count > 0 and name not in run.signals:
                 _refuse(program, rows[at], name, count, 0)
-    # Engine order needs no edge, nor does what stands behind: it waits for more than it must.
+    # Engine order needs no edge. A later producer is no edge either: the wait is stronger than needed.
     return sorted((at, producer) for (at, line), producer in edges.items() if line != run.line[at] and producer < at)
 
 
@@ -81,7 +80,7 @@ def _later(edges: dict[tuple[int, int], int], at: int, line: int, producer: int)
 def _refuse(program: Program, row: int, name: int, count: int, most: int) -> None:
     fail(
         "deadlock",
-        f"it waits until semaphore {program.strings[name]} is {count}, and {most} is the most it comes to",
+        f"it waits until semaphore {program.strings[name]} is {count}, which never exceeds {most}",
         instruction_label(program, row),
     )
 
@@ -95,7 +94,7 @@ class _Run:
     adds: dict[int, list[tuple[int, int]]]
     """Position -> (semaphore, value) added on completion."""
     waits: dict[int, list[tuple[int, int]]]
-    """Position -> (semaphore, count) needed to start; `wait_back` as the count that it stands for here."""
+    """Position -> (semaphore, count) needed to start; `wait_back` as its count in this run."""
     signals: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Semaphore -> (position, value) in the order of the run."""
 
@@ -130,7 +129,7 @@ class _Run:
         return run
 
     def without(self, blocked: int) -> set[int]:
-        """All that can start when `blocked` never completes. Other cores are taken to be as quick as one likes."""
+        """The positions that can start if `blocked` never completes; other cores never delay them."""
         count = len(self.line)
         queues: dict[int, list[int]] = defaultdict(list)
         for at, line in enumerate(self.line):

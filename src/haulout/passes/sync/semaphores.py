@@ -1,15 +1,14 @@
-"""How semaphores stand in a program: the rows of the table, and `wait_back`, the wait that follows a loop.
+"""Semaphores of a program: the rows of the table, and `wait_back`, the wait for a count that is not constant.
 
 A semaphore belongs to one core and starts at zero in every function. `signal=[[S,1]]` adds on completion,
-`wait=[[S,k]]` starts when it is at least k. In a loop the count that stands for "the producer, in this turn" differs
-from turn to turn, so no constant will do. What does not differ is how many signals lie between:
+`wait=[[S,k]]` starts when it is at least k. In a loop, the count of "the producer in this iteration" differs from
+iteration to iteration, so no constant works. The number of signals between producer and consumer is constant:
 
-    wait_back=[[S,j]]    start when all signals to S of instructions before this one in the run are made, but the
+    wait_back=[[S,j]]    start when all signals to S of instructions before this one in the run are done, except the
                          last j of them: when S is at least (signals before it) - j
 
-Every engine goes through the same blocks, so each knows the number of signals before it without being told: a
-register that grows by a constant in each block. In a straight list `wait_back=[[S,j]]` is `wait=[[S,n-j]]`, n the
-signals before it in the list.
+Every engine runs the same blocks, so each knows the number of signals before it: a register that grows by a constant
+in each block. In a straight list `wait_back=[[S,j]]` is `wait=[[S,n-j]]`, n the signals before it in the list.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from haulout.ir.schema import Ids, Semaphores
 
 
 class Wait(NamedTuple):
-    """One wait: of which instruction, on which semaphore, for how many signals or up to how many signals back."""
+    """A wait of an instruction on a semaphore: for `value` signals, or for all before it except the last `value`."""
 
     row: int
     name: int
@@ -40,7 +39,7 @@ def signals_of(rows: Ids, name: int) -> Semaphores:
 
 
 def with_semaphores(program: Program, rows: Semaphores) -> Program:
-    """The program, which has none yet, with signals and waits in any order."""
+    """The program, which has no semaphores, with these signals and waits."""
     order = np.lexsort((rows.value, rows.name, rows.back, rows.wait, rows.instruction))
     return program.replace(semaphores=rows.take(order))
 

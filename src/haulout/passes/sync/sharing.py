@@ -1,9 +1,9 @@
-"""Which engines share a semaphore, when there are fewer semaphores than engines that are waited for.
+"""Choose the engines that share a semaphore, if there are fewer semaphores than engines to wait for.
 
-One counter an engine is exact: an engine completes in order, so "at least k" says that its k-th signal is made, and
-all before it. A counter that two engines signal says so too when its signals follow one another: when each signal
-waits for the one before it, in list order, on whatever engine. Those waits are the price. Engines are put together
-two by two, the pair first whose signals need the fewest new waits; signals that are ordered anyway cost nothing.
+One counter for each engine is exact: an engine completes in order, so "at least k" means that its first k signals are
+done. A counter of two engines is exact too if its signals are ordered: if each signal waits for the one before it in
+list order, on either engine. These extra waits are the cost. Engines are joined two by two, the pair with the fewest
+new waits first; signals that are already ordered cost nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def merged(one: Ids, other: Ids) -> Ids:
 
 
 def unordered(rows: Ids, clock: Ids, line: Ids) -> Ids:
-    """Of rows that signal one semaphore, those that nothing keeps behind the one before them."""
+    """The rows that signal one semaphore and are not ordered after the previous signal."""
     before, after = rows[:-1], rows[1:]
     late: Ids = after[clock[after, line[before]] < before]
     return late

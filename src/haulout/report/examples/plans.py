@@ -20,9 +20,7 @@ def judged(finding: str, rules: str, offsets: str, pools: str = "", imports: str
 
 
 PLANS: dict[str, Example] = {
-    "misaligned-storage": judged(
-        "error[misaligned-storage]: buffer 1 at 56 is not at a multiple of 16", "", "[0, 56]"
-    ),
+    "misaligned-storage": judged("error[misaligned-storage]: buffer 1 at 56 is not aligned to 16", "", "[0, 56]"),
     "moved-pin": judged("error[moved-pin]: buffer 1 is pinned at 64 but placed at 48", ", pinned=[0, 64]", "[0, 48]"),
     "crossed-segment": judged(
         "error[crossed-segment]: buffer 1 at [48, 96) crosses a multiple of 64", ", segment=64", "[0, 48]"
@@ -31,7 +29,7 @@ PLANS: dict[str, Example] = {
         "error[wrong-pool]: buffer 1 is in pool 1, there are 1", "", "[0, 48]", ", pool=np.array([0, 1])"
     ),
     "split-alias": judged(
-        "error[split-alias]: buffers 0 and 1 are aliases but not in one place",
+        "error[split-alias]: buffers 0 and 1 are aliases but not at one place",
         ", rules=Rules(aliases=((0, 1),))",
         "[0, 48]",
         imports="Problem, Rules, violations",

@@ -135,7 +135,7 @@ PROGRAMS: dict[str, Example] = {
     "over-capacity": Example(
         {"example.csv": "id,lower,upper,size\na,0,2,48\nb,1,3,48\n"},
         "haulout plan example.csv --capacity 64",
-        "error[over-capacity]: cannot fit: the best placement needs 96 bytes, the capacity is 64",
+        "error[over-capacity]: the buffers cannot fit: the best placement needs 96 bytes, the capacity is 64",
     ),
     "unfaithful-order": checked(
         "error[unfaithful-order]: %w on core 0 writes %t after %r on core 1 reads it, but the source has "
@@ -164,8 +164,7 @@ PROGRAMS: dict[str, Example] = {
     "kept-fences": Example(
         {"example.bir": program(f"{OWNER}\n{BARRIER('meet')}", f"{VIEW}\n{BARRIER('meet')}")},
         "haulout compile example.bir -o out",
-        "note[kept-fences]: the program has no seq: its order is what its barriers say, and no fence "
-        "is added or taken away",
+        "note[kept-fences]: the program has no seq: its barriers define its order; no fence is added or removed",
     ),
     "added-rendezvous": Example(
         {
@@ -176,7 +175,7 @@ PROGRAMS: dict[str, Example] = {
             )
         },
         "haulout compile example.bir --fences bracket -o out",
-        "note[added-rendezvous]: 1 fences were added inside brackets: conflicts between cores had none",
+        "note[added-rendezvous]: 1 fences were added inside brackets to order conflicts between cores",
     ),
     "capacity-fence": Example(
         {
@@ -199,7 +198,7 @@ PROGRAMS: dict[str, Example] = {
             )
         },
         "haulout compile example.bir --partitions joint -o out",
-        "note[kept-partitions]: partitions stay proportional: a joint space would take 128 bytes, they take 128",
+        "note[kept-partitions]: partitions stay proportional: a joint space needs 128 bytes, they need 128",
     ),
     "one-member-collective": checked(
         "warning[one-member-collective]: %sum exchanges nothing: each of its groups has one member (groups=[[0]])",
@@ -233,8 +232,8 @@ PROGRAMS: dict[str, Example] = {
             )
         },
         "haulout opt example.bir --passes lower_sync{relative_waits=false}",
-        "note[kept-dependences]: 2 dependences on instructions of loop ^head on core 0 stay as they "
-        "are: no constant counts the signals of a loop, and wait_back is not allowed "
+        "note[kept-dependences]: 2 dependences on instructions of loop ^head on core 0 are not "
+        "lowered: the signals of a loop have no constant count, and wait_back is not allowed "
         "(relative_waits=false)",
     ),
 }

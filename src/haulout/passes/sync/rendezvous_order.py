@@ -1,13 +1,13 @@
-"""Do the cores' lists agree on the order of their meetings?
+"""Do the cores' lists agree on the order of their rendezvous?
 
-An edge that is not in the program's own order (a wait that is stronger than asked for, signals of two engines made to
-follow one another) looks back in its core's list. Such edges never close a cycle when the cores, each doing its list
-one instruction after the other, come to their ends: that run respects all of them. Barriers of all engines and all
-cores are always so. Barriers on one engine, of some cores, and `sendrecv` may be met in another order on each core.
+A pass may add edges that the program does not ask for: stronger waits, or an order of the signals of two engines.
+These edges look back in the list of their core. They close no cycle if a run exists in which each core executes its
+list one instruction after the other: that run respects all of them. It exists for barriers of all engines and all
+cores. Barriers of one engine or of some cores, and `sendrecv`, may be in a different order on each core.
 
 Cores run loops equally often and take the same arms of a fork, so blocks are compared one by one: lists that agree in
-every block agree in every run. Where cores may take different arms that does not follow: there only barriers of all
-engines and all cores, of which both arms have the same number, are taken to agree.
+every block agree in every run. In divergent arms only barriers of all engines and all cores are allowed, as both arms
+have the same number of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Event(NamedTuple):
 
 
 def lists_agree(program: Program) -> bool:
-    """Whether every run in which each core does its list in order comes to its end."""
+    """Whether cores that execute their lists in order reach their ends."""
     barriers = program.barriers
     everyone = (1 << program.lnc) - 1
     full = (barriers.cores == 0) | (barriers.cores == everyone)
@@ -52,7 +52,7 @@ def lists_agree(program: Program) -> bool:
             return False
         core = int(program.instruction_core[row])
         lists.setdefault((int(part[row]) - first[core], core), []).append(event)
-    return all(_comes_to_an_end([lists.get((at, core), []) for core in range(program.lnc)]) for at in range(parts))
+    return all(_reaches_end([lists.get((at, core), []) for core in range(program.lnc)]) for at in range(parts))
 
 
 def _events(program: Program) -> list[tuple[int, _Event]]:
@@ -71,7 +71,7 @@ def _events(program: Program) -> list[tuple[int, _Event]]:
     return sorted(found, key=lambda pair: pair[0])
 
 
-def _comes_to_an_end(lists: list[list[_Event]]) -> bool:
+def _reaches_end(lists: list[list[_Event]]) -> bool:
     at = [0] * len(lists)
     passed: list[Counter[Hashable]] = [Counter() for _ in lists]
     sent: Counter[Hashable] = Counter()
@@ -95,7 +95,7 @@ def _comes_to_an_end(lists: list[list[_Event]]) -> bool:
                 if ready:
                     at[core] += 1
                     moved = True
-            elif all(_stands_at(lists, at, passed, other, event, passed[core]) for other in event.members):
+            elif all(_is_at(lists, at, passed, other, event, passed[core]) for other in event.members):
                 for other in event.members:
                     passed[other][event.line] += 1
                     at[other] += 1
@@ -103,7 +103,7 @@ def _comes_to_an_end(lists: list[list[_Event]]) -> bool:
     return all(place == len(events) for place, events in zip(at, lists, strict=True))
 
 
-def _stands_at(
+def _is_at(
     lists: list[list[_Event]],
     at: list[int],
     passed: list[Counter[Hashable]],

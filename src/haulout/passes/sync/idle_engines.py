@@ -1,11 +1,11 @@
-"""Engines that do nothing between two barriers of all engines, or before the first of a function, or behind the last.
+"""Engines that are idle between two barriers of all engines, before the first of a function, or after the last.
 
-    block:  work @pe   |   work @act   |   work @pe       pe is idle between the barriers: it does not wait for the
-                     first          second                first, and has nothing to tell the second
+    block:  work @pe   |   work @act   |   work @pe       pe is idle between the barriers: it need not wait for the
+                     first          second                first, nor signal the second
 
-What an engine tells and what it waits for alternate in its list: here, go, here, go. A pair that goes away, go of the
-first barrier and here of the second, leaves them alternating. So an engine tells a barrier only when the barrier
-before it in that list has let it go, and no count runs ahead.
+Signals and waits alternate in an engine's list: here, go, here, go. Removing a pair, go of the first barrier and here
+of the second, leaves them alternating. So an engine still signals a barrier only after it has waited for the one
+before, and no count runs ahead.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from haulout.ir.program import Program
 
 
 class Idle(NamedTuple):
-    """(row of a barrier, engine) of barriers that an engine need not tell, and need not wait for."""
+    """(row of a barrier, engine): the engine is idle before the barrier (no signal) or after it (no wait)."""
 
     before: set[tuple[int, Engine]]
-    behind: set[tuple[int, Engine]]
+    after: set[tuple[int, Engine]]
 
 
 def find_idle(program: Program) -> Idle:
-    """Block by block; ends of a function count where its first and last block are no part of a loop."""
+    """Find idle engines block by block; the ends of a function count if its first and last block run once."""
     idle = Idle(set(), set())
     engine = program.instructions.engine
     barriers = program.barriers.instruction
@@ -52,5 +52,5 @@ def find_idle(program: Program) -> Idle:
                 if second < end:
                     idle.before.add((second, Engine(each)))
                 if first >= begin:
-                    idle.behind.add((first, Engine(each)))
+                    idle.after.add((first, Engine(each)))
     return idle

@@ -1,10 +1,10 @@
-"""How many signals of one semaphore come before a place, and between two places, in every run.
+"""The number of signals of one semaphore before a place, and between two places, over all runs.
 
-What is between two places differs from run to run. A loop that is passed counts with its fewest and its most
-iterations, a fork with the least and the most of its arms: `Count`. Where the two are equal the count is a constant.
+The number between two places differs from run to run. A loop counts with its fewest and its most iterations, a fork
+with the least and the most of its arms: `Count`. If the two are equal, the count is a constant.
 
-From a block to one that it dominates the walk climbs the tree of dominators; to the end of an iteration it climbs
-that of post-dominators. What a step passes is a block, a loop as a whole, or the arms of a fork:
+From a block to one that it dominates, the walk climbs the tree of dominators; to the end of an iteration, it climbs
+the tree of post-dominators. A step passes a block, a whole loop, or the arms of a fork:
 
     ^entry → ^header → ^body → ^latch          dominator:  header ← entry, body ← header, latch ← body,
                 └──────────────→ ^after                    after ← header
@@ -25,7 +25,7 @@ from haulout.ir.schema import Ids
 from haulout.ir.structure import Fork, Loop
 
 COUNT_LIMIT = 2**62
-"""Counts of signals from here on are treated as not known."""
+"""Counts from here on are treated as unknown."""
 
 
 class Count(NamedTuple):
@@ -52,8 +52,8 @@ class Count(NamedTuple):
 NOTHING = Count(0, 0)
 
 
-class Between:
-    """Signals of one semaphore in a function: how many are before a place, and between two places, in every run."""
+class SignalCounts:
+    """Signals of one semaphore in a function."""
 
     def __init__(self, program: Program, function: int, signals: Ids) -> None:
         self.structure = program.structure
@@ -103,14 +103,14 @@ class Between:
         return total
 
     def forward(self, producer: int, block: int, row: int, row_block: int) -> Count:
-        """Between the latest run of `producer` and `row`, which it dominates."""
+        """SignalCounts the latest run of `producer` and `row`, which it dominates."""
         if block == row_block:
             return self.rows(producer + 1, row)
         ends = self.rows(producer + 1, self.starts[block + 1]).plus(self.rows(self.starts[row_block], row))
         return self.ahead(block, row_block).plus(ends)
 
     def carried(self, producer: int, block: int, row: int, row_block: int, loop: int) -> Count:
-        """Between the latest run of `producer` in the previous iteration of `loop`, and `row` in this one."""
+        """SignalCounts the latest run of `producer` in the previous iteration of `loop`, and `row` in this one."""
         header = self.structure.loops[loop].header
         turn = self.rest(producer, block, loop)
         return turn.plus(self.forward(self.starts[header] - 1, header, row, row_block))
@@ -134,6 +134,6 @@ def _loop(loop: Loop, header: Count, body: Count) -> Count:
 
 
 def _fork(fork: Fork, arms: list[Count]) -> Count:
-    """The arm that is taken; a fork of one arm may run none."""
+    """Either arm; a fork of one arm may run no arm."""
     first, *others = arms
     return first.either(others[0] if others else NOTHING)

@@ -1,9 +1,9 @@
-"""Where cores may take different arms of a fork, do both arms have the same barriers?
+"""Check that both arms of a divergent fork have the same barriers.
 
 Barriers of one engine are matched by index. A core that skips one is matched with the wrong barriers from then on,
-and counts that only grow never come together again. So both arms of a `divergent` fork must have, on each engine and
-in order, barriers of the same participants. A loop counts when its trip count is known, a fork inside when its own
-arms agree.
+and counts that only grow never agree again. So both arms of a `divergent` fork must have, on each engine and in
+order, barriers of the same participants. A loop with barriers must have a known trip count, and an inner fork equal
+arms.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from haulout.support.diagnostics import bad_input
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Barriers that cores may not match, and why."""
+    """A block whose barriers cores may not match, and the reason."""
 
     block: int
     why: str
 
 
 _Barriers = tuple[object, ...]
-"""Barriers of one engine in order: the participants of each; around those of a loop its trip count and brackets."""
+"""The participants of the barriers of one engine, in order; those of a loop between its trip count and an end mark.
+"""
 
 
-def check_arms_meet_equally(program: Program) -> None:
+def check_equal_barriers(program: Program) -> None:
     """`bad-input` at the first divergent fork of a core whose arms do not have equal barriers."""
     structure, rows = program.structure, program.barriers.instruction
     forks = [number for number, fork in enumerate(structure.forks) if fork.divergent]
@@ -54,8 +55,8 @@ def check_arms_meet_equally(program: Program) -> None:
                 name = block_name(program, value.block)
                 after = [row for row in cores if row >= starts[value.block]]
                 bad_input(
-                    f"cores may take different arms around block {name}, and {value.why}: their counts would not "
-                    "come together",
+                    f"cores may take different arms around block {name}, and {value.why}: their barrier counts would "
+                    "differ",
                     block_label(program, value.block),
                     *(instruction_label(program, row) for row in after[:1]),
                 )
@@ -71,7 +72,7 @@ def _loop(loop: Loop, header: _Barriers | _Refused, body: _Barriers | _Refused) 
     if isinstance(body, _Refused) or not (header or body):
         return body
     if loop.trip == NONE:
-        return _Refused(loop.header, "a loop in it, of which it is not known how often it turns, holds barriers")
+        return _Refused(loop.header, "a loop with barriers has no known trip count")
     return whole
 
 
@@ -81,5 +82,5 @@ def _fork(fork: Fork, arms: list[_Barriers | _Refused]) -> _Barriers | _Refused:
     if isinstance(refused, _Refused):
         return refused
     if first != (others[0] if others else ()):
-        return _Refused(fork.block, "its arms do not hold the same core_barriers in the same order")
+        return _Refused(fork.block, "its arms have different core_barriers")
     return first

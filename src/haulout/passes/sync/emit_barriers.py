@@ -1,20 +1,19 @@
-"""What `lower_barriers` writes for a barrier, and the counts that it waits for.
+"""The instructions and counts that `lower_barriers` emits for a barrier.
 
     %meet = core_barrier @all name="m"  ->  %meet.here.E = nop @E     signal=[[barrier.here,1]]         each engine E
                                             %meet.tell   = nop @sync  wait here, remote_signal of met
                                             %meet        = nop @sync  wait met, signal=[[barrier.go,1]]
                                             %meet.go.E   = nop @E     wait go                           each engine E
 
-The barrier's own row becomes the one that is complete when the barrier is, so what names it in `deps` or waits for
-its signals stays right. What the barrier itself waited for moves to the first instruction of its line.
+The barrier's row becomes the instruction that completes with the barrier, so `deps` and waits on its signals stay
+valid. The dependences of the barrier itself move to the first instruction of its line.
 
 Three counters serve all barriers of all engines and cores: `here`, `met`, `go`. Barriers of one engine have a `met`
-of their own, and so has every smaller set of participants: `barrier.met.act`, `barrier.met.0.2`. Each wait is for all
-that was issued to its counter before it in the list of its core: `here` by the engines, `go` by the keeper, `met` as
-many as the core has sent to others, since they have done the same.
+of their own, and so does every smaller set of participants: `barrier.met.act`, `barrier.met.0.2`. Each wait is for
+all signals issued to its counter before it in the list of its core: `here` by the engines, `go` by the keeper, `met`
+as many as the core has sent to others, since they have sent the same.
 
-An engine that does nothing between two barriers of a block neither waits for the first nor tells the second; nor does
-it tell the first of a function before its work, or wait for the last behind it (`sync/idle.py`).
+Engines that are idle before or after a barrier do not take part there (`sync/idle_engines.py`).
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Barriers, Instructions, Ints, Semaphores
 from haulout.ir.semaphores import semaphore_use
-from haulout.passes.sync.idle import find_idle
+from haulout.passes.sync.idle_engines import find_idle
 
 BARRIER = "barrier"
-"""Attribute that holds the name of the barrier that an instruction was made for; and the names of the counters."""
+"""Attribute with the name of the barrier that an instruction belongs to; prefix of the counters."""
 
 
 @dataclass(slots=True)
@@ -42,7 +41,7 @@ class _Part:
     barrier: int
     """The row of the `core_barrier`."""
     before: int
-    """The old row in front of which it goes; NONE: it takes the place of the barrier."""
+    """The old row before which it goes; NONE: it replaces the barrier."""
     name: int
     engine: Engine
     signal: str | None = None
@@ -51,11 +50,11 @@ class _Part:
     met: str = ""
     wait: str | None = None
     row: int = NONE
-    """Where it stands in the end."""
+    """Its row in the new program."""
 
 
-def lower_meetings(program: Program) -> tuple[Program, int, int]:
-    """(the program without barriers, how many waits that took, how many of them are `wait_back`)."""
+def emit_barriers(program: Program) -> tuple[Program, int, int]:
+    """(the program without barriers, the number of waits, how many of them are `wait_back`)."""
     parts = _Plan(program).parts()
     program = _without_operands(program)
     added = [part for part in parts if part.before != NONE]
@@ -83,7 +82,7 @@ def lower_meetings(program: Program) -> tuple[Program, int, int]:
             part.row = int(position[part.barrier])
     moved: dict[int, int] = {}
     for part in parts:
-        # Of the keeper's line, or of the barrier's engine: the first comes first in `parts`.
+        # The first part on the keeper's line, or on the barrier's engine.
         if part.signal != _HERE and part.wait != _GO:
             moved.setdefault(int(position[part.barrier]), part.row)
     return _write(program, parts, moved)
@@ -100,7 +99,7 @@ class _Plan:
         rows = program.instructions
         self.taken: dict[int, set[int]] = {}
         self.workers: dict[int, list[Engine]] = {}
-        """Function -> its engines beside the keeper's line."""
+        """Function -> its engines except the keeper's line."""
         bounds = np.searchsorted(program.instruction_function, np.arange(len(program.functions) + 1)).tolist()
         for function in range(len(program.functions)):
             mine = slice(bounds[function], bounds[function + 1])
@@ -140,7 +139,7 @@ class _Plan:
             return name
 
         telling = [each for each in workers if (row, each) not in self.idle.before]
-        waiting = [each for each in workers if (row, each) not in self.idle.behind]
+        waiting = [each for each in workers if (row, each) not in self.idle.after]
         parts = [_Part(row, row, fresh(f"{_HERE}.{each.text}"), each, signal=_HERE) for each in telling]
         arrived = _HERE if telling else None
         if others:
@@ -151,7 +150,7 @@ class _Plan:
 
 
 def _without_operands(program: Program) -> Program:
-    """A barrier's operands are handles; those of other instructions are accesses."""
+    """Drop the operands of barriers, which are handles, not accesses."""
     barrier = np.zeros(len(program.instructions), bool)
     barrier[program.barriers.instruction] = True
     keep = ~barrier[program.accesses.instruction]
@@ -163,7 +162,7 @@ def _without_operands(program: Program) -> Program:
 
 
 def _write(program: Program, parts: list[_Part], moved: dict[int, int]) -> tuple[Program, int, int]:
-    """The program with the signals and waits of all parts. `moved`: barrier -> who waits in its place."""
+    """The program with the signals and waits of all parts. `moved`: barrier -> the row that takes its waits."""
     strings, rows = program.strings, program.instructions
     prefix = _prefix(program)
     title = dict(zip(program.barriers.instruction.tolist(), program.barriers.name.tolist(), strict=True))
@@ -223,7 +222,7 @@ def _write(program: Program, parts: list[_Part], moved: dict[int, int]) -> tuple
 
 
 def _prefix(program: Program) -> str:
-    """What the names of the counters begin with: `barrier`, unless a semaphore of the program begins so."""
+    """The prefix of the counters: `barrier`, or with a number if a semaphore of the program has this prefix."""
     names = semaphore_use(program).names
     prefix, count = BARRIER, 1
     while any(name.startswith(f"{prefix}.") for name in names):
@@ -233,7 +232,7 @@ def _prefix(program: Program) -> str:
 
 
 class _Counts:
-    """How often a core has issued to a counter before a place of its list."""
+    """The number of signals that a core has issued to a counter before a row."""
 
     def __init__(self, program: Program, parts: list[_Part]) -> None:
         self.function = program.instruction_function
@@ -242,7 +241,7 @@ class _Counts:
         length = np.bincount(self.function, minlength=len(program.functions)).tolist()
         self.sums: dict[tuple[int, str], Ints] = {}
         self.varies: set[tuple[int, str]] = set()
-        """Those to which a loop or an arm issues."""
+        """Counters with signals from a loop or an arm."""
         for part in parts:
             function = int(self.function[part.row])
             for counter, amount in ((part.signal, 1), (part.met, len(part.remote))):
@@ -257,7 +256,7 @@ class _Counts:
             np.cumsum(sums, out=sums)
 
     def before(self, row: int, counter: str) -> int | None:
-        """The number; None where loops or arms issue, too."""
+        """The number; None if it is not constant, with signals from a loop or an arm."""
         function = int(self.function[row])
         key = (function, counter)
         return None if key in self.varies else int(self.sums[key][row - self.begin[function]])
