@@ -105,30 +105,28 @@ class Emitter:
         opcode: str,
         engine: Engine,
         attrs: Mapping[str, AttrValue] | None = None,
+        reads: Sequence[View] | None = None,
     ) -> None:
-        """An instruction that reads all operands and writes all results, each as a whole."""
-        writes = [View(array, array.shape) for array in operation.results]
-        operands = [*operation.operands, *writes]
+        """An instruction that reads all operands, or other views of them, and writes all results as a whole."""
+        reads = operation.operands if reads is None else reads
+        operands = [*reads, *(View(array, array.shape) for array in operation.results)]
         slots = [self._storage.homes[view.array] for view in operands]
         found = dict(attrs or {})
         if any(view.shape.dims != slot.shape.dims for view, slot in zip(operands, slots, strict=True)):
             found["shapes"] = [list(view.shape.dims) for view in operands]
         if any(view.shape.dtype != slot.shape.dtype for view, slot in zip(operands, slots, strict=True)):
             found["dtypes"] = [view.shape.dtype for view in operands]
-        ids: list[Operand] = [self._ids[slot] for slot in slots]
-        count = len(operation.operands)
-        self._append(operation, opcode, engine, ids[:count], ids[count:], found)
+        ids: list[Operand] = [(self._ids[slot], view.pattern) for view, slot in zip(operands, slots, strict=True)]
+        self._append(operation, opcode, engine, ids[: len(reads)], ids[len(reads) :], found)
 
-    def copy(
-        self, operation: Operation, source: View, read: Pattern | None = None, write: Pattern | None = None
-    ) -> None:
-        """A `dma_copy` of `source` into the first result; a pattern that is the whole location is not written."""
+    def copy(self, operation: Operation, source: View, write: Pattern | None = None) -> None:
+        """A `dma_copy` of `source` into the first result, or into some of its bytes."""
         result = operation.result
-        operands: list[Operand] = [
-            (self._ids[self._storage.homes[view.array]], None if pattern == Pattern(0, view.nbytes) else pattern)
-            for view, pattern in ((source, read), (result, write))
-        ]
-        self._append(operation, "dma_copy", self.dma(), operands[:1], operands[1:], {})
+        if write == Pattern(0, result.nbytes):
+            write = None
+        reads: Operand = (self._ids[self._storage.homes[source.array]], source.pattern)
+        writes: Operand = (self._ids[self._storage.homes[result.array]], write)
+        self._append(operation, "dma_copy", self.dma(), [reads], [writes], {})
 
     def mark(self, mark: Mark) -> None:
         """Copy what a mark needs to have copied, and go on in the next block."""

@@ -2,16 +2,17 @@
 
 1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches by marks
    (`flatten.py`).
-2. Keep the steps that the result depends on (`live.py`), and all parameters: the rest has no effect that could be
+2. Decide which movements of elements store their result (`movements.py`).
+3. Keep the steps that the result depends on (`live.py`), and all parameters: the rest has no effect that could be
    seen.
-3. Loops that cores may run differently often go on until all of them are done (`ragged_loops.py`).
-4. Give every array a location; results go straight to the outputs, new values of a loop to the place of the old ones,
+4. Loops that cores may run differently often go on until all of them are done (`ragged_loops.py`).
+5. Give every array a location; results go straight to the outputs, new values of a loop to the place of the old ones,
    the values of two arms to one place, where that is safe (`storage.py`, `sharing.py`); elsewhere plan a copy
    (`planning.py`).
-5. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece; blocks for
+6. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece; blocks for
    loops and branches (`emit.py`), with the number of iterations where it is known (`trips.py`), and a mark where
    cores may part (`uniformity.py`).
-6. Repeat them for every core. Cores differ only in the constants that hold their ids.
+7. Repeat them for every core. Cores differ only in the constants that hold their ids.
 
 HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is the
 common time of all of them. `outputs=` on the program names the locations of the results in the order of the result
@@ -24,6 +25,7 @@ from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.flatten import flatten
 from haulout.frontends.hlo.live import live
 from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.movements import choose_movements
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
 from haulout.frontends.hlo.partitioned import require_partitioned
 from haulout.frontends.hlo.planning import plan_marks
@@ -59,6 +61,7 @@ def lower(module: HloModule) -> Program:
         )
     require_partitioned(module)
     flat = flatten(module, module.entry, RULES, control=True)
+    choose_movements(live(flat))
     steps = live(flat)
     uniformity = find_uniformity(module, flat, steps)
     ragged = [loop for loop in loops_of(steps) if uniformity.is_ragged(loop)]

@@ -5,8 +5,9 @@
    its new value, and what a branch results in with the values of its arms, inner ones first, because those copies
    would run most often; then what a loop carries with its initial value; then every output with the location that it
    has to end in: one of its own, `kind=output`, or the parameter that it is aliased to.
-3. Constants and core ids are `kind=const`, all other arrays `internal`.
-4. What is not where it has to be is copied: at the marks of loops and branches (`planning.py`), and at the end of the
+3. The result of an operation takes the place of an operand that dies there, where it may be written over it.
+4. Constants and core ids are `kind=const`, all other arrays `internal`.
+5. What is not where it has to be is copied: at the marks of loops and branches (`planning.py`), and at the end of the
    program. Such copies happen at once; where one would read what another has overwritten, it goes first, or the value
    is saved (`copies.py`).
 """
@@ -22,7 +23,7 @@ import numpy as np
 from haulout.frontends.hlo.copies import in_sequence
 from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import Alias, HloModule, Instruction, Literal
-from haulout.frontends.hlo.sharing import Classes, live_ranges
+from haulout.frontends.hlo.sharing import Classes, live_ranges, may_share
 from haulout.frontends.hlo.types import Shape
 from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step, View, leaves
 from haulout.ir.enums import Kind
@@ -108,6 +109,7 @@ def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Stor
     for array in writable:
         storage.place(classes.members(array), storage.homes[array])
     _place_outputs(module, flat, targets, classes, storage)
+    _join_in_place(steps, classes, storage)
     _place_rest(module, steps, results, classes, storage)
     wanted = zip((storage.homes[array] for array in results), storage.outputs, strict=True)
     storage.final_copies = in_sequence(wanted, storage.save)
@@ -184,6 +186,20 @@ def _place_outputs(
             continue
         if target is None or classes.join(array, target):
             storage.place(classes.members(array), slot)
+
+
+def _join_in_place(steps: Sequence[Step], classes: Classes, storage: Storage) -> None:
+    """Results with an operand that dies there, where the operation may write over it."""
+    for step in steps:
+        if not isinstance(step, Operation) or len(step.results) != 1:
+            continue
+        (result,) = step.results
+        for position, operand in enumerate(step.operands):
+            homes = {storage.homes[array] for array in (result, operand.array) if array in storage.homes}
+            if may_share(step, position) and len(homes) < 2 and classes.join(result, operand.array):
+                for home in homes:
+                    storage.place(classes.members(result), home)
+                break
 
 
 def _place_rest(

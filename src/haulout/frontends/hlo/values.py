@@ -2,7 +2,8 @@
 
 An `Array` is produced in one place: by a parameter, by a constant (or partition-id), by an `Operation`, by a `Loop`
 that carries it from iteration to iteration, or by a `Branch` that results in it. A `View` is an array seen with
-another shape: `reshape` and its like make views, no data moves. A `Tree` is a view or a tuple of trees.
+another shape, or a part of it in another order: `reshape`, `transpose` and their like make views, no data moves. A
+`Tree` is a view or a tuple of trees.
 
 The steps of a computation are its operations in order, with three marks for each loop among them (where it starts,
 where it goes on into the body or leaves, where the body ends) and three for each branch (where it forks, where its
@@ -14,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Instruction
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.types import AnyShape, Shape, TupleShape
 from haulout.ir.dtypes import NUMPY
+from haulout.ir.patterns import Pattern, strided
 
 T = TypeVar("T")
 
@@ -43,12 +45,31 @@ class Array:
         return f"{self.source.name}.{path}" if path else self.source.name
 
 
+class Layout(NamedTuple):
+    """Where the elements of a view are in its array, in bytes."""
+
+    offset: int
+    strides: tuple[int, ...]
+    """Of each dimension; 0 where one element stands for all."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """An array, seen with a shape of equally many bytes."""
+    """An array, seen with another shape, or part of it in another order (`views.py`)."""
 
     array: Array
     shape: Shape
+    layout: Layout | None = None
+    """None: all bytes of the array, row-major."""
+    stored: Array | None = None
+    """Where the movement that makes this view of its operand would store the same elements, row-major."""
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """Its bytes in order; None: all bytes of the array."""
+        if self.layout is None:
+            return None
+        return strided(*self.layout, self.shape.dims, self.itemsize)
 
     @property
     def itemsize(self) -> int:
