@@ -352,7 +352,7 @@ looped {
 
 def test_a_branch_in_a_loop_in_an_arm() -> None:
     program = lowered(
-        "v = f32[2] copy(x)\nROOT r = f32[2] conditional(g, v, v), true_computation=looped, false_computation=same",
+        "v = f32[2] negate(x)\nROOT r = f32[2] conditional(g, v, v), true_computation=looped, false_computation=same",
         more=LOOP,
     )
     assert blocks(program) == [
