@@ -366,10 +366,10 @@ def test_a_branch_in_a_loop_in_an_arm() -> None:
         "^w.end -> ^r.end",
         "^r.end",
     ]
-    # The state is updated in place: what is copied is x, both counters and the condition.
-    assert opcodes(program).count("dma_copy") == 4
-    assert run(program, g=True)[0][0].tolist() == [-4, -8]
-    assert run(program, g=False)[0][0].tolist() == [1, 2]
+    # The state is updated in place: what is copied is both counters and the condition.
+    assert opcodes(program).count("dma_copy") == 3
+    assert run(program, g=True)[0][0].tolist() == [4, 8]
+    assert run(program, g=False)[0][0].tolist() == [-1, -2]
 
 
 def test_a_branch_in_the_condition_of_a_loop() -> None:
