@@ -7,15 +7,19 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.analysis.test_cfg import random_graph
 from tests.property.ways import ways
 
 from haulout.analysis.liveness import shared_liveness, solve
 from haulout.analysis.phases import shared_accesses
-from haulout.analysis.regions import find_regions
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
 from haulout_generators.branch_programs import random_branch_program
+
+
+def random_graph(rng: Random) -> list[list[int]]:
+    """One to eight blocks with up to two successors each: no structure at all."""
+    count = rng.randint(1, 8)
+    return [rng.sample(range(count), min(count, rng.choice((0, 1, 1, 2, 2)))) for _ in range(count)]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -71,11 +75,11 @@ def test_live_into_the_entry_is_read_first_on_some_way(seed: int) -> None:
     program = random_branch_program(rng, cores=2, steps=3, depth=2, items=rng.choice((1, 2)))
     # Loops run; and some of the writes of the entry are missing.
     trip = program.blocks.trip.copy()
-    trip[list(find_regions(program).headers)] = 1
+    trip[list(program.structure.loop_at)] = 1
     in_entry = program.instructions.block[program.accesses.instruction] % (len(program.blocks) // 2) == 0
     keep = ~in_entry | (np.array([rng.random() for _ in in_entry]) < 0.3)
     program = program.replace(blocks=program.blocks.replace(trip=trip), accesses=program.accesses.take(keep))
-    live = shared_liveness(program, find_regions(program), np.flatnonzero(shared_accesses(program)))
+    live = shared_liveness(program, np.flatnonzero(shared_accesses(program)))
     assert dict(live.live_into_entry()) == read_first(program, seed)
 
 
@@ -113,9 +117,9 @@ module @nc1 core=1 {
 
 def test_written_in_one_arm_is_live_into_the_entry_along_the_other(caplog: pytest.LogCaptureFixture) -> None:
     program = parse_bir(ONE_ARM)
-    found, access = find_regions(program), np.flatnonzero(shared_accesses(program))
+    access = np.flatnonzero(shared_accesses(program))
     with caplog.at_level(logging.DEBUG, "haulout"):
-        live = shared_liveness(program, found, access)
+        live = shared_liveness(program, access)
     assert [(program.strings[int(program.locations.name[at])], block) for at, block in live.live_into_entry()] == [
         ("a", 3)
     ]
@@ -132,5 +136,5 @@ def test_written_in_one_arm_is_live_into_the_entry_along_the_other(caplog: pytes
 def test_of_a_divergent_fork_some_core_takes_each_arm() -> None:
     text = ONE_ARM.replace("^join cond=c:", "^join cond=c divergent=true:")
     program = parse_bir(text)
-    live = shared_liveness(program, find_regions(program), np.flatnonzero(shared_accesses(program)))
+    live = shared_liveness(program, np.flatnonzero(shared_accesses(program)))
     assert live.live_into_entry() == []

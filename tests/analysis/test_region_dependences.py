@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.brute_paths import Execution, executions, illegal_edges, races_inside, random_walk
 
-from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
@@ -129,9 +128,9 @@ def test_random_programs_are_sound_and_hold_what_they_promise() -> None:
         program = random_branch_program(Random(seed), depth=3, divergent=0.3)
         assert verify(program) == []
         assert print_bir(random_branch_program(Random(seed), depth=3, divergent=0.3)) == print_bir(program)
-        found = find_regions(program)
-        loops += sum(region.is_loop for region in found.regions)
-        branches += len(found.branches)
-        divergent += sum(branch.divergent for branch in found.branches)
+        found = program.structure
+        loops += len(found.loops)
+        branches += len(found.forks)
+        divergent += sum(fork.divergent for fork in found.forks)
         nested += sum(region.parent != NONE for region in found.regions)
     assert min(loops, branches, divergent, nested) > 40

@@ -13,7 +13,6 @@ from random import Random
 import pytest
 
 import haulout
-from haulout.analysis.regions import find_regions
 from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules, simulate
@@ -55,7 +54,7 @@ def judge(program: Program, most: int | None, *, run: bool = True) -> Counter[tu
     One run takes one way through branches, and what is harmless on it may matter on another: there no finding is
     called a false alarm.
     """
-    branches = bool(find_regions(program).branches)
+    branches = bool(program.structure.forks)
     seen: Counter[tuple[str, bool]] = Counter()
     reference = {k: v.tobytes() for k, v in simulate(program).outputs.items()} if run else None
     for mutant in mutants(program, most=most):
@@ -76,7 +75,7 @@ def judge(program: Program, most: int | None, *, run: bool = True) -> Counter[tu
 def test_every_example_broken_in_every_way(example: str) -> None:
     program = haulout.compile(DATA / f"{example}.hlo").program
     seen = judge(program, most=2)
-    if len(program.barriers) and not find_regions(program).branches:
+    if len(program.barriers) and not program.structure.forks:
         # No fence of the least number can be missed, and no core can meet alone or under another name.
         for kind in ("drop-barrier", "lose-barrier", "rename-barrier"):
             assert seen[kind, True] > 0

@@ -7,23 +7,14 @@ from functools import partial
 from itertools import product
 from random import Random
 
+import numpy as np
 import pytest
 
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
-from haulout.ir.structure import (
-    MAX_DEPTH,
-    Arm,
-    Fork,
-    Loop,
-    Structure,
-    Walk,
-    chain,
-    function_structure,
-    program_structure,
-    run,
-)
+from haulout.ir.read_structure import MAX_DEPTH, chain, function_structure, program_structure
+from haulout.ir.structure import Arm, Fork, Loop, Structure, Walk, run
 from haulout.support.diagnostics import Diagnostic, HauloutError
 
 NEST = "a>b b>c,g:cond,trip=3 c>d,e:cond d>f e>f f>b g>h,i:cond,divergent h>i i"
@@ -126,6 +117,14 @@ def test_cores_share_a_structure() -> None:
     assert function_structure(program, [0, 1]) == blocks(NEST).structure
 
 
+def test_a_program_keeps_its_structure_while_its_blocks_stay() -> None:
+    program = blocks(NEST)
+    found = program.structure
+    assert program.replace(name="other").structure is found
+    less = program.blocks.replace(trip=np.where(program.blocks.trip == 3, 2, program.blocks.trip).astype(np.int32))
+    assert program.replace(blocks=less).structure.regions[0] == Loop(1, 6, NONE, 2)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -200,6 +199,7 @@ def test_dominators_are_those_of_the_graph() -> None:
         passed_after = [reached_without(back, count - 1, block) for block in range(count)]
         for first, second in product(range(count), repeat=2):
             assert found.dominates(first, second) == (second not in passed[first])
+            assert found.post_dominates(first, second) == (second not in passed_after[first])
         for block in range(count):
             above = [each for each in range(count) if each != block and block not in passed[each]]
             assert found.dominator[block] == max(above, key=lambda each: len(passed[each]), default=NONE)

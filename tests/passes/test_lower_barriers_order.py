@@ -14,7 +14,6 @@ import pytest
 from tests.passes.sync_runs import joint_order, joint_run
 
 from haulout import Program
-from haulout.analysis.regions import find_regions
 from haulout.ir.edit import NewInstructions, insert
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Barriers, Instructions
@@ -34,18 +33,12 @@ def with_barriers(rng: Random, program: Program, many: int) -> Program:
     """More barriers: of all engines or of one, of all cores or of some, at the ends of blocks; also in both arms of
     divergent branches, as many in either.
     """
-    found = find_regions(program)
-    blocks = len(program.blocks) // program.lnc
-    apart = {
-        region
-        for region in range(len(found.regions))
-        if found.regions[region].branch != NONE and found.branches[found.regions[region].branch].divergent
-    }
-    free = [block for block in range(blocks) if not apart.intersection(found.around(block))]
+    structure, blocks = program.structure, len(program.blocks) // program.lnc
+    free = [block for block in range(blocks) if structure.divergent_fork(block) == NONE]
     places: list[list[int]] = [[rng.choice(free)] for _ in range(many)]
-    for branch in found.branches:
-        if branch.fork < blocks and branch.divergent and len(branch.arms) == 2 and branch.fork in free:
-            places += [[found.regions[arm].first for arm in branch.arms]] * rng.randint(0, 2)
+    for fork in structure.forks:
+        if fork.block < blocks and fork.divergent and len(fork.arms) == 2 and fork.block in free:
+            places += [[structure.regions[arm].begin for arm in fork.arms]] * rng.randint(0, 2)
     rows: list[tuple[int, int, int, int, Engine, int]] = []
     starts = program.starts("instructions", "blocks").tolist()
     for number, where in enumerate(places):

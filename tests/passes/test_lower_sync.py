@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from haulout import HauloutError, Program
-from haulout.analysis.regions import find_regions
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.edit import add_dependences
 from haulout.ir.enums import Engine
@@ -19,7 +18,6 @@ from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import parse_pipeline, standard_pipeline
 from haulout.passes.sync.lists import lists_agree
-from haulout.passes.sync.nest import Nest, make_nest
 from haulout.passes.sync.read_back import guaranteed_order
 from haulout.passes.sync.semaphores import waits_of
 from haulout_generators.programs import random_program
@@ -47,10 +45,6 @@ module @nc0 core=0 {
 def lower(program: Program, **options: object) -> tuple[Program, PassContext]:
     context = PassContext()
     return PassManager([LowerSync(**options)]).run(program, context), context  # type: ignore[arg-type]
-
-
-def nest_of(program: Program) -> Nest:
-    return make_nest(program, find_regions(program))
 
 
 def refusal(program: Program, **options: object) -> str:
@@ -173,21 +167,21 @@ def crossed(kind: str) -> Program:
 @pytest.mark.parametrize("kind", ["barrier", "sendrecv"])
 def test_signals_do_not_follow_one_another_where_that_could_hang(kind: str) -> None:
     program = crossed(kind)
-    assert not lists_agree(program, nest_of(program))
+    assert not lists_agree(program)
     assert "do not meet in one order" in refusal(program, semaphores=1)
     assert len(guaranteed_order(lower(program, semaphores=2)[0])) == 4
 
 
 def test_where_the_cores_meet_in_one_order_they_may() -> None:
     program = crossed("equal")
-    assert lists_agree(program, nest_of(program))
+    assert lists_agree(program)
     assert lower(program, semaphores=1)[1].counters["lower_sync"]["chained"] == 2
 
 
 def test_barriers_of_all_engines_and_all_cores_are_in_one_order() -> None:
     for seed in range(5):
         program = random_program(Random(seed), fences=0.3)
-        assert lists_agree(program, nest_of(program))
+        assert lists_agree(program)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -240,4 +234,4 @@ def test_meetings_where_cores_may_take_different_arms(engine: str, divergent: bo
         for core in range(2)
     )
     program = parse_bir(text)
-    assert lists_agree(program, nest_of(program)) == (engine == "all" or not divergent)
+    assert lists_agree(program) == (engine == "all" or not divergent)

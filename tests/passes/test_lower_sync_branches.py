@@ -9,13 +9,11 @@ from tests.passes.sync_runs import behind, in_run, runs_of
 from tests.passes.test_lower_sync_order import with_random_loop_edges
 
 from haulout import Program
-from haulout.analysis.regions import find_regions
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
 from haulout.passes.base import PassContext
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
-from haulout.passes.sync.nest import make_nest
 from haulout.passes.sync.reduce import reduce_order
 from haulout.passes.sync.semaphores import waits_of
 from haulout_generators.branch_programs import random_branch_program
@@ -61,7 +59,7 @@ def test_branches_are_ordered_in_every_run(seed: int, most: int) -> None:
 def test_reduced_edges_of_branches_keep_the_order_of_every_run(seed: int) -> None:
     """The reduction alone, as edges: equal, not only no less."""
     source = source_program(seed)
-    left = reduce_order(source, make_nest(source, find_regions(source)), source.dependences).edges
+    left = reduce_order(source, source.dependences).edges
     assert len(left) <= len(source.dependences)
     for before, after in orders(source, source.replace(dependences=left), seed):
         assert before == after

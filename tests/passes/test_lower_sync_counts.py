@@ -10,9 +10,8 @@ import pytest
 from tests.passes.sync_runs import Step, runs_of
 
 from haulout import Program
-from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE
-from haulout.passes.sync.nest import Between, Nest, make_nest
+from haulout.passes.sync.nest import Between
 from haulout_generators.branch_programs import random_branch_program
 from haulout_generators.programs import random_loop_program
 
@@ -57,13 +56,11 @@ def small_program(seed: int, kind: str) -> Program:
             return program
 
 
-def counted(program: Program, rng: Random, share: float) -> tuple[Nest, set[int], Between]:
-    """The nest, rows chosen to signal, and their counts."""
+def counted(program: Program, rng: Random, share: float) -> tuple[set[int], Between]:
+    """Rows chosen to signal, and their counts."""
     rows = range(len(program.instructions))
     signals = {row for row in rows if rng.random() < share}
-    at = np.cumsum([0, *(row in signals for row in rows)]).astype(np.int64)
-    nest = make_nest(program, find_regions(program))
-    return nest, signals, Between(nest, 0, at)
+    return signals, Between(program, 0, np.array(sorted(signals), np.int32))
 
 
 @pytest.mark.parametrize("kind", ["loops", "branches"])
@@ -73,13 +70,13 @@ def test_counts_are_the_least_of_all_runs(seed: int, kind: str) -> None:
     rng = Random(seed)
     rows = range(len(program.instructions))
     runs, all_runs = runs_of(program, rng)
-    nest, signals, between = counted(program, rng, 0.6)
+    structure, (signals, between) = program.structure, counted(program, rng, 0.6)
     block = program.instructions.block.tolist()
     seen = 0
     for row, producer in rng.sample(list(product(rows, rows)), min(150, len(rows) ** 2)):
         here, there = block[row], block[producer]
-        loop = nest.innermost_common(here, there)
-        if producer < row and nest.dominates(there, here):
+        loop = structure.common_loop(here, there)
+        if producer < row and structure.dominates(there, here):
             count = between.forward(producer, there, row, here)
             for each in (found := counts_between(runs, signals, producer, row, None)):
                 assert count.least <= each
@@ -88,7 +85,7 @@ def test_counts_are_the_least_of_all_runs(seed: int, kind: str) -> None:
                 seen += 1
         if loop != NONE:
             count = between.carried(producer, there, row, here, loop)
-            header = nest.found.regions[loop].header
+            header = structure.loops[loop].header
             for each in (found := counts_between(runs, signals, producer, row, header)):
                 # The run that has the fewest trips around may not have this pair; fewer is what may be claimed.
                 assert count.least <= each
@@ -102,7 +99,7 @@ def test_a_count_before_a_place_is_the_same_in_all_runs(seed: int, kind: str) ->
     program = small_program(seed, kind)
     rng = Random(seed)
     runs, all_runs = runs_of(program, rng)
-    _, signals, between = counted(program, rng, 0.2)
+    signals, between = counted(program, rng, 0.2)
     fixed = [header for header in range(len(program.blocks)) if program.blocks.trip[header] != NONE]
     for row in range(len(program.instructions)):
         counts = {
@@ -116,4 +113,4 @@ def test_a_count_before_a_place_is_the_same_in_all_runs(seed: int, kind: str) ->
             assert counts == {before}
         if before is None and all_runs and not fixed:
             # Inside of a loop that signals nothing is claimed, though it may run once at most.
-            assert len(counts) != 1 or between.nest.found.loops_around(int(program.instructions.block[row]))
+            assert len(counts) != 1 or program.structure.loops_around(int(program.instructions.block[row]))

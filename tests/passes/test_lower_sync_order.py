@@ -14,7 +14,6 @@ from tests.brute import written_out
 from tests.property.test_compile_loops import runs
 
 from haulout import HauloutError, Program
-from haulout.analysis.regions import find_regions
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.edit import add_dependences
 from haulout.ir.enums import Engine
@@ -25,7 +24,6 @@ from haulout.passes.base import PassContext
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.manager import PassManager
 from haulout.passes.pipeline import standard_pipeline
-from haulout.passes.sync.nest import make_nest
 from haulout.passes.sync.read_back import guaranteed_order, order_of_run
 from haulout.passes.sync.reduce import reduce_order
 from haulout.passes.sync.semaphores import waits_of
@@ -384,7 +382,7 @@ def test_read_back_of_runs(seed: int) -> None:
 def test_reduced_edges_of_loops_keep_the_order_of_every_run(seed: int) -> None:
     """The reduction alone, as edges: equal, not only no less."""
     source = loop_source(seed)
-    left = reduce_order(source, make_nest(source, find_regions(source)), source.dependences).edges
+    left = reduce_order(source, source.dependences).edges
     reduced = source.replace(dependences=left)
     for trips in some_runs(source, seed):
         before, _ = written_out(source, trips)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from haulout.analysis.phases import phases, shared_accesses
-from haulout.analysis.regions import find_regions
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
@@ -53,11 +52,11 @@ def conflicts(program: Program) -> set[tuple[int, int]]:
 
 def wanted(program: Program) -> set[tuple[int, bool]]:
     """(block, whether at its end) of each fence that a conflict asks for."""
-    regions, count = find_regions(program), len(program.blocks) // program.lnc
+    structure, count = program.structure, len(program.blocks) // program.lnc
     behind, fences = led_to(program), fence_rows(program).tolist()
     starts = program.starts("instructions", "blocks").tolist()
     block = program.instructions.block.tolist()
-    atoms = [regions.atom(at) for at in range(count)]
+    atoms = [structure.divergent_fork(at) for at in range(count)]
 
     def fenced(begin: int, end: int) -> bool:
         return bisect_left(fences, begin) < bisect_left(fences, end)
@@ -71,7 +70,7 @@ def wanted(program: Program) -> set[tuple[int, bool]]:
                 continue
             if atom == NONE and fenced(starts[block[late]], late):
                 continue
-            fork = regions.branches[atom].fork if atom != NONE else NONE
+            fork = structure.forks[atom].block if atom != NONE else NONE
             # In one run of an atom nothing can be held back, only a later one.
             if other in behind[one] and (atom == NONE or atoms[one] != atom or fork in behind[fork]):
                 asked.add((other, False) if atom == NONE else (fork, True))
@@ -84,11 +83,11 @@ def test_each_block_that_needs_a_fence_gets_one_and_no_other(seed: int) -> None:
     program = random_branch_program(
         rng, steps=3, depth=3, loops=0.4, divergent=rng.choice((0.0, 0.5)), fences=rng.choice((0.0, 0.3))
     )
-    regions, count = find_regions(program), len(program.blocks) // program.lnc
-    found = outside_atoms(program, regions, phases(program, fence_rows(program)))
+    count = len(program.blocks) // program.lnc
+    found = outside_atoms(program, phases(program, fence_rows(program)))
     names = [f"f{at}" for at in range(int(found.needed.sum()))]
     for each in (program, insert_fences(program, phase_slots(program, found, names), "me")):
-        slots, starts = fences_between(each, regions, "b"), each.starts("instructions", "blocks").tolist()
+        slots, starts = fences_between(each, "b"), each.starts("instructions", "blocks").tolist()
         placed = list(zip(slots.block.tolist(), slots.before.tolist(), strict=True))
         assert placed == [
             (core * count + at, starts[core * count + at + at_end])

@@ -16,7 +16,6 @@ from tests.brute import barrier_rows, touched
 from tests.property.ways import Way, ways
 
 from haulout.analysis.lifetimes import lifetimes
-from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.passes.fences.exact_cover import nest_slots, plan_nests
@@ -46,7 +45,7 @@ def scattered(rng: Random) -> Program:
     whole = np.array([rng.random() < 0.5 for _ in low])[owner] & program.accesses.write
     pattern = np.where(whole, NONE, program.accesses.pattern)
     program = program.replace(accesses=program.accesses.replace(pattern=pattern).take(keep))
-    plan = plan_nests(program, find_regions(program))
+    plan = plan_nests(program)
     assert plan is not None
     return insert_fences(program, nest_slots(program, plan, "f"), "me")
 
@@ -132,10 +131,10 @@ def test_there_is_something_to_share() -> None:
     inside = 0
     for seed in range(40):
         program = scattered(Random(seed))
-        life, found = lifetimes(program), find_regions(program)
+        life = lifetimes(program)
         starts = program.starts("instructions", "blocks")
-        for region in found.regions:
-            begin, end = int(starts[region.first]), int(starts[region.last + 1])
+        for region in program.structure.regions:
+            begin, end = int(starts[region.begin]), int(starts[region.end])
             within = np.flatnonzero((begin <= life.begin) & (life.end <= end) & (life.begin < life.end))
             inside += sum(
                 bool(life.end[a] <= life.begin[b] or life.end[b] <= life.begin[a]) for a, b in combinations(within, 2)

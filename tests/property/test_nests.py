@@ -16,7 +16,6 @@ import pytest
 from tests.brute import barrier_rows, touched
 from tests.property.ways import Visit, Way, ways
 
-from haulout.analysis.regions import find_regions
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes, fence_runs
@@ -168,14 +167,13 @@ def branches(seed: int) -> Program:
 @pytest.mark.parametrize("make", [loops, branches])
 def test_no_cheaper_set_of_slots_orders_everything(make: Callable[[int], Program], seed: int) -> None:
     program = make(seed)
-    found = find_regions(program)
     every = ways(program, MOST_WAYS, Random(seed))
-    plan = plan_nests(program, found)
-    if not found or len(every) == MOST_WAYS:
+    plan = plan_nests(program)
+    if not program.structure or len(every) == MOST_WAYS:
         pytest.skip("nothing but straight blocks, or too many ways")
     assert plan is not None
     assert unordered(insert_fences(program, nest_slots(program, plan, "f"), "me"), every) == []
-    cost = {slot: block_weight(found, slot[0]) for slot in slots_of(program)}
+    cost = {slot: block_weight(program.structure, slot[0]) for slot in slots_of(program)}
     assert plan.cost == pytest.approx(cheapest(demands(program, every), cost))
 
 
@@ -184,9 +182,8 @@ def test_no_cheaper_set_of_slots_orders_everything(make: Callable[[int], Program
 def test_the_policies_order_everything(seed: int, policy: str) -> None:
     rng = Random(seed)
     program = random_branch_program(rng, steps=3, depth=2, divergent=rng.choice((0.0, 0.4)))
-    found = find_regions(program)
     result = ExtendSharedLifetimes(fences=policy).run(program, PassContext())  # type: ignore[arg-type]
     assert unordered(result, ways(result, 60, rng)) == []
-    plan = plan_nests(program, found)
+    plan = plan_nests(program)
     if policy == "minimal" and plan is not None:
-        assert fence_runs(result, find_regions(result)) <= plan.cost
+        assert fence_runs(result) <= plan.cost

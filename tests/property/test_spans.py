@@ -10,7 +10,6 @@ import pytest
 from tests.property.ways import ways
 
 from haulout.analysis.phases import shared_accesses
-from haulout.analysis.regions import find_regions
 from haulout.passes.fences.spans import shared_spans
 from haulout_generators.branch_programs import random_branch_program
 
@@ -30,7 +29,7 @@ def test_brackets_open_before_and_close_behind_every_access(seed: int) -> None:
     drop = np.zeros(len(program.accesses), bool)
     drop[np.flatnonzero(touched)[~np.isin(block, sorted(kept))]] = True
     program = program.replace(accesses=program.accesses.take(~drop))
-    spans = shared_spans(program, find_regions(program))
+    spans = shared_spans(program)
     assert all(first_last[0] <= first_last[1] for first_last in spans)
     assert all(one[1] < other[0] for one, other in pairwise(spans)), "groups do not overlap"
     seen: set[int] = set()

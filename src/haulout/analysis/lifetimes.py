@@ -19,7 +19,6 @@ import numpy as np
 
 from haulout.analysis.dependences import touched_owner
 from haulout.analysis.region_lifetimes import cover_loops, region_ranges
-from haulout.analysis.regions import find_regions
 from haulout.analysis.straightline import epochs
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
@@ -38,16 +37,16 @@ class Lifetimes(NamedTuple):
 
 def lifetimes(program: Program) -> Lifetimes:
     """Lifetimes of all locations; a view's is empty, its owner's counts."""
-    locations, found = program.locations, find_regions(program)
+    locations, structure = program.locations, program.structure
     access = np.flatnonzero(touched_owner(program) != NONE)
     owner = program.owner[program.accesses.location[access]]
-    first, last = region_ranges(program, found, access) if found else _ranges(program, access)
+    first, last = region_ranges(program, access) if structure else _ranges(program, access)
     begin = np.full(len(locations), len(program.instructions), np.int64)
     end = np.zeros(len(locations), np.int64)
     np.minimum.at(begin, owner, first)
     np.maximum.at(end, owner, last)
-    if found:
-        cover_loops(program, found, access, begin, end)
+    if structure:
+        cover_loops(program, access, begin, end)
     function_begin, function_end = _function_ranges(program)
     whole = (locations.kind != Kind.INTERNAL) & (locations.remote_name < 0)
     begin = np.where(whole, function_begin[locations.function], begin)

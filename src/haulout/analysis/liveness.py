@@ -27,7 +27,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from haulout.analysis.regions import Regions
 from haulout.ir.enums import Kind
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
@@ -105,7 +104,7 @@ class SharedLiveness:
         return min(readers)
 
 
-def shared_liveness(program: Program, found: Regions, access: Ints) -> SharedLiveness:
+def shared_liveness(program: Program, access: Ints) -> SharedLiveness:
     """Liveness of internal locations over some accesses, which are those of shared locations.
 
     A value that nothing has written on any way to a block's end is not in its `live_out`: it is not there to be kept.
@@ -127,7 +126,7 @@ def shared_liveness(program: Program, found: Regions, access: Ints) -> SharedLiv
     reads_first.flat[place[leading[~accesses.write[access[leading]]]]] = True
     written.flat[place[accesses.write[access]]] = True
     exposed, killed = _bits(reads_first), _bits(written)
-    graph = _taken_graph(program, found)
+    graph = _taken_graph(program)
     sets = solve(graph, exposed, killed)
     starts = program.starts("blocks", "functions").tolist()
     entries = [at for at, end in pairwise(starts) if at < min(end, blocks)]
@@ -137,27 +136,24 @@ def shared_liveness(program: Program, found: Regions, access: Ints) -> SharedLiv
     return live
 
 
-def carried_values(
-    program: Program, found: Regions, exposed: Sequence[Bits], killed: Sequence[Bits]
-) -> dict[int, Bits]:
+def carried_values(program: Program, exposed: Sequence[Bits], killed: Sequence[Bits]) -> dict[int, Bits]:
     """For each loop of the first core, by its header's block number: the values that are live into the header."""
     sets = solve(block_graph(program), exposed, killed)
     count = len(program.blocks) // program.lnc
-    return {header: sets.live_in[header] for header in found.headers if header < count}
+    return {header: sets.live_in[header] for header in program.structure.loop_at if header < count}
 
 
-def _taken_graph(program: Program, found: Regions) -> list[list[int]]:
-    """The ways of all cores together: loops run, and both arms of divergent forks do, one after the other."""
-    graph = block_graph(program)
-    for region in found.regions:
-        if region.first < len(graph) and region.is_loop:
-            graph[region.last].append(graph[region.header].pop())
-    for branch in found.branches:
-        if branch.fork < len(graph) and branch.divergent:
-            arms = [found.regions[arm] for arm in branch.arms]
-            graph[branch.fork] = [arms[0].first]
-            if len(arms) == 2:
-                graph[arms[0].last] = [arms[1].first]
+def _taken_graph(program: Program) -> list[list[int]]:
+    """The paths of all cores together: loops run, and both arms of divergent forks do, one after the other."""
+    structure, graph = program.structure, block_graph(program)
+    for loop in structure.loops.values():
+        if loop.header < len(graph):
+            graph[loop.latch].append(graph[loop.header].pop())
+    for fork in structure.forks:
+        if fork.block < len(graph) and fork.divergent:
+            graph[fork.block] = [fork.block + 1]
+            if fork.middle < fork.join:
+                graph[fork.middle - 1] = [fork.middle]
     return graph
 
 

@@ -27,7 +27,6 @@ import numpy as np
 
 from haulout.analysis.durations import F64, durations
 from haulout.analysis.makespan_scan import Columns, Results, _scan_makespan
-from haulout.analysis.regions import Regions, find_regions
 from haulout.analysis.straightline import fence_mask
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
@@ -69,10 +68,9 @@ class Estimator:
 
     def __init__(self, program: Program, target: Target) -> None:
         self.program, self.target = program, target
-        regions = find_regions(program)
-        loops = [each for each in regions.regions if each.is_loop]
-        self.assumed = sum(each.trip < 0 for each in loops) // max(program.lnc, 1)
-        self.columns = _columns(program, target, regions)
+        loops = program.structure.loops.values()
+        self.assumed = sum(each.trip == NONE for each in loops) // max(program.lnc, 1)
+        self.columns = _columns(program, target)
 
     def estimate(self, fences: Ids | None = None) -> Estimate:
         """The estimate, with fences of all cores in front of the rows `fences`, [fence, core], ascending by fence.
@@ -108,8 +106,8 @@ class _Groups(NamedTuple):
     """How many are fences; they come first."""
 
 
-def _columns(program: Program, target: Target, regions: Regions) -> Columns:
-    rows = len(program.instructions)
+def _columns(program: Program, target: Target) -> Columns:
+    structure, rows = program.structure, len(program.instructions)
     own = program.dependences.take(~program.dependences.carried)
     groups = _barrier_groups(program)
     group = np.full(rows, NONE, np.int32)
@@ -118,18 +116,19 @@ def _columns(program: Program, target: Target, regions: Regions) -> Columns:
     meeting = np.zeros(rows, bool)
     meeting[program.meetings.instruction] = True
     first = np.searchsorted(program.block_core, np.arange(program.lnc + 1)).astype(np.int64)
-    loop, trip = _loops(program, regions)
     blocks = len(program.blocks)
     joins, swaps, forks = np.zeros(blocks, bool), np.zeros(blocks, bool), np.zeros(blocks, bool)
-    for branch in regions.branches:
-        joins[branch.join] = forks[branch.fork] = True
-        if len(branch.arms) == 2:
-            swaps[regions.regions[branch.arms[1]].first] = True
+    for fork in structure.forks:
+        joins[fork.join] = forks[fork.block] = True
+        if fork.middle < fork.join:
+            swaps[fork.middle] = True
+    # Loops are numbered alike on all cores.
+    loops = list(structure.loops.values())[: len(structure.loops) // max(program.lnc, 1)]
+    trip = np.array([ASSUMED_TRIP if loop.trip == NONE else loop.trip for loop in loops], np.float64)
     opens, closes = np.full(blocks, NONE, np.int32), np.full(blocks, NONE, np.int32)
-    for at, each in enumerate(regions.regions):
-        if each.is_loop:
-            opens[each.first] = closes[each.last] = loop[at]
-    depth = max((len(regions.around(block)) for block in range(blocks)), default=0) if regions else 0
+    for at, loop in enumerate(structure.loops.values()):
+        opens[loop.header] = closes[loop.latch] = at % len(loops)
+    depth = max(structure.descend(0, lambda outer, number, region: outer + 1))
     return Columns(
         durations(program, target),
         program.instructions.engine,
@@ -222,17 +221,3 @@ def _decides(program: Program) -> Bools:
     mask = np.zeros(len(program.instructions), bool)
     mask[accesses.instruction[accesses.write & (accesses.location == cond)]] = True
     return mask
-
-
-def _loops(program: Program, regions: Regions) -> tuple[list[int], F64]:
-    """Of each region the number of its loop, equal on all cores (NONE: an arm), and the trip of each loop."""
-    seen = [0] * program.lnc
-    number: list[int] = []
-    trips: dict[int, float] = {}
-    for region in regions.regions:
-        core = int(program.block_core[region.first])
-        number.append(seen[core] if region.is_loop else NONE)
-        if region.is_loop:
-            trips[seen[core]] = float(ASSUMED_TRIP if region.trip < 0 else region.trip)
-            seen[core] += 1
-    return number, np.array([trips[at] for at in sorted(trips)], np.float64)

@@ -26,7 +26,6 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.analysis.overlap import Extents, _scan_conflict, _scan_meets, extents
-from haulout.analysis.regions import find_regions
 from haulout.ir.atomics import access_sorts, find_atomics
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
@@ -86,8 +85,8 @@ def phases(program: Program, permanent: Ids) -> Phases:
     before[1:] = np.cumsum(closes[:-1])
     first = np.searchsorted(core, np.arange(program.lnc))
     base = before[np.minimum(first, max(rows - 1, 0))] if rows else first
-    # Functions cut; where there are loops or branches, every block does. All cores have the same, in the same order.
-    parts = len(program.blocks) if find_regions(program) else len(program.functions)
+    # Functions cut; where there are loops or forks, every block does. All cores have the same, in the same order.
+    parts = len(program.blocks) if program.structure else len(program.functions)
     part = instructions.block if parts == len(program.blocks) else program.instruction_function
     segment: Ids = (before - base[core] + part % max(parts // program.lnc, 1)).astype(np.int32)
     chosen = np.flatnonzero(shared_accesses(program))

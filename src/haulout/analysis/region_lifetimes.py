@@ -1,19 +1,19 @@
-"""Lifetimes in programs with loops and branches, as ranges of list positions.
+"""Lifetimes in programs with loops and forks, as ranges of list positions.
 
-Layout order is an order in time of what runs once: fork, then arm, else arm and join follow each other, and of two
-arms only one runs. So the hull of the positions of accesses is a lifetime, if two things are added.
+Layout order is an order in time of what runs once: block of the fork, first arm, second arm and join follow each
+other, and of two arms only one runs. So the hull of the positions of accesses is a lifetime, if two things are added.
 
 Epochs. Outside regions they are cut by the fences outside regions, since a loop may run zero times, and an arm may
-not be taken. Inside a region, what lies between two fences of one block is an epoch of that block. (The fence that
-closes an epoch belongs to it: a core may have nothing else there.) An access by another core in the first or last
-stretch of a block in a region has no such bounds. It occupies the outermost region around it, and the epoch outside
-that this region lies in. So does one in an arm of a divergent fork: where its core is tells nothing of where the
-owner is. (So nothing need be asked about the value of a location that two cores touch in such an arm: it is held.)
+not be taken. Inside a region, what is between two fences of one block is an epoch of that block. (The fence that
+closes an epoch belongs to it: a core may have nothing else there.) An access by another core before the first or
+after the last fence of a block in a region has no such bounds. It occupies the outermost region around it, and the
+epoch outside that has this region. So does one in an arm of a divergent fork: where its core is tells nothing of
+where the owner is. (So the value of a location that two cores touch in such an arm needs no analysis: it is held.)
 
 Values. A location that is touched inside a loop and outside it is live in the whole loop. So is one whose value is
 carried from iteration to iteration: one that is live into the header (`liveness.py`). Writes count when they write
-the whole before it is read, in pieces that do not meet and make up the whole if need be. An arm has no such
-boundary: what is live into it, or out of it, is live in the stretch of the list between.
+the whole before it is read, in pieces that are disjoint and make up the whole if need be. An arm has no such
+boundary: what is live into it, or out of it, is live in the part of the list between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import numpy as np
 
 from haulout.analysis.liveness import carried_values
 from haulout.analysis.overlap import _scan_meets, extents
-from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.patterns import Pattern
@@ -35,12 +34,12 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.support.jit import interpreted
 
-MOST_PIECES = 64
+MAX_PIECES = 64
 
 
-def region_ranges(program: Program, found: Regions, access: Ints) -> tuple[Ints, Ints]:
+def region_ranges(program: Program, access: Ints) -> tuple[Ints, Ints]:
     """Rows that each access occupies on its owner's list."""
-    starts = program.starts("instructions", "blocks").tolist()
+    structure, starts = program.structure, program.starts("instructions", "blocks").tolist()
     blocks = len(program.blocks) // program.lnc
     block_of, core_of = program.instructions.block, program.instruction_core
     in_block: dict[int, list[int]] = defaultdict(list)
@@ -48,12 +47,11 @@ def region_ranges(program: Program, found: Regions, access: Ints) -> tuple[Ints,
     for row in fence_rows(program).tolist():
         block = int(block_of[row])
         in_block[block].append(row)
-        if found.of_block[block] == NONE:
+        if structure.region_of[block] == NONE:
             outer[int(core_of[row])].append(row)
     core_begin = np.searchsorted(core_of, np.arange(program.lnc + 1)).tolist()
     bounds = [[core_begin[core] - 1, *outer[core], core_begin[core + 1]] for core in range(program.lnc)]
-    """Of each core: what ends its epochs outside regions, and the place before its first row."""
-    divergent = {block for block in range(len(program.blocks)) if found.atom(block) != NONE}
+    """Of each core: what ends its epochs outside regions, and the position before its first row."""
     rows = program.accesses.instruction[access]
     owners = program.location_core[program.owner[program.accesses.location[access]]].tolist()
     first, last = rows.astype(np.int64), rows.astype(np.int64) + 1
@@ -64,41 +62,40 @@ def region_ranges(program: Program, found: Regions, access: Ints) -> tuple[Ints,
             continue
         # Blocks are the same on all cores: the owner's block of the same number.
         theirs = block + (owner - core) * blocks
-        if found.of_block[block] == NONE:
+        if structure.region_of[block] == NONE:
             index = min(bisect_left(outer[core], row), len(bounds[owner]) - 2)
             first[at], last[at] = bounds[owner][index] + 1, bounds[owner][index + 1] + 1
             continue
         mine, others = bisect_left(in_block[block], row), in_block[theirs]
-        if block not in divergent and 0 < mine < len(others):
+        if structure.divergent_fork(block) == NONE and 0 < mine < len(others):
             first[at], last[at] = others[mine - 1] + 1, others[mine] + 1
         else:
-            region = found.regions[found.outermost(theirs)]
-            begin, end = starts[region.first], starts[region.last + 1]
-            before, behind = bisect_left(outer[owner], begin), bisect_left(outer[owner], end)
-            first[at], last[at] = bounds[owner][before] + 1, bounds[owner][behind + 1] + 1
+            outermost = structure.regions[structure.around(theirs)[0]]
+            before, after = (bisect_left(outer[owner], starts[end]) for end in (outermost.begin, outermost.end))
+            first[at], last[at] = bounds[owner][before] + 1, bounds[owner][after + 1] + 1
     return first, last
 
 
-def cover_loops(program: Program, found: Regions, access: Ints, begin: Ints, end: Ints) -> None:
+def cover_loops(program: Program, access: Ints, begin: Ints, end: Ints) -> None:
     """Widen lifetimes, in place: to where conditions are read, over loops that values live around or reach into."""
-    starts = program.starts("instructions", "blocks").tolist()
+    structure, starts = program.structure, program.starts("instructions", "blocks").tolist()
     fences = set(fence_rows(program).tolist())
     for block in np.flatnonzero(program.blocks.cond != NONE).tolist():
-        # The branch reads its condition when the block ends: behind a fence that ends the block, in the next epoch.
+        # The condition is read when the block ends: after a fence that ends the block, in the next epoch.
         cond, last = int(program.owner[program.blocks.cond[block]]), starts[block + 1] - 1
         begin[cond] = min(begin[cond], last)
         end[cond] = max(end[cond], last + 1 + (last in fences))
-    spans = {each.header: (starts[each.header], starts[each.last + 1]) for each in found.regions if each.is_loop}
+    spans = {number: (starts[loop.begin], starts[loop.end]) for number, loop in structure.loops.items()}
     block_of, core_of = program.instructions.block.tolist(), program.instruction_core.tolist()
 
     def loops_at(core: int, row: int) -> list[tuple[int, int]]:
-        """Rows of the loops around a row of a core, the outermost first; none behind the core's last row."""
+        """Rows of the loops around a row of a core, the outermost first; none after the core's last row."""
         if row >= len(core_of) or core_of[row] != core:
             return []
-        return [spans[found.regions[loop].header] for loop in found.loops_around(block_of[row])]
+        return [spans[loop] for loop in structure.loops_around(block_of[row])]
 
-    for location, header in _carried(program, found, access):
-        low, high = spans[header]
+    for location, header in _carried(program, access):
+        low, high = spans[structure.loop_at[header]]
         begin[location], end[location] = min(begin[location], low), max(end[location], high)
     for location in np.flatnonzero(begin < end).tolist():
         core, first, last = int(program.location_core[location]), int(begin[location]), int(end[location]) - 1
@@ -114,31 +111,31 @@ class _Touched:
     accesses: dict[int, list[int]] = field(default_factory=dict)
     """Block number -> accesses there, in source order; blocks ascend."""
     conditions: set[int] = field(default_factory=set)
-    """Blocks that branch on it."""
+    """Blocks of which it is the condition."""
 
     def blocks(self) -> list[int]:
         """Where it is touched."""
         return sorted({*self.accesses, *self.conditions})
 
 
-def _carried(program: Program, found: Regions, access: Ints) -> list[tuple[int, int]]:
+def _carried(program: Program, access: Ints) -> list[tuple[int, int]]:
     """(location, header of the outermost loop, on its owner's core, that its value lives around)."""
-    blocks = len(program.blocks) // program.lnc
-    regions, judge = found.regions, _WrittenFirst(program, found)
+    structure, blocks = program.structure, len(program.blocks) // program.lnc
+    written = _WrittenFirst(program)
     candidates: list[tuple[int, list[int]]] = []
     exposed, killed = [0] * blocks, [0] * blocks
     for location, touched in _touches(program, access, blocks).items():
-        around = _common_regions(found, touched.blocks())
-        headers = [regions[region].header for region in around if regions[region].is_loop]
-        if not headers or (not touched.conditions and judge.in_region(touched, around[-1])):
+        common = structure.common_region(min(touched.blocks()), max(touched.blocks()))
+        headers = [structure.loops[loop].header for loop in structure.loop_nesting[common]]
+        if not headers or (not touched.conditions and written.in_region(touched, common)):
             continue
         bit = 1 << len(candidates)
         candidates.append((location, headers))
         for block in touched.blocks():
-            reads, kills = judge.in_block(touched, block)
+            reads, kills = written.in_block(touched, block)
             exposed[block] |= bit if reads else 0
             killed[block] |= bit if kills else 0
-    live = carried_values(program, found, exposed, killed) if candidates else {}
+    live = carried_values(program, exposed, killed) if candidates else {}
     shift = (program.location_core * blocks).tolist()
     return [
         (location, carriers[0] + shift[location])
@@ -170,14 +167,6 @@ def _touches(program: Program, access: Ints, blocks: int) -> dict[int, _Touched]
     return dict(sorted(found.items()))
 
 
-def _common_regions(found: Regions, blocks: list[int]) -> list[int]:
-    """Regions that contain all blocks, the outermost first."""
-    common = found.around(blocks[0])
-    for block in blocks[1:]:
-        common = [one for one, other in zip(common, found.around(block), strict=False) if one == other]
-    return common
-
-
 def _touches_once(pattern: Pattern) -> bool:
     """Whether it is known that no byte is touched twice: every stride is beyond all that the smaller ones reach."""
     if pattern.is_unknown:
@@ -193,12 +182,12 @@ def _touches_once(pattern: Pattern) -> bool:
 class _WrittenFirst:
     """Whether a location is written in whole before it is read."""
 
-    def __init__(self, program: Program, found: Regions) -> None:
-        self.program, self.found, self.x = program, found, extents(program)
+    def __init__(self, program: Program) -> None:
+        self.program, self.x = program, extents(program)
         self.moving = set(program.steps.access.tolist())
 
     def in_block(self, touched: _Touched, block: int) -> tuple[bool, bool]:
-        """(some read is exposed, it is written in whole) in one block; the branch reads at its end."""
+        """(some read is exposed, it is written in whole) in one block, which reads its condition at its end."""
         inside = touched.accesses.get(block, [])
         reads, kills = self._judge(inside, inside)
         return reads or (block in touched.conditions and not kills), kills
@@ -208,7 +197,7 @@ class _WrittenFirst:
         direct = [
             at
             for block, accesses in touched.accesses.items()
-            if self.found.of_block[block] == region
+            if self.program.structure.region_of[block] == region
             for at in accesses
         ]
         reads, kills = self._judge(list(chain.from_iterable(touched.accesses.values())), direct)
@@ -228,7 +217,7 @@ class _WrittenFirst:
                 pattern = program.pattern(int(program.accesses.pattern[access])) or Pattern(0, size)
                 if access not in surely or access in self.moving or not _touches_once(pattern):
                     continue
-                if len(pieces) == MOST_PIECES or any(_scan_meets(self.x, access, piece) for piece in pieces):
+                if len(pieces) == MAX_PIECES or any(_scan_meets(self.x, access, piece) for piece in pieces):
                     continue
                 pieces.append(access)
                 covered += pattern.nbytes

@@ -1,13 +1,13 @@
-"""A program with loops and branches written out as one list, with all ways through it.
+"""A program with loops and forks written out as one list, with all paths through it.
 
-Every loop runs twice in the list: the first turn shows what one iteration needs, the second what an iteration needs
-of the one before; addresses do not move, so later ones need nothing else. The header stands in the list once more. Of
-a branch both arms are listed, one after the other. A loop of unknown trip count may run twice, once or not at all:
+Every loop runs twice in the list: the first iteration shows what one needs, the second what it needs of the one
+before; addresses do not move, so later ones need nothing else. The header is in the list once more. Of a fork both
+arms are listed, one after the other. A loop of unknown trip count may run twice, once or not at all:
 
     ( header  body  ( header  body )? )?  header
 
-A loop that is known to run once has one turn, one that never runs has its header alone. The list is exponential in
-the depth of loops alone (`MOST_POSITIONS`); of branches every block stands in it once.
+A loop that is known to run once has one iteration, one that never runs has its header alone. The list is exponential
+in the depth of loops alone (`MAX_POSITIONS`); of forks every block is in it once.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ import numpy as np
 
 from haulout.analysis.order_scan import ARM, ELSE, FORK, LOOP, MEET, TURN, Paths
 from haulout.analysis.region_engines import RegionEngines
-from haulout.analysis.regions import Region, Regions
 from haulout.ir.enums import NONE
-from haulout.ir.labels import place
+from haulout.ir.labels import block_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
-from haulout.support.diagnostics import Label, bad_input
+from haulout.ir.structure import Fork, Loop, Region, Walk, run
+from haulout.support.diagnostics import bad_input
 
-MOST_POSITIONS = 10_000_000
-"""Of the list, blocks and instructions: a million instructions in loops of depth three, or a few in a nest of 18."""
+MAX_POSITIONS = 10_000_000
+"""Blocks and instructions of the list: a million instructions in loops of depth three, or a few in a nest of 18."""
 
 Turns = tuple[tuple[int, int], ...]
-"""Loops around a place of the list and the turn of each, the outermost first."""
+"""Loops around a position of the list and the iteration of each, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """Rows of the `nop` that stand for what loops and branches do; NONE: there is none yet."""
+    """Rows of the `nop` that stand for what loops and forks do; NONE: there is none yet."""
 
     loops: dict[int, int]
-    """By index of the region."""
-    branches: list[int]
-    """By index of the branch."""
+    """By the number of the region."""
+    forks: list[int]
+    """By the number of the fork."""
 
 
 @dataclass(slots=True)
 class Unrolled:
-    """Rows of a program in the order of the list, and the ways through it."""
+    """Rows of a program in the order of the list, and the paths through it."""
 
     rows: Ids
     paths: Paths
@@ -53,46 +53,41 @@ class Unrolled:
     """Of each scope."""
 
 
-def unroll(program: Program, found: Regions, joins: Joins, used: RegionEngines, line_of: Ids) -> Unrolled:
+def unroll(program: Program, joins: Joins, used: RegionEngines, line_of: Ids) -> Unrolled:
     """The list of all functions. `line_of[engine]` numbers the lines of `Paths.covers`.
 
-    Raises `bad-input` when loops nest so deep that the list has more than `MOST_POSITIONS`.
+    Raises `bad-input` when loops nest so deep that the list has more than `MAX_POSITIONS`.
     """
-    _require_writable(program, found)
-    writer = _Writer(program, found, joins)
-    for first, end in pairwise(program.starts("blocks", "functions").tolist()):
-        writer.sequence(first, end, NONE)
+    _require_writable(program)
+    writer = _Writer(program, joins)
+    for blocks in program.structure.functions:
+        run(writer.sequence(blocks, NONE))
     return writer.finish(used, line_of)
 
 
-def _turns(loop: Region) -> int:
-    """How often the list has the body of a loop; its header stands there once more."""
-    return loop.trip if 0 <= loop.trip <= 1 else 2
+def _turns(region: Region) -> int:
+    """How often the list has the body of a region; the header of a loop is there once more."""
+    if not isinstance(region, Loop):
+        return 1
+    return region.trip if 0 <= region.trip <= 1 else 2
 
 
-def _require_writable(program: Program, found: Regions) -> None:
+def _require_writable(program: Program) -> None:
     """Refuse a program of which the list is too long, with the innermost loop that is written out most often."""
-    starts = program.starts("instructions", "blocks").tolist()
-    body = [1] * len(found.regions)
-    header = list(body)
-    for index, region in enumerate(found.regions):
-        around = body[region.parent] if region.parent != NONE else 1
-        body[index] = around * _turns(region) if region.is_loop else around
-        header[index] = around * (_turns(region) + 1) if region.is_loop else around
+    structure, starts = program.structure, program.starts("instructions", "blocks").tolist()
+    times = structure.descend(1, lambda outer, number, region: outer * _turns(region))
     positions = 0
-    for block, index in enumerate(found.of_block.tolist()):
-        times = 1
-        if index != NONE:
-            times = header[index] if block == found.regions[index].first else body[index]
-        positions += times * (1 + starts[block + 1] - starts[block])
-    if positions > MOST_POSITIONS:
-        row = found.regions[body.index(max(body))].header
+    for block, number in enumerate(structure.region_of):
+        count = times[number]
+        if block in structure.loop_at:
+            loop = structure.regions[number]
+            count = times[loop.parent] * (_turns(loop) + 1)
+        positions += count * (1 + starts[block + 1] - starts[block])
+    if positions > MAX_POSITIONS:
+        row = structure.regions[times.index(max(times))].begin
         bad_input(
-            f"loops nest too deeply: with two turns of each, the list has more than {MOST_POSITIONS:,} places",
-            Label(
-                f"^{program.strings[int(program.blocks.name[row])]} on core {program.block_core[row]}",
-                place(program, NONE, int(program.blocks.text_line[row])),
-            ),
+            f"loops nest too deeply: with two iterations of each, the list has more than {MAX_POSITIONS:,} positions",
+            block_label(program, row),
             help=["give `trip` where it is 0 or 1, or make one loop of two"],
         )
 
@@ -115,11 +110,8 @@ class _Writer:
     """Goes through the regions and appends blocks."""
 
     program: Program
-    found: Regions
     joins: Joins
     starts: list[int] = field(init=False)
-    headers: dict[int, int] = field(init=False)
-    forks: dict[int, int] = field(init=False)
     blocks: list[int] = field(default_factory=list)
     block_scope: list[int] = field(default_factory=list)
     scopes: list[_Scope] = field(default_factory=list)
@@ -130,23 +122,22 @@ class _Writer:
 
     def __post_init__(self) -> None:
         self.starts = self.program.starts("instructions", "blocks").tolist()
-        self.headers, self.forks = self.found.headers, self.found.forks
 
-    def sequence(self, first: int, end: int, scope: int) -> None:
-        """Blocks `first:end` of one region."""
-        row = first
-        while row < end:
-            if row in self.headers:
-                row = self._loop(self.headers[row], scope)
-            else:
-                self._block(row, scope)
-                row = self._branch(self.forks[row], scope) if row in self.forks else row + 1
+    def sequence(self, blocks: range, scope: int) -> Walk:
+        """Blocks of one region."""
+        for item in self.program.structure.items(blocks.start, blocks.stop):
+            match item:
+                case Loop():
+                    yield self._loop(item, scope)
+                case Fork():
+                    yield self._fork(item, scope)
+                case _:
+                    self._block(item, scope)
 
-    def _loop(self, index: int, around: int) -> int:
-        loop = self.found.regions[index]
-        times = _turns(loop)
+    def _loop(self, loop: Loop, around: int) -> Walk:
+        number, times = self.program.structure.loop_at[loop.header], _turns(loop)
         open_ended = loop.trip == NONE
-        whole = self._enter(LOOP, around, index)
+        whole = self._enter(LOOP, around, number)
         turns = []
         for turn in range(times + 1):
             if open_ended:
@@ -157,33 +148,31 @@ class _Writer:
                         self._event(MEET)
             turns.append(self._enter(TURN, whole))
             scope = self.scopes[turns[-1]]
-            scope.turns += ((index, turn),)
+            scope.turns += ((number, turn),)
             scope.first = open_ended and turn == times
             self._block(loop.header, turns[-1])
             if turn < times:
-                self.sequence(loop.header + 1, loop.last + 1, turns[-1])
+                yield self.sequence(loop.body, turns[-1])
             scope.end = self.at
-        offset = self.joins.loops[index] - self.starts[loop.header]
+        offset = self.joins.loops[number] - self.starts[loop.header]
         for turn, following in pairwise(turns):
             self.scopes[turn].join = self.scopes[following].begin + offset
         tail = self.scopes[turns[-1]].begin
         self.scopes[whole].tail, self.scopes[whole].join, self.scopes[whole].end = tail, tail + offset, self.at
-        return loop.last + 1
 
-    def _branch(self, index: int, around: int) -> int:
-        branch = self.found.branches[index]
+    def _fork(self, fork: Fork, around: int) -> Walk:
         self._event(FORK)
-        arms = []
-        for number, arm in enumerate(branch.arms):
-            if number:
+        arms: list[int] = []
+        for number in fork.arms:
+            if arms:
                 self._event(ELSE)
             arms.append(self._enter(ARM, around))
-            self.sequence(self.found.regions[arm].first, self.found.regions[arm].last + 1, arms[-1])
+            yield self.sequence(self.program.structure.regions[number].body, arms[-1])
             self.scopes[arms[-1]].end = self.at
         self._event(MEET)
+        join = self.joins.forks[self.program.structure.fork_at[fork.block]]
         for scope in arms:
-            self.scopes[scope].join = self.at + self.joins.branches[index] - self.starts[branch.join]
-        return branch.join
+            self.scopes[scope].join = self.at + join - self.starts[fork.join]
 
     def _block(self, block: int, scope: int) -> None:
         self.blocks.append(block)
@@ -233,7 +222,7 @@ class _Writer:
         """Of each row of the program: the lines that it covers as a join."""
         covers = np.zeros(len(self.program.instructions), np.int64)
         joins = [(row, used.uncertain[loop]) for loop, row in self.joins.loops.items()]
-        joins += list(zip(self.joins.branches, used.branch, strict=True))
+        joins += [(row, used.forks[fork]) for fork, row in enumerate(self.joins.forks)]
         for row, engines in joins:
             covers[row] = sum(1 << int(line) for engine, line in enumerate(line_of) if engines >> engine & 1)
         return covers

@@ -71,9 +71,12 @@ class Program:
     # -- whole-program operations ---------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Program:
-        """The same program with some fields replaced; everything derived is computed anew."""
+        """The same program with some fields replaced. Of what is derived only an equal structure is kept."""
         kept = {item.name: getattr(self, item.name) for item in fields(self)}
-        return Program(**{**kept, **changes})
+        made = Program(**{**kept, **changes})
+        if "structure" in self.__dict__ and not changes.keys() & {"lnc", "modules", "functions", "blocks", "edges"}:
+            made.__dict__["structure"] = self.structure
+        return made
 
     def table(self, name: str) -> Table:
         """A table by its name in the schema."""
@@ -137,7 +140,7 @@ class Program:
     @cached_property
     def structure(self) -> Structure:
         """The loops and forks of all functions; raises `bad-input` where the control flow is not supported."""
-        from haulout.ir.structure import program_structure
+        from haulout.ir.read_structure import program_structure
 
         return program_structure(self)
 

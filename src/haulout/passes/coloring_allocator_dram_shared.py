@@ -20,7 +20,6 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 
 from haulout.analysis.lifetimes import Lifetimes, lifetimes
-from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import SIZE_MAX, Bools, Ints
@@ -69,7 +68,7 @@ class ColoringAllocatorDramShared(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core by itself, then lay the partitions out."""
-        loops = bool(find_regions(program))
+        has_regions = bool(program.structure)
         locations = program.locations
         life = lifetimes(program)
         owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE)
@@ -80,7 +79,7 @@ class ColoringAllocatorDramShared(Pass):
         share = -(-max(layout.peaks, default=0) // step) * step
         totals = {"proportional": layout.total, "equal": share * program.lnc}
         pinned = bool((locations.address[owned] != NONE).any())
-        joint = None if pinned or loops else self._plan_joint(program, owned, life)
+        joint = None if pinned or has_regions else self._plan_joint(program, owned, life)
         if joint is not None:
             totals["joint"] = min(joint.peak, layout.total)
         obstacle = "some locations came with addresses" if pinned else ""

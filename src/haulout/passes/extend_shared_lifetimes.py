@@ -22,7 +22,6 @@ import numpy as np
 from haulout.analysis.liveness import SharedLiveness, shared_liveness
 from haulout.analysis.makespan import makespan
 from haulout.analysis.phases import Phases, phases, shared_accesses
-from haulout.analysis.regions import Regions, find_regions
 from haulout.analysis.straightline import fence_mask, fence_rows
 from haulout.ir.edit import compact
 from haulout.ir.enums import LINES, NONE
@@ -51,8 +50,8 @@ log = logging.getLogger(__name__)
 class ExtendSharedLifetimes(Pass):
     """Places the fences that bound shared lifetimes and order accesses of different cores.
 
-    Before: collectives are lowered (order 80); loops and branches nest (`analysis/regions.py`). After: every conflict
-    between cores whose `seq` differ is ordered by a fence (but inside a divergent branch, where none may stand);
+    Before: collectives are lowered (order 80); loops and forks nest (`ir/structure.py`). After: every conflict
+    between cores whose `seq` differ is ordered by a fence (but inside a divergent fork, where none may be);
     barrier indices are dense; blocks are as they were. Errors: `uninitialized-read` when a shared internal location
     is live into the entry.
     """
@@ -71,12 +70,11 @@ class ExtendSharedLifetimes(Pass):
     def run(self, program: Program, context: PassContext) -> Program:
         """The recipe of the module's text."""
         blocks = len(program.blocks)
-        found = find_regions(program)
-        log_spans(program, require_produced(program, found))
+        log_spans(program, require_produced(program))
         if self.fences == "bracket":
-            program = self._bracket(program, found, context)
+            program = self._bracket(program, context)
         else:
-            program = self._minimal(program, found, context)
+            program = self._minimal(program, context)
         if log.isEnabledFor(logging.DEBUG):
             for name in made_fences(program, self.name):
                 log.debug("Inserted new CB %s", name)
@@ -85,13 +83,13 @@ class ExtendSharedLifetimes(Pass):
             fail("internal-error", f"fences changed the number of blocks from {blocks} to {len(program.blocks)}")
         return program
 
-    def _bracket(self, program: Program, regions: Regions, context: PassContext) -> Program:
+    def _bracket(self, program: Program, context: PassContext) -> Program:
         program = drop_barriers(program, {self.name})
-        program = insert_fences(program, bracket_slots(program, regions), self.name)
+        program = insert_fences(program, bracket_slots(program), self.name)
         if has_seq(program):
             # Inside its bracket a writer needs a rendezvous before a reader on another core; where none is, add it.
-            found = outside_atoms(program, regions, phases(program, fence_rows(program)))
-            program = self._insert(program, found, regions)
+            found = outside_atoms(program, phases(program, fence_rows(program)))
+            program = self._insert(program, found)
             if found.needed.any():
                 context.note(
                     "added-rendezvous",
@@ -100,7 +98,7 @@ class ExtendSharedLifetimes(Pass):
         context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
         return program
 
-    def _minimal(self, program: Program, regions: Regions, context: PassContext) -> Program:
+    def _minimal(self, program: Program, context: PassContext) -> Program:
         if not has_seq(program):
             context.note(
                 "kept-fences",
@@ -112,39 +110,37 @@ class ExtendSharedLifetimes(Pass):
         if made_fences(program, LOWERING):
             self._count_makespans(context, lowered=makespan(program, target).makespan)
         bare = drop_barriers(program, {self.name, LOWERING})
-        found = outside_atoms(bare, regions, phases(bare, fence_rows(bare)))
-        program = self._place(bare, found, regions, target, context)
-        if regions:
-            program = self._cheapest(bare, program, regions, target, context)
+        found = outside_atoms(bare, phases(bare, fence_rows(bare)))
+        program = self._place(bare, found, target, context)
+        if program.structure:
+            program = self._cheapest(bare, program, target, context)
         else:
             context.count(self.name, longest_chain=int(found.needed.sum()))
         least = len(fence_rows(program)) // program.lnc
         if self.capacity is not None:
-            program = self._free_storage(bare, program, regions, self.capacity, target, context)
+            program = self._free_storage(bare, program, self.capacity, target, context)
             context.count(self.name, capacity_fences=len(fence_rows(program)) // program.lnc - least)
         context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
         return program
 
-    def _cheapest(
-        self, bare: Program, by_phases: Program, found: Regions, target: Target, context: PassContext
-    ) -> Program:
-        """In loops and branches: the exact optimum on source time, unless what cores shift beats it: phases inside
+    def _cheapest(self, bare: Program, by_phases: Program, target: Target, context: PassContext) -> Program:
+        """In loops and forks: the exact optimum on source time, unless what cores shift beats it: phases inside
         blocks, or rounds inside loops with the optimum for what they leave.
 
         Of equal costs the one that is estimated to be faster, of equally fast ones the first.
         """
-        program, cost = by_phases, fence_runs(by_phases, found)
+        program, cost = by_phases, fence_runs(by_phases)
         stem = self._stem(bare)
-        rounds = round_slots(bare, found, f"{stem}_round")
+        rounds = round_slots(bare, f"{stem}_round")
         for placement, prepared in (
             ("nests", bare),
             ("rounds", insert_fences(bare, rounds, self.name) if len(rounds.before) else None),
         ):
-            plan = plan_nests(prepared, found) if prepared is not None else None
+            plan = plan_nests(prepared) if prepared is not None else None
             if prepared is None or plan is None:
                 continue
             covered = insert_fences(prepared, nest_slots(prepared, plan, f"{stem}_fence"), self.name)
-            covered_cost = fence_runs(covered, found)
+            covered_cost = fence_runs(covered)
             if covered_cost > cost:
                 continue
             time = makespan(covered, target).makespan
@@ -155,7 +151,7 @@ class ExtendSharedLifetimes(Pass):
         context.count(self.name, fence_runs=round(cost))
         return program
 
-    def _place(self, bare: Program, found: Phases, regions: Regions, target: Target, context: PassContext) -> Program:
+    def _place(self, bare: Program, found: Phases, target: Target, context: PassContext) -> Program:
         """The fences that the phases need, where the cost model wants them."""
         stem = self._stem(bare)
         chosen = choose_slots(
@@ -165,10 +161,8 @@ class ExtendSharedLifetimes(Pass):
             self.name,
             target,
             capacity=self.capacity,
-            finish=lambda program: insert_fences(
-                program, fences_between(program, regions, f"{stem}_block"), self.name
-            ),
-            cost=lambda program: fence_runs(program, regions),
+            finish=lambda program: insert_fences(program, fences_between(program, f"{stem}_block"), self.name),
+            cost=fence_runs,
         )
         self._count_makespans(context, **chosen.makespans)
         context.counters[f"{self.name}.placement"] = {chosen.rule: 1}
@@ -179,30 +173,30 @@ class ExtendSharedLifetimes(Pass):
         noted = context.counters.setdefault(f"{self.name}.makespan_ns", {})
         noted.update({rule: round(time * 1e3) for rule, time in makespans.items()})
 
-    def _insert(self, program: Program, found: Phases, regions: Regions) -> Program:
+    def _insert(self, program: Program, found: Phases) -> Program:
         stem = self._stem(program)
         names = [f"{stem}_fence{k}" for k in range(int(found.needed.sum()))]
         program = insert_fences(program, phase_slots(program, found, names), self.name)
-        return insert_fences(program, fences_between(program, regions, f"{stem}_block"), self.name)
+        return insert_fences(program, fences_between(program, f"{stem}_block"), self.name)
 
     def _free_storage(
-        self, bare: Program, program: Program, regions: Regions, capacity: int, target: Target, context: PassContext
+        self, bare: Program, program: Program, capacity: int, target: Target, context: PassContext
     ) -> Program:
         """The program, or one with more fences, none of which holds more at one time than the capacity."""
         if live_bytes(program)[0] <= capacity:
             return program
         stem = f"{self._stem(program)}_free"
-        if regions:
+        if program.structure:
             program, added = free_storage(program, capacity, stem, self.name)
         else:
             # Cuts where storage must be free; then the fewest fences between them, as before.
             cut, added = free_storage(bare, capacity, stem, self.name, finish=self._by_source)
-            program = self._place(cut, phases(cut, fence_rows(cut)), regions, target, context)
+            program = self._place(cut, phases(cut, fence_rows(cut)), target, context)
         context.diagnostics.extend(capacity_notes(program, added))
         return program
 
     def _by_source(self, program: Program) -> Program:
-        """A program without loops and branches, with the fewest fences at source time."""
+        """A program without loops and forks, with the fewest fences at source time."""
         found = phases(program, fence_rows(program))
         names = [f"{self._stem(program)}_fence{k}" for k in range(int(found.needed.sum()))]
         return insert_fences(program, phase_slots(program, found, names), self.name)
@@ -211,11 +205,11 @@ class ExtendSharedLifetimes(Pass):
         return f"cb_sg{max(int(program.modules.subgraph[0]), 0)}"
 
 
-def fence_runs(program: Program, found: Regions) -> float:
-    """How often one core meets at a fence: trip counts not known are `ASSUMED_TRIP`, an arm runs every other time."""
+def fence_runs(program: Program) -> float:
+    """How often one core runs a fence: trip counts not known are `ASSUMED_TRIP`, an arm runs every other time."""
     rows = fence_rows(program)
     blocks = program.instructions.block[rows[program.instruction_core[rows] == 0]].tolist()
-    return float(sum(block_weight(found, block) for block in blocks))
+    return float(sum(block_weight(program.structure, block) for block in blocks))
 
 
 def has_seq(program: Program) -> bool:
@@ -240,14 +234,14 @@ def drop_barriers(program: Program, makers: set[str]) -> Program:
     return compact(program, keep)[0]
 
 
-def require_produced(program: Program, found: Regions) -> SharedLiveness:
+def require_produced(program: Program) -> SharedLiveness:
     """Liveness of the shared locations; raises when an internal one is live into the entry.
 
-    It is when some way leads to a read of it, on any core, before any core has written it: through a loop once at
-    least, through either arm of a branch. Nothing can produce that value.
+    It is when some path leads to a read of it, on any core, before any core has written it: through a loop once at
+    least, through either arm of a fork. Nothing can produce that value.
     """
     touched = np.flatnonzero(shared_accesses(program))
-    live = shared_liveness(program, found, touched)
+    live = shared_liveness(program, touched)
     early = live.live_into_entry()
     if early:
         raise HauloutError(

@@ -26,7 +26,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from haulout.analysis.regions import find_regions
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
@@ -35,7 +34,6 @@ from haulout.passes.base import Pass, PassContext
 from haulout.passes.options import Count
 from haulout.passes.sync.arms import check_arms_meet_equally
 from haulout.passes.sync.meeting import lower_meetings
-from haulout.passes.sync.nest import make_nest
 from haulout.passes.sync.semaphores import malformed
 from haulout.support.diagnostics import fail
 
@@ -60,10 +58,9 @@ class LowerBarriers(Pass):
         if not len(program.barriers):
             return program
         _check_participants(program)
-        nest = make_nest(program, find_regions(program))
-        check_arms_meet_equally(program, nest)
+        check_arms_meet_equally(program)
         before, met = len(program.instructions), len(program.barriers)
-        program, waits, relative = lower_meetings(program, nest)
+        program, waits, relative = lower_meetings(program)
         context.count(
             self.name,
             barriers=met,

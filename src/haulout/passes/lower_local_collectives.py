@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from haulout.analysis.regions import find_regions
 from haulout.ir.arrays import operand_arrays, require_bytes
 from haulout.ir.enums import NONE
 from haulout.ir.idle_collectives import idle_collectives
@@ -53,7 +52,7 @@ class LowerLocalCollectives(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Match collectives over the cores, shift `seq`, replace."""
-        find_regions(program)  # refuses control flow that is no nest of loops and branches
+        _ = program.structure  # refuses control flow that is not supported
         sites = _match(program)
         if not sites:
             context.count(self.name, collectives=0)

@@ -15,22 +15,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from haulout.analysis.regions import find_regions
-from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
-from haulout.ir.labels import instruction_label, place
+from haulout.ir.labels import block_label, block_name, instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Dependences, Ids, Semaphores
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.options import Count
 from haulout.passes.sync.lists import lists_agree
-from haulout.passes.sync.nest import Between, Nest, make_nest
+from haulout.passes.sync.nest import Between
 from haulout.passes.sync.reduce import Reduced, reduce_order
 from haulout.passes.sync.semaphores import Wait, signals_of, waits_of, with_semaphores
 from haulout.passes.sync.sharing import share, unordered
@@ -61,18 +60,17 @@ class LowerSync(Pass):
         used = [*program.semaphores.instruction[:1].tolist(), *(wait.row for wait in waits_of(program)[:1])]
         if used:
             bad_input("the program has semaphores already", instruction_label(program, used[0]))
-        nest = make_nest(program, find_regions(program))
-        agree = lists_agree(program, nest)
-        reduced = reduce_order(program, nest, program.dependences)
+        agree = lists_agree(program)
+        reduced = reduce_order(program, program.dependences)
         edges = len(reduced.edges)
-        plan = _Plan(program, nest, reduced, relative=self.relative_waits and agree)
+        plan = _Plan(program, reduced, relative=self.relative_waits and agree)
         plan.choose_groups(self.semaphores, agree)
         chains = plan.straight_chains()
         if len(chains):
             # What follows one another in a straight list implies other edges: reduce again.
-            plan.reduced = reduce_order(program, nest, reduced.edges.append(chains))
+            plan.reduced = reduce_order(program, reduced.edges.append(chains))
         rows, back, kept = plan.realise()
-        self._tell(program, context, nest, kept, agree)
+        self._tell(program, context, kept, agree)
         context.count(
             self.name,
             edges=len(program.dependences),
@@ -86,40 +84,36 @@ class LowerSync(Pass):
         )
         return with_semaphores(program.replace(dependences=kept), rows, back)
 
-    def _tell(self, program: Program, context: PassContext, nest: Nest, kept: Dependences, agree: bool) -> None:
+    def _tell(self, program: Program, context: PassContext, kept: Dependences, agree: bool) -> None:
         """One note for each outermost loop or arm from which edges stay."""
-        block = program.instructions.block
-        count: dict[int, int] = {}
-        for row in kept.producer.tolist():
-            region = nest.found.outermost(int(block[row]))
-            count[region] = count.get(region, 0) + 1
+        structure, block = program.structure, program.instructions.block.tolist()
+        count = Counter(structure.around(block[row])[0] for row in kept.producer.tolist())
         why = (
             "wait_back is not allowed (relative_waits=false)"
             if agree
             else "the cores do not meet in one order, so a wait that looks back further than needed could hang"
         )
         for region, number in sorted(count.items()):
-            item = nest.found.regions[region]
-            kind, article = ("loop", "a") if item.is_loop else ("arm", "an")
-            name = format_name(program.strings[int(program.blocks.name[item.first])])
-            span = place(program, NONE, int(program.blocks.text_line[item.first]))
+            first = structure.regions[region].begin
+            kind, article = ("loop", "a") if region in structure.loops else ("arm", "an")
+            name = block_name(program, first)
             context.note(
                 "kept-dependences",
-                f"{number} dependences on instructions of {kind} ^{name} on core {program.block_core[item.first]} "
+                f"{number} dependences on instructions of {kind} {name} on core {program.block_core[first]} "
                 f"stay as they are: no constant counts the signals of {article} {kind}, and {why}",
-                Label(f"^{name}", span),
+                Label(name, block_label(program, first).span),
             )
 
 
 class _Plan:
     """What is signalled and waited for, function by function."""
 
-    def __init__(self, program: Program, nest: Nest, reduced: Reduced, *, relative: bool) -> None:
-        self.program, self.nest, self.reduced, self.relative = program, nest, reduced, relative
+    def __init__(self, program: Program, reduced: Reduced, *, relative: bool) -> None:
+        self.program, self.reduced, self.relative = program, reduced, relative
         self.block = program.instructions.block
         self.engines = np.unique(program.instructions.engine).tolist()
-        self.with_regions = {int(program.blocks.function[region.first]) for region in nest.found.regions}
-        self.in_region: Bools = nest.found.of_block != NONE
+        self.in_region: Bools = np.array(program.structure.region_of) != NONE
+        self.with_regions = set(program.blocks.function[self.in_region].tolist())
         self.groups: dict[int, list[list[int]]] = {}
         """Function -> lines that share a semaphore."""
 
@@ -209,13 +203,8 @@ class _Plan:
         return self.program.strings.intern(f"done.{engines}")
 
     def counted_waits(self, function: int, edges: Dependences, made: Ids, name: int, *, chained: bool) -> list[Wait]:
-        """Waits of one semaphore in a function with loops or branches, each kind's strongest for each instruction."""
-        block, nest = self.block, self.nest
-        first, end = np.searchsorted(self.program.blocks.function, [function, function + 1]).tolist()
-        begin, stop = int(nest.starts[first]), int(nest.starts[end])
-        at = np.zeros(stop - begin + 1, np.int64)
-        at[made - begin + 1] = 1
-        between = Between(nest, begin, np.cumsum(at))
+        """Waits of one semaphore in a function with loops or forks, each kind's strongest for each instruction."""
+        block, between = self.block, Between(self.program, function, made)
         strongest: dict[tuple[int, bool], int] = {}
 
         def wait(row: int, back: int, fixed: int | None) -> None:
@@ -233,7 +222,7 @@ class _Plan:
         ):
             here, there = int(block[row]), int(block[producer])
             if carried:
-                loop = nest.innermost_common(here, there)
+                loop = self.program.structure.common_loop(here, there)
                 wait(row, between.carried(producer, there, row, here, loop).least, None)
             else:
                 before = between.before(producer, there)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from haulout.analysis.dependences import missing_order
 from haulout.analysis.region_dependences import missing_region_order
-from haulout.analysis.regions import find_regions
 from haulout.ir.edit import add_dependences
 from haulout.ir.enums import DependenceKind
 from haulout.ir.program import Program
@@ -13,11 +12,9 @@ from haulout.passes.region_joins import join_rows, with_joins
 
 def order_cores(program: Program, kinds: set[DependenceKind], *, removable_fences: bool) -> tuple[Program, int]:
     """The program with every edge of these kinds that it lacked, and how many those were."""
-    found = find_regions(program)
-    if not found:
+    if not program.structure:
         edges = missing_order(program, kinds, removable_fences=removable_fences)
         return add_dependences(program, edges), len(edges)
-    program = with_joins(program, found)
-    joins = join_rows(program, found)
-    edges = missing_region_order(program, found, joins, kinds, removable_fences=removable_fences)
+    program = with_joins(program)
+    edges = missing_region_order(program, join_rows(program), kinds, removable_fences=removable_fences)
     return add_dependences(program, edges), len(edges)

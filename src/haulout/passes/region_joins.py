@@ -1,17 +1,17 @@
-"""Joins and gathers: the `nop`s of engine `sync` that stand for what loops and branches do, and what they wait for.
+"""Joins and gathers: the `nop`s of engine `sync` that stand for what loops and forks do, and what they wait for.
 
-    a loop's join      first in its header: the turn before is complete, on every engine
-    an arm's gather    last in the arm: the arm is complete
-    a branch's join    first in the block where the arms meet: the arms are complete, and what came before the fork on
+    join of a loop     first in its header: the previous iteration is complete, on every engine
+    gather of an arm   last in the arm: the arm is complete
+    join of a fork     first in the block where the arms end: the arms are complete, and what came before the fork on
                        the engines that they use; on these engines everything is complete, whichever arm was taken
 
-They all stand on one engine, so that each is also behind all that stand before it. Therefore
+They are all on one engine, so that each also comes after all the earlier ones. Therefore
 
 - a gather names the last instruction of each engine in the arm, but for what a nested join covers;
-- a branch's join names the last instruction of each engine before the fork, as far as no other join covers it;
-- a loop's join names, carried, the last instruction of each engine in the loop's own blocks, the joins of the loops
-  directly inside, and the last instructions of their headers, which run once more than their joins cover; and, for
-  engines that a turn need not use (`RegionEngines.uncertain`), the last instruction before the loop.
+- the join of a fork names the last instruction of each engine before the fork, as far as no other join covers it;
+- the join of a loop names, carried, the last instruction of each engine in the loop's own blocks, the joins of the
+  loops directly inside, and the last instructions of their headers, which run once more than their joins cover; and,
+  for engines that an iteration need not use (`RegionEngines.uncertain`), the last instruction before the loop.
 
 Their edges are made anew each time, since passes put instructions in and take them out.
 """
@@ -25,41 +25,40 @@ from itertools import pairwise
 import numpy as np
 
 from haulout.analysis.region_engines import RegionEngines, engines_in, region_engines
-from haulout.analysis.regions import Regions
 from haulout.analysis.unrolled import Joins
 from haulout.ir.attributes import parse_attrs
 from haulout.ir.edit import NewInstructions, add_dependences, insert
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Dependences, Ids, Instructions, Ints
+from haulout.ir.structure import Arm, Fork, Loop, Walk, run
 
 JOIN = "join"
-"""Attribute, `true` on the `nop` in a loop's header and on the one where arms meet."""
+"""Attribute, `true` on the `nop` in the header of a loop and on the one where arms end."""
 GATHER = "gather"
 """Attribute, `true` on the `nop` at an arm's end."""
 
 
-def join_rows(program: Program, found: Regions) -> Joins:
-    """The join of each loop and branch: the `nop` so marked in its block; NONE where there is none yet."""
-    by_block = _marked(program, JOIN)
-    loops = {index: by_block.get(region.header, NONE) for index, region in enumerate(found.regions) if region.is_loop}
-    return Joins(loops, [by_block.get(branch.join, NONE) for branch in found.branches])
+def join_rows(program: Program) -> Joins:
+    """The join of each loop and fork: the `nop` so marked in its block; NONE where there is none yet."""
+    structure, by_block = program.structure, _marked(program, JOIN)
+    loops = {number: by_block.get(loop.header, NONE) for number, loop in structure.loops.items()}
+    return Joins(loops, [by_block.get(fork.join, NONE) for fork in structure.forks])
 
 
-def gather_rows(program: Program, found: Regions) -> dict[int, int]:
-    """The gather of each arm by the arm's index; NONE where there is none yet."""
+def gather_rows(program: Program) -> dict[int, int]:
+    """The gather of each arm by the number of its region; NONE where there is none yet."""
     by_block = _marked(program, GATHER)
-    return {
-        index: by_block.get(region.last, NONE) for index, region in enumerate(found.regions) if not region.is_loop
-    }
+    arms = ((number, region) for number, region in enumerate(program.structure.regions) if isinstance(region, Arm))
+    return {number: by_block.get(arm.end - 1, NONE) for number, arm in arms}
 
 
-def with_joins(program: Program, found: Regions) -> Program:
-    """Every loop and branch has its joins and gathers, which wait for all that they stand for as it is now."""
-    program = _insert(program, found)
-    edges = _Edges(program, found)
+def with_joins(program: Program) -> Program:
+    """Every loop and fork has its joins and gathers, which wait for all that they stand for as it is now."""
+    program = _insert(program)
+    edges = _Edges(program)
     made = np.zeros(len(program.instructions), bool)
-    made[[*edges.joins.loops.values(), *edges.joins.branches, *edges.gathers.values()]] = True
+    made[[*edges.joins.loops.values(), *edges.joins.forks, *edges.gathers.values()]] = True
     have = program.dependences
     program = program.replace(dependences=have.take(~made[have.instruction]))
     return add_dependences(program, edges.dependences())
@@ -88,35 +87,25 @@ _Last = dict[int, int]
 
 @dataclass(slots=True)
 class _Edges:
-    """Goes through the regions once, with the last instruction of each engine in hand."""
+    """Goes through the regions once and keeps the last instruction of each engine."""
 
     program: Program
-    found: Regions
     joins: Joins = field(init=False)
     gathers: dict[int, int] = field(init=False)
-    headers: dict[int, int] = field(init=False)
-    forks: dict[int, int] = field(init=False)
     used: RegionEngines = field(init=False)
     in_block: list[_Last] = field(init=False)
-    inner: dict[int, list[int]] = field(init=False)
-    """Of each region the loops directly inside."""
     rows: list[tuple[int, int, bool]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.joins = join_rows(self.program, self.found)
-        self.gathers = gather_rows(self.program, self.found)
-        self.headers, self.forks = self.found.headers, self.found.forks
-        self.used = region_engines(self.program, self.found)
+        self.joins = join_rows(self.program)
+        self.gathers = gather_rows(self.program)
+        self.used = region_engines(self.program)
         self.in_block = _last_in_blocks(self.program)
-        self.inner = defaultdict(list)
-        for index, region in enumerate(self.found.regions):
-            if region.is_loop:
-                self.inner[region.parent].append(index)
 
     def dependences(self) -> Dependences:
         """Edges of all joins and gathers."""
-        for first, end in pairwise(self.program.starts("blocks", "functions").tolist()):
-            self._sequence(first, end, {}, {})
+        for blocks in self.program.structure.functions:
+            run(self._sequence(blocks, {}, {}))
         return Dependences.make(
             len(self.rows),
             instruction=[row for row, _, _ in self.rows],
@@ -124,58 +113,52 @@ class _Edges:
             carried=[carried for _, _, carried in self.rows],
         )
 
-    def _sequence(self, first: int, end: int, before: _Last, inside: _Last) -> None:
-        """Blocks `first:end` of one region; keeps up what ran before here, and what of that inside of this region."""
-        row = first
-        while row < end:
-            if row in self.headers:
-                index = self.headers[row]
-                self._loop(index, before)
-                for last in (before, inside):
-                    _forget(last, self.used.body[index])
-                    last.update(self.in_block[row])
-                row = self.found.regions[index].last + 1
-                continue
-            before.update(self.in_block[row])
-            inside.update(self.in_block[row])
-            if row in self.forks:
-                branch = self.forks[row]
-                self._branch(branch, before)
-                for last in (before, inside):
-                    _forget(last, self.used.branch[branch])
-                row = self.found.branches[branch].join
-            else:
-                row += 1
+    def _sequence(self, blocks: range, before: _Last, inside: _Last) -> Walk:
+        """Blocks of one region; keeps up what ran before here, and what of that inside of this region."""
+        structure = self.program.structure
+        for item in structure.items(blocks.start, blocks.stop):
+            match item:
+                case Loop():
+                    number = structure.loop_at[item.header]
+                    yield self._loop(number, item, before)
+                    for last in (before, inside):
+                        _forget(last, self.used.body[number])
+                        last.update(self.in_block[item.header])
+                case Fork():
+                    number = structure.fork_at[item.block]
+                    yield self._fork(number, item, before)
+                    for last in (before, inside):
+                        _forget(last, self.used.forks[number])
+                case _:
+                    before.update(self.in_block[item])
+                    inside.update(self.in_block[item])
 
-    def _loop(self, index: int, before: _Last) -> None:
-        loop, join = self.found.regions[index], self.joins.loops[index]
-        last: _Last = {}
-        for block in range(loop.header, loop.last + 1):
-            if self.found.of_block[block] == index:
-                last.update(self.in_block[block])
-        wanted = set(last.values())
-        for inner in self.inner[index]:
-            header = self.found.regions[inner].header
-            wanted |= {self.joins.loops[inner], *self.in_block[header].values()}
+    def _loop(self, number: int, loop: Loop, before: _Last) -> Walk:
+        structure, join = self.program.structure, self.joins.loops[number]
+        last, wanted = dict(self.in_block[loop.header]), set[int]()
+        for item in structure.items(loop.begin + 1, loop.end):
+            if isinstance(item, int):
+                last.update(self.in_block[item])
+            elif isinstance(item, Loop):
+                wanted |= {self.joins.loops[structure.loop_at[item.header]], *self.in_block[item.header].values()}
+        wanted |= set(last.values())
         self._wait(join, wanted - {join}, carried=True)
-        self._wait(join, _chosen(before, self.used.uncertain[index]))
-        self._sequence(loop.header + 1, loop.last + 1, dict(self.in_block[loop.header]), {})
+        self._wait(join, _chosen(before, self.used.uncertain[number]))
+        yield self._sequence(loop.body, dict(self.in_block[loop.header]), {})
 
-    def _branch(self, index: int, before: _Last) -> None:
-        branch = self.found.branches[index]
-        for arm in branch.arms:
+    def _fork(self, number: int, fork: Fork, before: _Last) -> Walk:
+        for arm in fork.arms:
             inside: _Last = {}
-            region = self.found.regions[arm]
-            self._sequence(region.first, region.last + 1, dict(before), inside)
+            yield self._sequence(self.program.structure.regions[arm].body, dict(before), inside)
             self._wait(self.gathers[arm], _chosen(inside, -1))
-        self._wait(self.joins.branches[index], _chosen(before, self.used.branch[index]))
+        self._wait(self.joins.forks[number], _chosen(before, self.used.forks[number]))
 
     def _wait(self, row: int, producers: set[int], *, carried: bool = False) -> None:
         self.rows += [(row, producer, carried) for producer in sorted(producers)]
 
 
 def _chosen(last: _Last, engines: int) -> set[int]:
-    """The instructions of some engines; none of `sync` and of barriers, which are in the way of a join anyway."""
+    """The instructions of some engines; none of `sync` and of barriers, which a join comes after anyway."""
     return {row for engine, row in last.items() if engines >> engine & 1 and engine not in (Engine.SYNC, Engine.ALL)}
 
 
@@ -199,19 +182,19 @@ def _last_in_blocks(program: Program) -> list[_Last]:
 # -- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _insert(program: Program, found: Regions) -> Program:
+def _insert(program: Program) -> Program:
     """Put in the joins and gathers that are missing."""
-    joins, gathers = join_rows(program, found), gather_rows(program, found)
+    structure, joins, gathers = program.structure, join_rows(program), gather_rows(program)
     starts = program.starts("instructions", "blocks")
-    first = [found.regions[index].header for index, row in joins.loops.items() if row == NONE]
-    first += [branch.join for branch, row in zip(found.branches, joins.branches, strict=True) if row == NONE]
-    last = [found.regions[index].last for index, row in gathers.items() if row == NONE]
+    first = [structure.loops[number].header for number, row in joins.loops.items() if row == NONE]
+    first += [fork.join for fork, row in zip(structure.forks, joins.forks, strict=True) if row == NONE]
+    last = [structure.regions[number].end - 1 for number, row in gathers.items() if row == NONE]
     if not first and not last:
         return program
     begin, end = _times(program)
     places = [(block, JOIN, starts[block], begin[block]) for block in first]
     places += [(block, GATHER, starts[block + 1], end[block]) for block in last]
-    # By block; two that go in front of one row stand in the order of their blocks.
+    # By block; two that go in front of one row are in the order of their blocks.
     places.sort(key=lambda place: (place[0], place[1] == GATHER))
     names = _Names(program)
     new = NewInstructions(
@@ -230,8 +213,8 @@ def _insert(program: Program, found: Regions) -> Program:
 
 
 def _times(program: Program) -> tuple[Ints, Ints]:
-    """The `seq` at which each block begins and ends, on whichever core; a block that holds nothing takes the time of
-    what stands behind it, or else before it. NONE in a function without `seq`.
+    """The `seq` at which each block begins and ends, on any core; an empty block takes the time of what comes after,
+    or else before. NONE in a function without `seq`.
     """
     rows, blocks = program.instructions, program.blocks
     timed = rows.seq != NONE

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from haulout.analysis.regions import find_regions
 from haulout.frontends.hlo import lower, read_hlo
 from haulout.frontends.hlo.replica_groups import core_groups, core_pairs
 from haulout.ir.enums import NONE
@@ -49,9 +48,9 @@ def test_lowers(file: Path) -> None:
     assert print_bir(parse_bir(text, "program.bir")) == text
     assert text.count("kind=inout") == program.lnc * len(module.aliases)
     loops = len(re.findall(r" while\(", file.read_text()))
-    regions = find_regions(program)
-    headers = [region.first for region in regions.regions if region.is_loop]
-    arms = sum(1 + len(branch.arms) for branch in regions.branches)
+    structure = program.structure
+    headers = list(structure.loop_at)
+    arms = sum(1 + len(fork.arms) for fork in structure.forks)
     assert len(program.blocks) >= program.lnc * (1 + 3 * loops) + arms
     trips = program.blocks.trip[headers]
     assert len(trips) == program.lnc * loops

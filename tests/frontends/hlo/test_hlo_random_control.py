@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.frontends.hlo.executor import Executor
 
-from haulout.analysis.regions import find_regions
 from haulout.frontends.hlo import lower, parse_hlo
 from haulout.ir.enums import NONE
 from haulout.ir.verify import verify
@@ -274,7 +273,6 @@ def test_random_loops_and_branches(made: tuple[str, Region, int], shared: int) -
     text, region, count = made
     program = lower(parse_hlo(text))
     assert verify(program) == []
-    find_regions(program)
     inputs: list[Values] = [
         {f"p{number}": np.arange(COUNT, dtype=np.int32) + 7 * number + 3 * core - 5 for number in range(count)}
         | {"u": np.full(COUNT, shared, np.int32)}
@@ -288,5 +286,4 @@ def test_random_loops_and_branches(made: tuple[str, Region, int], shared: int) -
             assert np.array_equal(value, values[name]), (name, text)
     seq = program.instructions.seq[: len(program.instructions) // 2]
     assert np.all(np.diff(seq) >= 0)
-    headers = [region.first for region in find_regions(program).regions if region.is_loop]
-    assert np.array_equal(headers, np.flatnonzero(program.blocks.trip != NONE))
+    assert np.array_equal(list(program.structure.loop_at), np.flatnonzero(program.blocks.trip != NONE))

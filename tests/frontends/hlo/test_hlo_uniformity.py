@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.frontends.hlo.test_hlo_branches import PAIR, lowered, message, run
 
-from haulout.analysis.regions import find_regions
 from haulout.ir.program import Program
 
 ALL, EACH = (
@@ -77,8 +76,8 @@ def test_where_cores_may_part(predicate: str, parts: bool) -> None:
 
 def fork(program: Program) -> int:
     """The last fork of core 0."""
-    branches = find_regions(program).branches
-    return branches[len(branches) // program.lnc - 1].fork
+    forks = program.structure.forks
+    return forks[len(forks) // program.lnc - 1].block
 
 
 def test_one_core_does_not_part() -> None:

@@ -1,12 +1,12 @@
-"""Fences between blocks of a program with loops or branches: at the start of a block, where something needs one.
+"""Fences between blocks of a program with loops or forks: at the start of a block, where something needs one.
 
 Inside a block the phases have put what is needed. Two accesses of different cores that conflict across blocks, or
 across iterations of one block, are ordered by a fence at the start of the block of the later one, and by nothing less
-unless a fence already stands on the way: behind the first in its block or before the second in its block. No way
-leads from one arm of a branch to the other, but through a loop around both. A block that nothing asks for gets none.
-Conflicts are those of whole locations: which bytes meet, `nests.py` looks at, in programs that it can take.
+unless a fence is already on the path: after the first in its block or before the second in its block. No path leads
+from one arm of a fork to the other, but through a loop around both. A block that nothing asks for gets none.
+Conflicts are those of whole locations: `exact_cover.py` looks at bytes, in programs that it can take.
 
-A divergent branch is an atom: no fence may stand in its arms, so what an arm asks for stands at the end of the fork,
+A divergent fork is an atom: no fence may be in its arms, so what an arm asks for goes to the end of the fork's block,
 and what its own arms have among each other in one run cannot be ordered by fences; the checker reports it.
 """
 
@@ -15,24 +15,24 @@ from __future__ import annotations
 import numpy as np
 
 from haulout.analysis.phases import Phases, shared_accesses
-from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.atomics import access_sorts
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
+from haulout.ir.structure import Loop, Structure
 from haulout.passes.fences.slots import Slots
 
 Range = tuple[int, int]
 """Block numbers, the second one not included."""
 
 
-def fences_between(program: Program, found: Regions, stem: str) -> Slots:
+def fences_between(program: Program, stem: str) -> Slots:
     """A fence for each block that needs one, on every core, named `<stem>0`, `<stem>1`, ..."""
     blocks = len(program.blocks) // program.lnc
     starts = program.starts("instructions", "blocks")
     before, joined, names = [], [], []
-    for number, (block, at_end) in enumerate(_needed(program, found) if found else []):
+    for number, (block, at_end) in enumerate(_needed(program) if program.structure else []):
         for core in range(program.lnc):
             row = core * blocks + block
             before.append(int(starts[row + at_end]))
@@ -41,25 +41,28 @@ def fences_between(program: Program, found: Regions, stem: str) -> Slots:
     return Slots(np.array(before, np.int32), np.array(joined, np.int32), names)
 
 
-def outside_atoms(program: Program, found: Regions, phases: Phases) -> Phases:
+def outside_atoms(program: Program, phases: Phases) -> Phases:
     """The phases without those that divergent arms ask for."""
-    inside = np.array([found.atom(block) != NONE for block in range(len(program.blocks))], bool)
+    divergent = program.structure.divergent_fork
+    inside = np.array([divergent(block) != NONE for block in range(len(program.blocks))], bool)
     needed = phases.needed.copy()
     needed[phases.segment[inside[program.instructions.block]]] = 0
     return phases._replace(needed=needed)
 
 
-def _needed(program: Program, found: Regions) -> list[tuple[int, bool]]:
+def _needed(program: Program) -> list[tuple[int, bool]]:
     """(block, whether at its end) of each fence, in layout order.
 
     An access asks for one when some block that leads to it holds one of another core with no fence behind it there:
     when of all accesses to the location in the ranges of those blocks not all are its own core's.
     """
-    blocks = len(program.blocks) // program.lnc
+    structure, blocks = program.structure, len(program.blocks) // program.lnc
     places = [
-        (at, False) if (atom := found.atom(at)) == NONE else (found.branches[atom].fork, True) for at in range(blocks)
+        (at, False) if (fork := structure.divergent_fork(at)) == NONE else (structure.forks[fork].block, True)
+        for at in range(blocks)
     ]
-    ranges = [_leading(program, found, *place) for place in places]
+    begins = {block: function.start for function in structure.functions for block in function}
+    ranges = [_leading(structure, begins[block], block, at_end) for block, at_end in places]
     picked = np.flatnonzero(shared_accesses(program))
     row = program.accesses.instruction[picked]
     owner = program.owner[program.accesses.location[picked]].astype(np.int64)
@@ -86,21 +89,19 @@ def _between(keys: Ints, base: Ints, low: Ints, high: Ints) -> Ints:
     return np.searchsorted(keys, base + high) - np.searchsorted(keys, base + low)
 
 
-def _leading(program: Program, found: Regions, block: int, at_end: bool) -> list[Range]:
-    """Blocks from which a way of one edge at least leads to a block, or to its end: all of the outermost loop around
-    it and all before that, but for the other arms of the branches around.
+def _leading(structure: Structure, begin: int, block: int, at_end: bool) -> list[Range]:
+    """Blocks from which a path of one edge at least leads to a block of the function that begins at `begin`, or to
+    its end: all of the outermost loop around it and all before that, but for the other arms of the forks around.
     """
-    begin = int(program.starts("blocks", "functions")[program.blocks.function[block]])
     end = block + at_end
     ranges = []
-    for region in (found.regions[at] for at in found.around(block)):
-        if region.is_loop:
-            end = region.last + 1
+    for region in (structure.regions[number] for number in structure.around(block)):
+        if isinstance(region, Loop):
+            end = region.end
             break
-        then_arm = found.regions[found.branches[region.branch].arms[0]]
-        if then_arm is not region:
-            ranges.append((begin, then_arm.first))
-            begin = region.first
+        if region.side == 1:
+            ranges.append((begin, structure.forks[region.fork].block + 1))
+            begin = region.begin
     return [*ranges, (begin, end)]
 
 

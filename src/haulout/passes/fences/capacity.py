@@ -28,7 +28,6 @@ import numpy as np
 
 from haulout.analysis.lifetimes import Lifetimes, lifetimes
 from haulout.analysis.phases import shared_accesses
-from haulout.analysis.regions import find_regions
 from haulout.ir.enums import NONE, Space
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
@@ -191,13 +190,12 @@ def _candidates(program: Program, allowed: int) -> list[Place]:
     owner, row = owner[order], row[order]
     first, last = np.ones(len(order), bool), np.ones(len(order), bool)
     first[1:] = last[:-1] = owner[1:] != owner[:-1]
-    found = find_regions(program)
     times = {}
     size: dict[Place, int] = {}
     for ends, behind in ((first, False), (last, True)):
         for at, location in zip(row[ends].tolist(), owner[ends].tolist(), strict=True):
             where, time = int(block[at]), int(seq[at])
-            if found.atom(where) != NONE:
+            if program.structure.divergent_fork(where) != NONE:
                 continue
             if behind:
                 if where not in times:

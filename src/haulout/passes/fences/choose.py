@@ -23,7 +23,6 @@ import numpy as np
 from haulout.analysis.balance import even, fill, work_of
 from haulout.analysis.makespan import Estimator, makespan
 from haulout.analysis.phases import Phases
-from haulout.analysis.regions import find_regions
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.passes.fences.capacity import live_bytes
@@ -57,11 +56,11 @@ def choose_slots(
 ) -> Choice:
     """The program with the fences that its phases need, placed by the rule that is estimated to be the fastest.
 
-    In a program with loops or branches `finish` adds what is needed between blocks, and `cost` says how much a
+    In a program with loops or forks `finish` adds what is needed between blocks, and `cost` says how much a
     finished program pays for its fences: the estimate decides between equal costs only.
     """
     judge = Estimator(program, target)
-    shapes = bool(find_regions(program))
+    has_regions = bool(program.structure)
     makespans: dict[str, float] = {}
     seen: list[Ints] = []
     best: tuple[tuple[float, bool, float], str, Gaps, Ints, float] | None = None
@@ -74,8 +73,8 @@ def choose_slots(
         if any(np.array_equal(cuts, other) for other in seen):
             return
         seen.append(cuts)
-        whole = built(found, cuts) if shapes or capacity is not None else None
-        if whole is not None and shapes:
+        whole = built(found, cuts) if has_regions or capacity is not None else None
+        if whole is not None and has_regions:
             estimate = makespan(whole, target)
         else:
             estimate = judge.estimate(cuts.astype(np.int32))

@@ -3,12 +3,12 @@
 A demand is a set of terms, one of which must hold:
 
     ("slot", k)      slot k has a fence
-    ("branch", b)    branch b is cut: on each of its two arms some term of that arm holds
+    ("fork", b)    fork b is cut: on each of its two arms some term of that arm holds
 
-so with a variable of 0 or 1 for each slot and each branch
+so with a variable of 0 or 1 for each slot and each fork
 
     minimise  sum(weight * slot)    with    sum(terms of the demand) >= 1    for every demand
-                                            sum(terms of the arm) >= branch  for both arms of every branch
+                                            sum(terms of the arm) >= fork  for both arms of every fork
 
 Demands are intervals of slots, or complements of intervals, so that the linear relaxation is nearly always integral;
 SciPy's solver (HiGHS) does the rest. Equal demands and those that another one implies are dropped first. Slots behind
@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-Term = tuple[Literal["slot", "branch"], int]
+Term = tuple[Literal["slot", "fork"], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Covering:
     present: int
     """Slots that have a fence, numbered behind the others."""
     arms: dict[int, list[set[Term]]]
-    """What cuts each arm of each branch; one that is not here can never be cut."""
+    """What cuts each arm of each fork; one that is not here can never be cut."""
     demands: set[frozenset[Term]]
 
     def solve(self) -> list[int] | None:
         """The slots to fence; None when no set of them meets every demand."""
         held: set[Term] = {("slot", len(self.weights) + at) for at in range(self.present)}
-        held |= self._held_branches(held)
+        held |= self._held_forks(held)
         open_demands = {self._possible(demand) for demand in self.demands if not demand & held}
         if frozenset() in open_demands:
             return None
@@ -55,26 +55,26 @@ class Covering:
             (each, None) for each in sorted(least, key=sorted)
         ]
         used: set[Term] = set().union(*least)
-        pending = sorted(term[1] for term in used if term[0] == "branch")
+        pending = sorted(term[1] for term in used if term[0] == "fork")
         while pending:
-            branch = pending.pop()
-            for arm in self.arms[branch]:
+            fork = pending.pop()
+            for arm in self.arms[fork]:
                 if arm & held:
                     continue
-                rows.append((self._possible(arm), ("branch", branch)))
-                pending += sorted(term[1] for term in rows[-1][0] - used if term[0] == "branch")
+                rows.append((self._possible(arm), ("fork", fork)))
+                pending += sorted(term[1] for term in rows[-1][0] - used if term[0] == "fork")
                 used |= rows[-1][0]
         terms = sorted(used)
         number = {term: at for at, term in enumerate(terms)}
         entries = [(at, number[term], 1.0) for at, (row, _) in enumerate(rows) for term in sorted(row)]
-        entries += [(at, number[branch], -1.0) for at, (_, branch) in enumerate(rows) if branch is not None]
+        entries += [(at, number[fork], -1.0) for at, (_, fork) in enumerate(rows) if fork is not None]
         row, column, value = (np.array(each) for each in zip(*entries, strict=True))
         matrix = csr_array((value, (row, column)), shape=(len(rows), len(terms)))
         # Of equally cheap sets the one with fewer fences: a fence in a loop of zero trips is not for nothing.
         weights = [self.weights[at] + 1e-3 if kind == "slot" else 0.0 for kind, at in terms]
         result = milp(
             np.array(weights),
-            constraints=LinearConstraint(matrix, lb=np.array([1.0 if branch is None else 0.0 for _, branch in rows])),
+            constraints=LinearConstraint(matrix, lb=np.array([1.0 if fork is None else 0.0 for _, fork in rows])),
             integrality=np.ones(len(terms), np.int64),
             bounds=Bounds(0, 1),
         )
@@ -82,16 +82,16 @@ class Covering:
             return None
         return [at for (kind, at), value in zip(terms, result.x, strict=True) if kind == "slot" and value > 0.5]
 
-    def _held_branches(self, held: set[Term]) -> set[Term]:
+    def _held_forks(self, held: set[Term]) -> set[Term]:
         """Branches that the fences that are there cut."""
         found: set[Term] = set()
-        for branch in sorted(self.arms, reverse=True):  # inner ones first
-            if all(arm & (held | found) for arm in self.arms[branch]):
-                found.add(("branch", branch))
+        for fork in sorted(self.arms, reverse=True):  # inner ones first
+            if all(arm & (held | found) for arm in self.arms[fork]):
+                found.add(("fork", fork))
         return found
 
     def _possible(self, terms: frozenset[Term] | set[Term]) -> frozenset[Term]:
-        """Without branches that can never be cut."""
+        """Without forks that can never be cut."""
         return frozenset(term for term in terms if term[0] == "slot" or term[1] in self.arms)
 
 

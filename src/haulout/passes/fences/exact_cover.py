@@ -1,18 +1,18 @@
-"""The cheapest fences of a program with loops and branches: P4 of the design's theory, as an exact covering problem.
+"""The cheapest fences of a program with loops and forks: P4 of the design's theory, as an exact covering problem.
 
-Time is the source's: a slot (block, t) is a fence that stands, on every core, before the first instruction of the
-block with `seq >= t`; t = END is behind its last. A fence costs as often as it runs: the product of the trip counts
-around it (`ASSUMED_TRIP` for those not known), halved by every arm around it. Every conflict between two cores asks
-for a fence on each way from the one access to the other:
+Time is the source's: a slot (block, t) is a fence, on every core, before the first instruction of the block with
+`seq >= t`; t = END is after its last. A fence costs as often as it runs: the product of the trip counts around it
+(`ASSUMED_TRIP` for those not known), halved by every arm around it. Every conflict between two cores asks for a fence
+on each path from the one access to the other:
 
-    u before v in one run of the loops around both      a slot behind u and not behind v
-    u, and v in a later iteration of a loop around both  a slot of that loop behind u, or one of it not behind v
+    u before v in one run of the loops around both      a slot after u and not after v
+    u, and v in a later iteration of a loop around both  a slot of that loop after u, or one of it not after v
 
-A slot that every such way passes counts by itself; whoever leaves a loop runs its header once more. One inside a loop
-that may run zero times does not count for what stands outside that loop. One inside an arm that neither end is in
-counts only together with one in the other arm: the branch as a whole is *cut* (`covering.py`). Two accesses in
-different arms never both run, but in two iterations. A divergent branch is an atom without slots inside; what its own
-arms have among each other no fence can order, and is left to the checker.
+A slot that every such path passes counts by itself; a path that leaves a loop runs its header once more. One inside a
+loop that may run zero times does not count for accesses outside that loop. One inside an arm that has neither end
+counts only together with one in the other arm: the fork as a whole is *cut* (`covering.py`). Two accesses in
+different arms never both run, but in two iterations. A divergent fork is an atom without slots inside; no fence can
+order what its own arms have among each other, which is left to the checker.
 
 Of conflicts between the same two blocks the one that starts later and stops earlier asks for more, so few rows are
 left of many pairs. Only slots before some conflicting access, or at the end of a block, can matter.
@@ -31,20 +31,20 @@ import numpy as np
 
 from haulout.analysis.overlap import _scan_conflict, _scan_meets, extents
 from haulout.analysis.phases import shared_accesses
-from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.atomics import access_sorts
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
+from haulout.ir.structure import Loop, Structure
 from haulout.passes.fences.covering import Covering, Term
 from haulout.passes.fences.slots import Slots
 from haulout.support.jit import plain_if_small
 
 END = np.iinfo(np.int64).max
 ASSUMED_TRIP = 4
-MOST_PAIRS = 200_000
+MAX_PAIRS = 200_000
 """Pairs of accesses looked at; a program with more keeps the fences of the phases."""
-MOST_TERMS = 1_000_000
+MAX_TERMS = 1_000_000
 """Of all rows together; likewise."""
 
 Place = tuple[int, int]
@@ -59,9 +59,9 @@ class NestPlan:
     cost: float
 
 
-def plan_nests(program: Program, found: Regions) -> NestPlan | None:
+def plan_nests(program: Program) -> NestPlan | None:
     """The cheapest slots; None when the program is too large for this, or cannot be ordered this way."""
-    problem = _Problem(program, found)
+    problem = _Problem(program)
     rows = problem.rows()
     if rows is None:
         return None
@@ -69,16 +69,16 @@ def plan_nests(program: Program, found: Regions) -> NestPlan | None:
     if chosen is None:
         return None
     places = [problem.slots[slot] for slot in chosen]
-    return NestPlan(places, float(sum(block_weight(found, block) for block, _ in places)))
+    return NestPlan(places, float(sum(block_weight(program.structure, block) for block, _ in places)))
 
 
-def block_weight(found: Regions, block: int) -> float:
+def block_weight(structure: Structure, block: int) -> float:
     """How often a block runs: a header once more than its loop's body, an arm every other time."""
     weight = 1.0
-    for at in found.around(block):
-        region = found.regions[at]
-        if region.is_loop:
-            weight *= (ASSUMED_TRIP if region.trip < 0 else region.trip) + (block == region.header)
+    for number in structure.around(block):
+        region = structure.regions[number]
+        if isinstance(region, Loop):
+            weight *= (ASSUMED_TRIP if region.trip == NONE else region.trip) + (block == region.header)
         else:
             weight /= 2
     return weight
@@ -160,11 +160,11 @@ class _Tightest:
 class _Problem:
     """Blocks and regions by their number on core 0."""
 
-    def __init__(self, program: Program, found: Regions) -> None:
-        self.program, self.found = program, found
+    def __init__(self, program: Program) -> None:
+        self.program, self.structure = program, program.structure
         self.blocks = len(program.blocks) // program.lnc
-        self.around = [found.around(block) for block in range(self.blocks)]
-        self.atom = [found.atom(block) for block in range(self.blocks)]
+        self.around = [self.structure.around(block) for block in range(self.blocks)]
+        self.atom = [self.structure.divergent_fork(block) for block in range(self.blocks)]
         access = np.flatnonzero(shared_accesses(program))
         self.row = program.accesses.instruction[access].tolist()
         self.access = access.tolist()
@@ -188,7 +188,6 @@ class _Problem:
         self.fences = [[rows[at] for at in met] for rows in each]
         """Fences that are there, outside of atoms: their rows, by core."""
         self.fence_block = program.instructions.block[self.fences[0]].tolist()
-        self.headers = set(found.headers)
         self.shared_parts: dict[tuple[int, int, int | None], frozenset[Term]] = {}
 
     def rows(self) -> set[frozenset[Term]] | None:
@@ -196,7 +195,7 @@ class _Problem:
         groups: dict[int, list[int]] = defaultdict(list)
         for at, owner in enumerate(self.owner):
             groups[owner].append(at)
-        if sum(len(group) ** 2 for group in groups.values()) > 2 * MOST_PAIRS:
+        if sum(len(group) ** 2 for group in groups.values()) > 2 * MAX_PAIRS:
             return None
         x = extents(self.program)
         asked: set[_Demand] = set()
@@ -219,7 +218,7 @@ class _Problem:
         for demand in demands:
             rows.add(row := self._eligible(demand))
             terms += len(row)
-            if terms > MOST_TERMS:
+            if terms > MAX_TERMS:
                 return None
         return rows
 
@@ -240,7 +239,7 @@ class _Problem:
             by_blocks[first.block, second.block, loop, first.passed, second.passed].append(demand)
             around = self.around[first.block]
             region = around[-1] if around else NONE
-            headers = {first.block, second.block} & self.headers
+            headers = self.structure.loop_at.keys() & {first.block, second.block}
             if around == self.around[second.block] and not headers and loop in (None, region):
                 direct[region, loop].append(demand)
         tightest = {key: _Tightest(demands) for key, demands in direct.items()}
@@ -259,58 +258,51 @@ class _Problem:
         first, second, loop = demand
         if loop is not None:
             return (loop, loop) in tightest and tightest[loop, loop].implies(demand)
-        common = [a for a, b in zip(self.around[first.block], self.around[second.block], strict=False) if a == b]
+        common = self.structure.nesting[self.structure.common_region(first.block, second.block)]
         return any((at, None) in tightest and tightest[at, None].implies(demand) for at in (NONE, *common))
 
     def covering(self, rows: set[frozenset[Term]]) -> Covering:
         """The problem of choosing slots, with what cuts each branch."""
         arms: dict[int, list[set[Term]]] = {}
-        for number, branch in enumerate(self.found.branches):
-            if branch.fork < self.blocks and len(branch.arms) == 2 and not branch.divergent:
-                arms[number] = [self._inside(arm) for arm in branch.arms]
-        weights = [block_weight(self.found, block) for block, _ in self.slots]
+        for number, fork in enumerate(self.structure.forks):
+            if fork.block < self.blocks and len(fork.arms) == 2 and not fork.divergent:
+                arms[number] = [self._inside(arm) for arm in fork.arms]
+        weights = [block_weight(self.structure, block) for block, _ in self.slots]
         return Covering(weights, len(self.fence_block), arms, rows)
 
     def _inside(self, arm: int) -> set[Term]:
         """What cuts an arm from its start to its end."""
-        region = self.found.regions[arm]
-        depth = self.around[region.first].index(arm) + 1
+        blocks, depth = self.structure.regions[arm].body, len(self.structure.nesting[arm])
         terms: set[Term] = set()
-        for block in range(region.first, region.last + 1):
+        for block in blocks:
             terms |= self._counted(range(*self.first_slot[block : block + 2]), block, (), None, depth)
         for fence, block in enumerate(self.fence_block):
-            if region.first <= block <= region.last:
+            if block in blocks:
                 terms |= self._counted([len(self.slots) + fence], block, (), None, depth)
         return terms
 
     def _demands(self, a: int, b: int) -> set[tuple[int, int, int | None]]:
         """(earlier, later, loop that carries it) for each way in which two accesses may meet and a fence may help."""
         place = {at: (self.block[at], self.seq[at]) for at in (a, b)}
-        common = [r for r, s in zip(self.around[self.block[a]], self.around[self.block[b]], strict=False) if r == s]
+        blocks = self.block[a], self.block[b]
         atom = self.atom[self.block[a]] if self.atom[self.block[a]] == self.atom[self.block[b]] else NONE
         demands: set[tuple[int, int, int | None]] = set()
-        if place[a] != place[b] and atom == NONE and not self._exclusive(a, b, len(common)):
+        if place[a] != place[b] and atom == NONE and self.structure.separating_fork(*blocks) == NONE:
             demands.add((a, b, None) if place[a] < place[b] else (b, a, None))
-        for loop in common:
-            region = self.found.regions[loop]
-            if not region.is_loop or self.atom[region.header] != NONE:
+        for loop in self.structure.loop_nesting[self.structure.common_region(*blocks)]:
+            header, trip = self.structure.loops[loop].header, self.structure.loops[loop].trip
+            if self.atom[header] != NONE:
                 continue
-            # A body that runs once meets no later one; the header that runs behind it is met all the same.
+            # A body that runs once has no later iteration, but the header runs again after it.
             for first, second in ((a, b), (b, a)):
-                if region.trip not in (0, 1) or (region.trip == 1 and self.block[second] == region.header):
+                if trip not in (0, 1) or (trip == 1 and self.block[second] == header):
                     demands.add((first, second, loop))
         return demands
 
-    def _exclusive(self, a: int, b: int, depth: int) -> bool:
-        """Whether two accesses, with `depth` regions around both, stand in different arms of one branch."""
-        sides = [self.around[self.block[at]][depth : depth + 1] for at in (a, b)]
-        branches = [self.found.regions[side[0]].branch if side else NONE for side in sides]
-        return branches[0] == branches[1] != NONE
-
     def _never_runs(self, block: int) -> bool:
         """Whether it is in the body of a loop of zero trips."""
-        loops = [self.found.regions[region] for region in self.around[block]]
-        return any(loop.is_loop and loop.trip == 0 and loop.header != block for loop in loops)
+        loops = [self.structure.loops[loop] for loop in self.structure.loops_around(block)]
+        return any(loop.trip == 0 and loop.header != block for loop in loops)
 
     def _eligible(self, demand: _Demand) -> frozenset[Term]:
         """What orders the second access behind the first."""
@@ -320,7 +312,7 @@ class _Problem:
             if loop is None:
                 others = {*range(first, second + 1), *headers}
             else:
-                others = set(range(self.found.regions[loop].first, self.found.regions[loop].last + 1))
+                others = set(range(self.structure.loops[loop].begin, self.structure.loops[loop].end))
             parts = [self._in_block(block, demand, headers) for block in sorted(others - {first, second})]
             self.shared_parts[first, second, loop] = frozenset().union(*parts)
         terms = set(self.shared_parts[first, second, loop])
@@ -360,15 +352,10 @@ class _Problem:
 
     def _left_headers(self, first: int, second: int, loop: int | None) -> set[int]:
         """Headers of the loops that are left on the way, but for the block that the first access is in."""
-        around = self.around[first]
-        left = around[around.index(loop) + 1 :] if loop is not None else around
-        return {
-            region.header
-            for at in left
-            if (region := self.found.regions[at]).is_loop
-            and region.header != first
-            and (loop is not None or at not in self.around[second])
-        }
+        around = self.structure.loops_around(first)
+        common = self.structure.common_loop(first, second) if loop is None else loop
+        left = [self.structure.loops[at] for at in around[len(self.structure.loop_nesting[common]) :]]
+        return {each.header for each in left if each.header != first}
 
     def _counted(
         self, slots: Sequence[int], block: int, ends: tuple[int, ...], carrier: int | None, depth: int
@@ -380,15 +367,15 @@ class _Problem:
         around it must be around an end; else its branch counts, if no end is in it.
         """
         for at in self.around[block][depth:] if slots else ():
-            region = self.found.regions[at]
+            region = self.structure.regions[at]
             inside = [end for end in ends if at in self.around[end]]
-            if region.is_loop:
+            if isinstance(region, Loop):
                 followed = any(end != region.header or block == region.header or at == carrier for end in inside)
                 if not followed and (inside or region.trip <= 0):
                     return set()
             elif not inside:
-                arms = self.found.branches[region.branch].arms
+                arms = self.structure.forks[region.fork].arms
                 if any(arm in self.around[end] for arm in arms for end in ends):
                     return set()
-                return {("branch", region.branch)}
+                return {("fork", region.fork)}
         return {("slot", slot) for slot in slots}

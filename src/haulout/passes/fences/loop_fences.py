@@ -1,18 +1,18 @@
 """Fences of a loop without a common time axis: P5 of the design's theory.
 
-Fences of one iteration and the next make rounds: with `count` fences an iteration, what stands behind the last of
-them and what stands before the first of the next iteration are in one round. Every instruction of the body gets a
-number `round`, 0 to `count`, how many of the iteration's fences stand before it:
+Fences of one iteration and the next make rounds: with `count` fences an iteration, what comes after the last of them
+and what comes before the first of the next iteration are in one round. Every instruction of the body gets a number
+`round`, 0 to `count`, how many of the iteration's fences come before it:
 
     round(next) >= round(before)                    neighbours in a core's list
     round(y) + count * distance >= round(x) + 1     a conflict between cores: x, then y, `distance` iterations later
 
 `distance` is 0 for the conflict of one iteration, in source order, and 1 for the next iteration's, both ways. The
 least `count` for which a solution exists is the least number of fences; the least solution is found by relaxation
-(Bellman and Ford). Unlike slots of source time, cores may be in different places of the source when they meet, so two
-meetings that have nothing to do with each other become one.
+(Bellman and Ford). Unlike slots of source time, cores may be in different places of the source at a fence, so one
+fence can serve two unrelated conflicts.
 
-Only loops whose body is one block, in which all that is shared stands, and no fence yet.
+Only loops whose body is one block, which has all shared accesses of the loop and no fence yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy as np
 
 from haulout.analysis.overlap import _scan_conflict, _scan_meets, extents
 from haulout.analysis.phases import shared_accesses
-from haulout.analysis.regions import Regions
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.atomics import access_sorts
 from haulout.ir.program import Program
@@ -32,16 +31,16 @@ from haulout.ir.schema import Ints
 from haulout.passes.fences.slots import Slots
 from haulout.support.jit import plain_if_small
 
-MOST_PAIRS = 100_000
+MAX_PAIRS = 100_000
 """Pairs of accesses looked at in one loop; one with more is left alone."""
-MOST_FENCES = 64
+MAX_FENCES = 64
 """An iteration; a loop that needs more is left alone."""
 
 Conflict = tuple[int, int, int]
 """(x, y, distance): rows, and how many iterations y is later."""
 
 
-def round_slots(program: Program, found: Regions, stem: str) -> Slots:
+def round_slots(program: Program, stem: str) -> Slots:
     """The fewest fences an iteration of every loop that this method takes, `<stem>0`, `<stem>1`, ..."""
     blocks = len(program.blocks) // program.lnc
     touched = np.flatnonzero(shared_accesses(program))
@@ -52,12 +51,12 @@ def round_slots(program: Program, found: Regions, stem: str) -> Slots:
     block = program.instructions.block[program.accesses.instruction[touched]] % blocks
     touched = touched[np.argsort(block, kind="stable")]
     starts = np.searchsorted(np.sort(block), np.arange(blocks + 1)).tolist()
-    for region in found.regions:
-        if region.first >= blocks or not region.is_loop or region.last != region.first + 1 or region.trip in (0, 1):
+    for loop in program.structure.loops.values():
+        if loop.header >= blocks or len(loop.body) > 1 or loop.trip in (0, 1):
             continue
-        inside = touched[starts[region.last] : starts[region.last + 1]]
-        in_header = starts[region.first + 1] > starts[region.first]
-        if fenced & {region.first, region.last} or in_header or not len(inside):
+        inside = touched[starts[loop.latch] : starts[loop.end]]
+        in_header = starts[loop.latch] > starts[loop.header]
+        if fenced & {loop.header, loop.latch} or in_header or not len(inside):
             continue
         lists = _lists(program, inside)
         conflicts = _conflicts(program, inside)
@@ -67,9 +66,9 @@ def round_slots(program: Program, found: Regions, stem: str) -> Slots:
         count, rounds = solved
         for fence in range(1, count + 1):
             name = f"{stem}{len(before) // program.lnc}"
-            for core, row in enumerate(_places(program, region.last, lists, rounds, fence)):
+            for core, row in enumerate(_places(program, loop.latch, lists, rounds, fence)):
                 before.append(row)
-                joined.append(core * blocks + region.last)
+                joined.append(core * blocks + loop.latch)
                 names.append(name)
     return Slots(np.array(before, np.int32), np.array(joined, np.int32), names)
 
@@ -77,11 +76,11 @@ def round_slots(program: Program, found: Regions, stem: str) -> Slots:
 def least_rounds(lists: list[list[int]], conflicts: list[Conflict]) -> tuple[int, dict[int, int]] | None:
     """The least number of fences an iteration, and the least round of each row.
 
-    `lists`: the rows of each core, in order. None: more than `MOST_FENCES` are needed.
+    `lists`: the rows of each core, in order. None: more than `MAX_FENCES` are needed.
     """
     edges = [(x, y, 0, 0) for rows in lists for x, y in pairwise(rows)]
     edges += [(x, y, 1, distance) for x, y, distance in conflicts]
-    for count in range(MOST_FENCES + 1):
+    for count in range(MAX_FENCES + 1):
         rounds = {row: 0 for rows in lists for row in rows}
         changed, largest = True, 0
         while changed and largest <= count:
@@ -120,7 +119,7 @@ def _conflicts(program: Program, access: Ints) -> list[Conflict] | None:
     ):
         groups[owner].append(tuple(each))
     pairs = sum(len(group) ** 2 for group in groups.values())
-    if pairs > 2 * MOST_PAIRS:
+    if pairs > 2 * MAX_PAIRS:
         return None
     x = extents(program)
     found: dict[Conflict, None] = {}

@@ -1,31 +1,29 @@
-"""Spans: the stretch of control flow in which a group of shared locations is touched, whatever core touches them.
+"""Spans: the part of control flow in which a group of shared locations is touched, whatever core touches them.
 
 A span is a pair of blocks (first, last) that run equally often, one after the other, around every access of its
 group:
 
     first dominates every access, last post-dominates every access,
     first dominates last, last post-dominates first, both in the same innermost loop,
-    and on the way from first to last every access is met (a header is behind its loop's body as well as before it)
+    and every access is on the way from first to last (a header runs after its loop's body as well as before it)
 
-Where an end of that kind is missing, the span grows: out of the loop, or from the fork to the join of a branch. It
-never ends in an arm of a divergent fork, where no fence may stand. Blocks are counted as on core 0.
+Where an end of that kind is missing, the span grows: out of the loop, or from the block of a fork to its join. It
+never ends in an arm of a divergent fork, where no fence may be. Blocks are counted as on core 0.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
 import numpy as np
 
-from haulout.analysis.cfg import ControlFlow, function_flow
 from haulout.analysis.liveness import SharedLiveness
 from haulout.analysis.phases import shared_accesses
-from haulout.analysis.regions import Regions
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
+from haulout.ir.structure import Structure
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +31,7 @@ Span = tuple[int, int]
 """(first block, last block)"""
 
 
-def shared_spans(program: Program, found: Regions) -> list[Span]:
+def shared_spans(program: Program) -> list[Span]:
     """The spans of all groups, a group being what overlaps, in layout order."""
     owner, block = _touched(program)
     low = np.full(len(program.locations), len(program.blocks), np.int64)
@@ -43,14 +41,12 @@ def shared_spans(program: Program, found: Regions) -> list[Span]:
     np.maximum.at(high, owner, block)
     touched = high >= 0
     spans = _components(low[touched], high[touched])
-    if not found:
+    if not program.structure:
         return spans
-    blocks, flows = np.unique(block).tolist(), _Flows(program)
+    blocks = np.unique(block)
     while True:
-        wider = [
-            _control_equivalent(flows, found, blocks[bisect_left(blocks, low) : bisect_right(blocks, high)])
-            for low, high in spans
-        ]
+        inside = [blocks[(blocks >= low) & (blocks <= high)] for low, high in spans]
+        wider = [_control_equivalent(program.structure, int(each[0]), int(each[-1])) for each in inside]
         merged = _components(
             np.array([min(span[0], grown[0]) for span, grown in zip(spans, wider, strict=True)]),
             np.array([max(span[1], grown[1]) for span, grown in zip(spans, wider, strict=True)]),
@@ -58,23 +54,6 @@ def shared_spans(program: Program, found: Regions) -> list[Span]:
         if merged == spans:
             return wider
         spans = merged
-
-
-class _Flows:
-    """The graphs of the functions, each analysed once."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.found: dict[int, tuple[int, ControlFlow, dict[int, int]]] = {}
-
-    def around(self, block: int) -> tuple[int, ControlFlow, dict[int, int]]:
-        """Of the function of a block: its first block, its graph, the place of each block in the graph's order."""
-        function = int(self.program.blocks.function[block])
-        if function not in self.found:
-            flow = function_flow(self.program, function)
-            origin = int(self.program.starts("blocks", "functions")[function])
-            self.found[function] = origin, flow, {each: at for at, each in enumerate(flow.order)}
-        return self.found[function]
 
 
 def _touched(program: Program) -> tuple[Ints, Ints]:
@@ -98,40 +77,31 @@ def _components(low: Ints, high: Ints) -> list[Span]:
     return list(zip(low[firsts].tolist(), reach[lasts].tolist(), strict=True))
 
 
-def _control_equivalent(flows: _Flows, found: Regions, blocks: list[int]) -> Span:
-    """The smallest span around some blocks of one function."""
-    origin, flow, place = flows.around(blocks[0])
-    inside = [block - origin for block in blocks]
-    first = last = inside[0]
+def _control_equivalent(structure: Structure, low: int, high: int) -> Span:
+    """The smallest span around the touched blocks of one function, of which the first and the last are given."""
+    first, last = low, high
     while True:
-        first = flow.common_dominator([first, last, *inside])
-        last = flow.common_post_dominator([first, last, *inside])
-        atoms = [at for block in (first, last) if (at := found.atom(block + origin)) != NONE]
-        if atoms:
-            branch = found.branches[atoms[0]]
-            first, last = branch.fork - origin, branch.join - origin
-        elif flow.loop[first] not in (NONE, *flow.loops_around(last)):
-            first = _before_loop(flow, first)
-        elif flow.loop[last] != flow.loop[first]:
-            last = _behind_loop(flow, last)
-        elif flow.loop[first] != NONE and not all(place[first] <= place[at] <= place[last] for at in inside):
-            first, last = _before_loop(flow, first), _behind_loop(flow, last)
-        elif flow.dominates(first, last) and flow.post_dominates(last, first):
-            return first + origin, last + origin
+        first, end = min(first, last, low), max(first, last, high)
+        while not structure.dominates(first, end):
+            first = structure.dominator[first]
+        last = end
+        while not structure.post_dominates(last, first):
+            last = structure.post_dominator[last]
+        forks = [at for block in (first, last) if (at := structure.divergent_fork(block)) != NONE]
+        loop, last_loop = structure.common_loop(first, first), structure.common_loop(last, last)
+        if forks:
+            first, last = structure.forks[forks[0]].block, structure.forks[forks[0]].join
+        elif loop not in (NONE, *structure.loops_around(last)):
+            first = structure.dominator[structure.loops[loop].header]
+        elif loop != last_loop:
+            last = structure.loops[last_loop].end
+        elif loop != NONE and not first <= low <= high <= last:
+            first, last = structure.dominator[structure.loops[loop].header], structure.loops[loop].end
+        elif structure.dominates(first, last) and structure.post_dominates(last, first):
+            return first, last
         if first == NONE:
-            # A loop without a block before it: there is no place that runs once.
-            return origin, last + origin
-
-
-def _before_loop(flow: ControlFlow, block: int) -> int:
-    return flow.dominator[flow.loops[flow.loop[block]].header]
-
-
-def _behind_loop(flow: ControlFlow, block: int) -> int:
-    inside = flow.loops[flow.loop[block]].blocks
-    while block in inside:
-        block = flow.post_dominator[block]
-    return block
+            # A loop without a block before it: no block runs once before the accesses.
+            return next(each.start for each in structure.functions if low in each), last
 
 
 def log_spans(program: Program, live: SharedLiveness) -> None:

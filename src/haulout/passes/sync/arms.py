@@ -1,93 +1,85 @@
-"""Where cores may take different arms of a branch, do they meet in equal number whichever they take?
+"""Where cores may take different arms of a fork, do both arms have the same barriers?
 
-Barriers of one engine meet by index. A core that skips one meets the others at the wrong places from then on, and
-counts that only grow would never come together again. So both arms of a `divergent` branch must hold, on each engine
-and in order, barriers of the same participants. A loop counts when its trips are known, a branch inside when its own
+Barriers of one engine are matched by index. A core that skips one is matched with the wrong barriers from then on,
+and counts that only grow never come together again. So both arms of a `divergent` fork must have, on each engine and
+in order, barriers of the same participants. A loop counts when its trip count is known, a fork inside when its own
 arms agree.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import chain
+
 from haulout.ir.enums import NONE
-from haulout.ir.labels import instruction_label, place
+from haulout.ir.labels import block_label, block_name, instruction_label
 from haulout.ir.program import Program
-from haulout.passes.sync.nest import Nest
-from haulout.support.diagnostics import Label, bad_input
-
-Meets = tuple[object, ...]
-"""Barriers of one engine in order: each its participants; a loop the tuple (trips, header, body)."""
+from haulout.ir.structure import Fork, Loop
+from haulout.support.diagnostics import bad_input
 
 
-def check_arms_meet_equally(program: Program, nest: Nest) -> None:
-    """`bad-input` at the first divergent branch of a core whose arms do not meet equally often."""
-    barriers = program.barriers
-    if not len(barriers):
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Barriers that cores may not match, and why."""
+
+    block: int
+    why: str
+
+
+_Barriers = tuple[object, ...]
+"""Barriers of one engine in order: the participants of each; around those of a loop its trip count and brackets."""
+
+
+def check_arms_meet_equally(program: Program) -> None:
+    """`bad-input` at the first divergent fork of a core whose arms do not have equal barriers."""
+    structure, rows = program.structure, program.barriers.instruction
+    forks = [number for number, fork in enumerate(structure.forks) if fork.divergent]
+    if not len(rows) or not forks:
         return
-    found = nest.found
-    for branch in found.branches:
-        if branch.divergent:
-            arms = [found.regions[arm] for arm in branch.arms]
-            last = arms[-1]
-            begin, end = int(nest.starts[arms[0].first]), int(nest.starts[last.last + 1])
-            inside = (barriers.instruction >= begin) & (barriers.instruction < end)
-            for engine in sorted(set(program.instructions.engine[barriers.instruction[inside]].tolist())):
-                _Meets(program, nest, engine).branch(branch.fork)
+    starts = program.starts("instructions", "blocks").tolist()
+    lines = program.instructions.engine[rows]
+    found = []
+    for engine in sorted(set(lines.tolist())):
+        mine = lines == engine
+        cores = dict(zip(rows[mine].tolist(), program.barriers.cores[mine].tolist(), strict=True))
+
+        def block(at: int, cores: dict[int, int] = cores) -> _Barriers | _Refused:
+            return tuple(cores[row] for row in range(starts[at], starts[at + 1]) if row in cores)
+
+        found.append((cores, structure.fold(block, _sequence, _loop, _fork).forks))
+    for fork in forks:
+        for cores, values in found:
+            value = values[fork]
+            if isinstance(value, _Refused):
+                name = block_name(program, value.block)
+                after = [row for row in cores if row >= starts[value.block]]
+                bad_input(
+                    f"cores may take different arms around block {name}, and {value.why}: their counts would not "
+                    "come together",
+                    block_label(program, value.block),
+                    *(instruction_label(program, row) for row in after[:1]),
+                )
 
 
-class _Meets:
-    """What is met on one engine, arms that disagree being refused."""
+def _sequence(parts: list[_Barriers | _Refused]) -> _Barriers | _Refused:
+    refused = next((part for part in parts if isinstance(part, _Refused)), None)
+    return refused or tuple(chain.from_iterable(part for part in parts if not isinstance(part, _Refused)))
 
-    def __init__(self, program: Program, nest: Nest, engine: int) -> None:
-        self.program, self.nest = program, nest
-        mine = program.instructions.engine[program.barriers.instruction] == engine
-        self.cores = dict(
-            zip(program.barriers.instruction[mine].tolist(), program.barriers.cores[mine].tolist(), strict=True)
-        )
 
-    def block(self, block: int) -> Meets:
-        """Of one block."""
-        rows = range(int(self.nest.starts[block]), int(self.nest.starts[block + 1]))
-        return tuple(self.cores[row] for row in rows if row in self.cores)
+def _loop(loop: Loop, header: _Barriers | _Refused, body: _Barriers | _Refused) -> _Barriers | _Refused:
+    whole = _sequence([("loop", loop.trip), header, ("body",), body, ("end",)])
+    if isinstance(body, _Refused) or not (header or body):
+        return body
+    if loop.trip == NONE:
+        return _Refused(loop.header, "a loop in it, of which it is not known how often it turns, holds barriers")
+    return whole
 
-    def sequence(self, begin: int, end: int) -> Meets:
-        """Of blocks `begin:end` of one region and all inside of it."""
-        nest, regions = self.nest, self.nest.found.regions
-        met: Meets = ()
-        block = begin
-        while block < end:
-            if block in nest.loop_at:
-                item = regions[nest.loop_at[block]]
-                header, body = self.block(block), self.sequence(block + 1, item.last + 1)
-                if (header or body) and item.trip == NONE:
-                    self._refuse(block, "a loop in it, of which it is not known how often it turns, holds barriers")
-                if header or body:
-                    met += ((item.trip, header, body),)
-                block = item.last + 1
-                continue
-            met += self.block(block)
-            if block in nest.branch_at:
-                met += self.branch(block)
-                block = nest.found.branches[nest.branch_at[block]].join
-            else:
-                block += 1
-        return met
 
-    def branch(self, fork: int) -> Meets:
-        """Of either arm."""
-        branch = self.nest.found.branches[self.nest.branch_at[fork]]
-        arms = [self.nest.found.regions[arm] for arm in branch.arms]
-        first, *others = [self.sequence(arm.first, arm.last + 1) for arm in arms]
-        if first != (others[0] if others else ()):
-            self._refuse(fork, "its arms do not hold the same core_barriers in the same order")
-        return first
-
-    def _refuse(self, block: int, why: str) -> None:
-        program = self.program
-        name = program.strings[int(program.blocks.name[block])]
-        span = place(program, NONE, int(program.blocks.text_line[block]))
-        rows = [row for row in self.cores if row >= self.nest.starts[block]]
-        bad_input(
-            f"cores may take different arms around block ^{name}, and {why}: their counts would not come together",
-            Label(f"^{name} on core {program.block_core[block]}", span),
-            *(instruction_label(program, row) for row in rows[:1]),
-        )
+def _fork(fork: Fork, arms: list[_Barriers | _Refused]) -> _Barriers | _Refused:
+    first, *others = arms
+    refused = _sequence(arms)
+    if isinstance(refused, _Refused):
+        return refused
+    if first != (others[0] if others else ()):
+        return _Refused(fork.block, "its arms do not hold the same core_barriers in the same order")
+    return first

@@ -17,7 +17,6 @@ import numpy as np
 
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
-from haulout.passes.sync.nest import Nest
 
 
 class Idle(NamedTuple):
@@ -27,22 +26,23 @@ class Idle(NamedTuple):
     behind: set[tuple[int, Engine]]
 
 
-def find_idle(program: Program, nest: Nest) -> Idle:
+def find_idle(program: Program) -> Idle:
     """Block by block; ends of a function count where its first and last block are no part of a loop."""
     idle = Idle(set(), set())
     engine = program.instructions.engine
     barriers = program.barriers.instruction
     fences = barriers[engine[barriers] == Engine.ALL]
-    block, function = program.instructions.block, program.blocks.function
+    structure, block, function = program.structure, program.instructions.block, program.blocks.function
+    starts = program.starts("instructions", "blocks").tolist()
     used = [
         np.unique(engine[program.instruction_function == each]).tolist() for each in range(len(program.functions))
     ]
     for here in np.unique(block[fences]).tolist():
-        begin, end = int(nest.starts[here]), int(nest.starts[here + 1])
+        begin, end = starts[here], starts[here + 1]
         mine = fences[slice(*np.searchsorted(fences, [begin, end]))].tolist()
-        whole = nest.found.of_block[here] == NONE
-        opens = whole and nest.entered_from[here] == NONE
-        closes = whole and (here + 1 == len(function) or function[here + 1] != function[here])
+        whole = structure.region_of[here] == NONE
+        opens = whole and structure.dominator[here] == NONE
+        closes = whole and structure.post_dominator[here] == NONE
         cuts = [begin - 1, *mine, end]
         for first, second in pairwise(cuts):
             if (first < begin and not opens) or (second == end and not closes):

@@ -5,9 +5,9 @@ follow one another) looks back in its core's list. Such edges never close a cycl
 one instruction after the other, come to their ends: that run respects all of them. Barriers of all engines and all
 cores are always so. Barriers on one engine, of some cores, and `sendrecv` may be met in another order on each core.
 
-Cores turn loops equally often and take the same arms of a branch, so blocks are compared one by one: lists that agree
-in every block agree in every run. Where cores may take different arms that does not follow: other meetings than
-barriers of all engines and all cores, which are met in equal number in both arms, are taken not to agree there.
+Cores run loops equally often and take the same arms of a fork, so blocks are compared one by one: lists that agree in
+every block agree in every run. Where cores may take different arms that does not follow: there only barriers of all
+engines and all cores, of which both arms have the same number, are taken to agree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import numpy as np
 
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
-from haulout.passes.sync.nest import Nest
 
 
 class _Event(NamedTuple):
@@ -32,7 +31,7 @@ class _Event(NamedTuple):
     receives: Hashable = None
 
 
-def lists_agree(program: Program, nest: Nest) -> bool:
+def lists_agree(program: Program) -> bool:
     """Whether every run in which each core does its list in order comes to its end."""
     barriers = program.barriers
     everyone = (1 << program.lnc) - 1
@@ -40,15 +39,14 @@ def lists_agree(program: Program, nest: Nest) -> bool:
     full &= program.instructions.engine[barriers.instruction] == Engine.ALL
     if not len(program.meetings) and bool(full.all()):
         return True
-    part = program.instructions.block if nest.found else program.instruction_function
-    whole = program.blocks.function if nest.found else np.arange(len(program.functions))
-    core_of = program.function_core
-    parts = len(program.blocks) if nest.found else len(program.functions)
+    structure, core_of = program.structure, program.function_core
+    part = program.instructions.block if structure else program.instruction_function
+    whole = program.blocks.function if structure else np.arange(len(program.functions))
+    parts = len(program.blocks) if structure else len(program.functions)
     first = np.searchsorted(core_of[whole], np.arange(program.lnc)).tolist()
     lists: dict[tuple[int, int], list[_Event]] = {}
-    divergent = nest.divergent
     for row, event in _events(program):
-        if divergent[program.instructions.block[row]]:
+        if structure.divergent_fork(int(program.instructions.block[row])) != NONE:
             if event.line == (int(Engine.ALL), tuple(range(program.lnc))):
                 continue
             return False

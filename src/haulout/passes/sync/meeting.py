@@ -19,7 +19,7 @@ it tell the first of a function before its work, or wait for the last behind it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Barriers, Instructions, Ints, Semaphores
 from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, semaphore_use
 from haulout.passes.sync.idle import find_idle
-from haulout.passes.sync.nest import Nest
 from haulout.passes.sync.semaphores import malformed
 
 BARRIER = "barrier"
@@ -56,9 +55,9 @@ class _Part:
     """Where it stands in the end."""
 
 
-def lower_meetings(program: Program, nest: Nest) -> tuple[Program, int, int]:
+def lower_meetings(program: Program) -> tuple[Program, int, int]:
     """(the program without barriers, how many waits that took, how many of them are `wait_back`)."""
-    parts = _Plan(program, nest).parts()
+    parts = _Plan(program).parts()
     program = _without_operands(program)
     added = [part for part in parts if part.before != NONE]
     source = [part.barrier for part in added]
@@ -88,7 +87,7 @@ def lower_meetings(program: Program, nest: Nest) -> tuple[Program, int, int]:
         # Of the keeper's line, or of the barrier's engine: the first comes first in `parts`.
         if part.signal != _HERE and part.wait != _GO:
             moved.setdefault(int(position[part.barrier]), part.row)
-    return _write(program, replace(nest, starts=program.starts("instructions", "blocks")), parts, moved)
+    return _write(program, parts, moved)
 
 
 _HERE, _GO, _MET = "here", "go", "met"
@@ -97,8 +96,8 @@ _HERE, _GO, _MET = "here", "go", "met"
 class _Plan:
     """The instructions of every barrier."""
 
-    def __init__(self, program: Program, nest: Nest) -> None:
-        self.program, self.idle = program, find_idle(program, nest)
+    def __init__(self, program: Program) -> None:
+        self.program, self.idle = program, find_idle(program)
         rows = program.instructions
         self.taken: dict[int, set[int]] = {}
         self.workers: dict[int, list[Engine]] = {}
@@ -164,7 +163,7 @@ def _without_operands(program: Program) -> Program:
     return program.replace(accesses=program.accesses.take(keep), steps=steps.remap({"accesses": remap}))
 
 
-def _write(program: Program, nest: Nest, parts: list[_Part], moved: dict[int, int]) -> tuple[Program, int, int]:
+def _write(program: Program, parts: list[_Part], moved: dict[int, int]) -> tuple[Program, int, int]:
     """The program with the signals and waits of all parts. `moved`: barrier -> who waits in its place."""
     strings, rows = program.strings, program.instructions
     prefix = _prefix(program)
@@ -185,7 +184,7 @@ def _write(program: Program, nest: Nest, parts: list[_Part], moved: dict[int, in
             table.append((part.row, f"{prefix}.{part.signal}", 1, False))
         if part.remote:
             attrs[part.row][REMOTE_SIGNAL] = [[core, f"{prefix}.{part.met}", 1] for core in part.remote]
-    counts = _Counts(program, nest, parts)
+    counts = _Counts(program, parts)
     waits = relative = 0
     for part in parts:
         if part.wait is None:
@@ -239,9 +238,9 @@ def _prefix(program: Program) -> str:
 class _Counts:
     """How often a core has issued to a counter before a place of its list."""
 
-    def __init__(self, program: Program, nest: Nest, parts: list[_Part]) -> None:
+    def __init__(self, program: Program, parts: list[_Part]) -> None:
         self.function = program.instruction_function
-        inside = nest.found.of_block[program.instructions.block] != NONE
+        inside = np.array(program.structure.region_of)[program.instructions.block] != NONE
         self.begin = np.searchsorted(self.function, np.arange(len(program.functions))).tolist()
         length = np.bincount(self.function, minlength=len(program.functions)).tolist()
         self.sums: dict[tuple[int, str], Ints] = {}

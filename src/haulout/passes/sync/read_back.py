@@ -22,7 +22,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from haulout.analysis.regions import find_regions
 from haulout.ir.enums import Engine
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
@@ -36,8 +35,8 @@ def guaranteed_order(program: Program) -> Dependences:
 
     A wait for more than will ever be signalled guarantees whatever one likes; it is a `deadlock`, and refused here.
     """
-    if find_regions(program):
-        bad_input("a program with loops or branches is read back run by run")
+    if program.structure:
+        bad_input("a program with loops or forks is read back run by run")
     bounds = np.searchsorted(program.instruction_function, np.arange(len(program.functions) + 1)).tolist()
     found: list[tuple[int, int]] = []
     for begin, end in pairwise(bounds):

@@ -25,7 +25,6 @@ from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Column, Dependences, Ids, Ints
-from haulout.passes.sync.nest import Nest
 from haulout.support.diagnostics import bad_input
 from haulout.support.jit import njit, plain_if_small
 
@@ -40,32 +39,31 @@ class Reduced(NamedTuple):
     """Dense engine number of each instruction."""
 
 
-def reduce_order(program: Program, nest: Nest, edges: Dependences) -> Reduced:
+def reduce_order(program: Program, edges: Dependences) -> Reduced:
     """The transitive reduction of `edges` inside each core; `bad-input` where an edge has no meaning."""
     order = np.lexsort((-edges.producer, edges.instruction))
     edges = edges.take(order)
-    _check_meaning(program, nest, edges)
+    _check_meaning(program, edges)
     forward, carried = edges.take(~edges.carried), edges.take(edges.carried)
     lines, line = engine_lines(program)
     fence = np.zeros(len(program.instructions), bool)
     fence[local_fences(program, True)] = True
     waits = np.searchsorted(forward.instruction, np.arange(len(line) + 1)).astype(np.int64)
+    starts, dominator = program.starts("instructions", "blocks"), np.array(program.structure.dominator, np.int32)
     with plain_if_small(_scan_forward, len(line)):
-        keep, clock, last, floor = _scan_forward(
-            nest.starts, nest.entered_from, line, fence, waits, forward.producer, len(lines)
-        )
+        keep, clock, last, floor = _scan_forward(starts, dominator, line, fence, waits, forward.producer, len(lines))
     kept = [forward.take(keep)]
     if len(carried):
-        kept.append(_reduce_carried(program, nest, kept[0], carried, (line, fence, clock, last, floor)))
+        kept.append(_reduce_carried(program, kept[0], carried, (line, fence, clock, last, floor)))
     left = kept[0] if len(kept) == 1 else kept[0].append(kept[1])
     return Reduced(left.take(np.lexsort((left.carried, -left.producer, left.instruction))), clock, line)
 
 
-def _check_meaning(program: Program, nest: Nest, edges: Dependences) -> None:
-    block = program.instructions.block
+def _check_meaning(program: Program, edges: Dependences) -> None:
+    structure, block = program.structure, program.instructions.block
     waiting, producer = block[edges.instruction], block[edges.producer]
     straight = (waiting == producer) & ~edges.carried
-    if not nest.found:
+    if not structure:
         straight |= ~edges.carried & (waiting > producer)
     # Few are left to look at one by one: a block pair decides.
     seen: dict[tuple[int, int, bool], bool] = {}
@@ -74,9 +72,9 @@ def _check_meaning(program: Program, nest: Nest, edges: Dependences) -> None:
         key = (here, there, carried)
         if key not in seen:
             if carried:
-                seen[key] = nest.innermost_common(here, there) != NONE
+                seen[key] = structure.common_loop(here, there) != NONE
             else:
-                seen[key] = nest.dominates(there, here)
+                seen[key] = structure.dominates(there, here)
         if not seen[key]:
             bad_input(
                 "it waits for the turn before of a loop that is not around both"
@@ -89,10 +87,10 @@ def _check_meaning(program: Program, nest: Nest, edges: Dependences) -> None:
 
 @njit
 def _scan_forward(
-    starts: Ints, entered_from: Ids, line: Ids, fence: Bools, waits: Ints, producer: Ids, lines: int
+    starts: Ints, dominator: Ids, line: Ids, fence: Bools, waits: Ints, producer: Ids, lines: int
 ) -> tuple[Bools, Ids, Ids, Ids]:
     """(which edges stay, clock, last row of each line at the end of each block, last fence there)."""
-    blocks = len(entered_from)
+    blocks = len(dominator)
     clock = np.full((len(line), lines), -1, np.int32)
     last = np.full((blocks, lines), -1, np.int32)
     floor = np.full(blocks, -1, np.int32)
@@ -100,7 +98,7 @@ def _scan_forward(
     latest = np.full(lines, -1, np.int32)
     newest = np.int64(-1)
     for block in range(blocks):
-        source = entered_from[block]
+        source = dominator[block]
         newest = np.int64(-1)
         latest[:] = -1
         if source >= 0:
@@ -134,34 +132,36 @@ def _scan_forward(
 
 
 def _reduce_carried(
-    program: Program, nest: Nest, forward: Dependences, carried: Dependences, known: tuple[Column, ...]
+    program: Program, forward: Dependences, carried: Dependences, known: tuple[Column, ...]
 ) -> Dependences:
     line, fence, clock, last, floor = known
-    block = program.instructions.block
+    structure, block = program.structure, program.instructions.block
+    starts, dominator = program.starts("instructions", "blocks"), np.array(structure.dominator, np.int32)
     loop_of = np.array(
         [
-            nest.innermost_common(int(here), int(there))
+            structure.common_loop(int(here), int(there))
             for here, there in zip(block[carried.instruction], block[carried.producer], strict=True)
         ]
     )
     keep = np.zeros(len(carried), bool)
     for loop in np.unique(loop_of).tolist():
         mine = np.flatnonzero(loop_of == loop)
-        begin, end = nest.rows_of(loop)
-        item = nest.found.regions[loop]
-        every_turn = _every_turn(nest, loop)
+        each = structure.loops[loop]
+        begin, end = int(starts[each.begin]), int(starts[each.end])
+        # Blocks that run in every iteration dominate the latch.
+        every_turn = np.array([structure.dominates(at, each.latch) for at in range(each.begin, each.end)])
         producers = carried.producer[mine]
-        steady = every_turn[block[producers] - item.header]
+        steady = every_turn[block[producers] - each.header]
         rows = np.arange(begin, end + 1)
         waits = np.searchsorted(carried.instruction[mine], rows)
         inside = (forward.instruction >= begin) & (forward.instruction < end) & (forward.producer >= begin)
         local = forward.take(inside)
         ahead = np.searchsorted(local.instruction, rows)
-        base = _turn_before(clock, last[item.last], int(floor[item.last]), begin)
+        base = _turn_before(clock, last[each.latch], int(floor[each.latch]), begin)
         with plain_if_small(_scan_carried, end - begin):
             keep[mine] = _scan_carried(
-                nest.starts[item.header : item.last + 2],
-                nest.entered_from[item.header : item.last + 1] - item.header,
+                starts[each.begin : each.end + 1],
+                dominator[each.begin : each.end] - each.begin,
                 line[begin:end],
                 fence[begin:end],
                 clock[begin:end],
@@ -173,18 +173,6 @@ def _reduce_carried(
                 steady,
             )
     return carried.take(keep)
-
-
-def _every_turn(nest: Nest, loop: int) -> Bools:
-    """Blocks of a loop, from its header, that run in every turn: those that dominate its latch."""
-    item = nest.found.regions[loop]
-    found = np.zeros(item.last + 1 - item.header, bool)
-    block = item.last
-    while block > item.header:
-        found[block - item.header] = True
-        block = int(nest.entered_from[block])
-    found[0] = True
-    return found
 
 
 def _turn_before(clock: Ids, last: Ids, floor: int, begin: int) -> Ids:
@@ -201,7 +189,7 @@ def _turn_before(clock: Ids, last: Ids, floor: int, begin: int) -> Ids:
 @njit
 def _scan_carried(
     starts: Ints,
-    entered_from: Ids,
+    dominator: Ids,
     line: Ids,
     fence: Bools,
     clock: Ids,
@@ -215,7 +203,7 @@ def _scan_carried(
     """Which carried edges of one loop stay; rows and blocks count from the loop's first, producers do not."""
     begin = starts[0]
     lines = base.shape[0]
-    blocks = len(entered_from)
+    blocks = len(dominator)
     known = np.full((len(line), lines), -1, np.int32)
     last = np.full((blocks, lines), -1, np.int32)
     latest = np.full(lines, -1, np.int32)
@@ -223,7 +211,7 @@ def _scan_carried(
     for block in range(blocks):
         latest[:] = -1
         if block > 0:
-            latest[:] = last[entered_from[block]]
+            latest[:] = last[dominator[block]]
         for row in range(starts[block] - begin, starts[block + 1] - begin):
             here = line[row]
             now = known[row]
