@@ -17,11 +17,14 @@ from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.options import check_option, option_types
+from haulout.passes.share_replicated import ShareReplicated
 from haulout.passes.sync_shared_allocations import SyncSharedAllocations
 from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT
 
 Fences = Literal["bracket", "minimal"]
+Share = Literal["none", "inputs"]
+"""What is stored once for all cores that hold equal bytes: nothing, or inputs and constants."""
 Sync = Literal["edges", "semaphores", "all"]
 """How order is written: dependences and barriers; semaphores and barriers; semaphores alone."""
 
@@ -29,6 +32,7 @@ REGISTRY: dict[str, type[Pass]] = {
     each.name: each
     for each in (
         FoldConstants,
+        ShareReplicated,
         LocalizeSharedMemory,
         BuildFdeps,
         AntiDependencyAnalyzerPostSharedDram,
@@ -49,10 +53,12 @@ def standard_pipeline(
     capacity: int | None = None,
     partitions: Partitions = "proportional",
     target: str = DEFAULT,
+    share: Share = "inputs",
 ) -> list[Pass]:
     """What `haulout compile` runs before the checker."""
     return [
         FoldConstants(),
+        *([ShareReplicated()] if share == "inputs" else []),
         LocalizeSharedMemory(),
         BuildFdeps(),
         AntiDependencyAnalyzerPostSharedDram(),

@@ -1,7 +1,6 @@
 """share_replicated: inputs and constants that are equal on several cores are stored once.
 
-1. Candidates: local inputs that nothing writes, with `same=`, and local constants; not placed yet, one of a name on each
-   core.
+1. Candidates: local inputs that nothing writes, with `same=`, and local constants; not placed yet.
 2. Classes: cores whose input is equal, as `same=` says; cores whose constants hold the same data.
 3. The largest class first: its owner is the member that owns the fewest bytes so far, so that the partitions of the
    DRAM stay alike. The owner keeps the location as a shared one, the other members get views of it.
@@ -18,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from haulout.ir.attributes import parse_value
+from haulout.ir.core_classes import parse_classes
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.passes.base import Pass, PassContext
@@ -74,14 +73,14 @@ def _classes(program: Program) -> list[list[int]]:
     # group by function, name and what makes two of them equal
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for row in np.flatnonzero(inputs | constants).tolist():
-        key = (int(function_name[row]), int(locations.name[row]), int(locations.size[row]), int(locations.align[row]))
-        groups[(*key, int(locations.same[row]), int(locations.data[row]))].append(row)
+        columns = (locations.name, locations.size, locations.align, locations.data, locations.same)
+        groups[int(function_name[row]), *(int(column[row]) for column in columns)].append(row)
     found: list[list[int]] = []
     for key, rows in groups.items():
-        if key[-2] == NONE:
+        if key[-1] == NONE:
             found.append(rows)
             continue
         by_core = {int(program.location_core[row]): row for row in rows}
-        for members in parse_value(program.strings[key[-2]]):  # type: ignore[union-attr]
-            found.append([by_core[each] for each in members if each in by_core])  # type: ignore[union-attr, index]
+        for members in parse_classes(program.strings[key[-1]]):
+            found.append([by_core[each] for each in members if each in by_core])
     return [rows for rows in found if len(rows) > 1]

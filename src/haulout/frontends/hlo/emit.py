@@ -26,6 +26,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.shardings import Classes, classes
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, unique
 from haulout.frontends.hlo.trips import trip_count
 from haulout.frontends.hlo.types import Shape
@@ -33,7 +34,7 @@ from haulout.frontends.hlo.values import Branch, Loop, Mark, Operation, Stage, S
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
-from haulout.ir.enums import Engine, Space
+from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 
 _COPIES = {
@@ -88,6 +89,16 @@ class Emitter:
             data=slot.data[0] if slot.data else None,
             loc=slot.source.loc,
         )
+
+    @property
+    def core_classes(self) -> dict[int, Classes]:
+        """Cores that get equal bytes for a parameter, as its sharding says, by location id."""
+        found: dict[int, Classes] = {}
+        for slot in self._storage.slots:
+            sharding = slot.source.attributes.get("sharding")
+            if slot.kind in (Kind.INPUT, Kind.INOUT) and sharding is not None:
+                found[self._ids[slot]] = classes(sharding.text, self.module.num_partitions)
+        return {row: each for row, each in found.items() if len(each) < self.module.num_partitions}
 
     @property
     def per_core_data(self) -> dict[int, Sequence[str]]:

@@ -80,4 +80,4 @@ def lower(module: HloModule) -> Program:
         check_attributes(step.instruction, rule.attributes)
         rule.emit(out, step)
     out.finish(length + 1)
-    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data)
+    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data, same=out.core_classes)

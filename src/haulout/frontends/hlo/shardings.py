@@ -1,7 +1,7 @@
 """Which cores get equal bytes for a parameter: what its sharding says after partitioning.
 
     {replicated}                                            all of them
-    {devices=[2,1,2]<=[4] last_tile_dim_replicate}          those of one tile: the last dimension of the tiles counts copies
+    {devices=[2,1,2]<=[4] last_tile_dim_replicate}          those of one tile: the last dimension counts its copies
     {devices=[2,2]<=[4]}                                    none: each core has a tile of its own
 
 Every other form is taken as the last one, which promises nothing.
