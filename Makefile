@@ -4,7 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test test-all lint setup wheel clean
+# Compiled modules are kept, or each worker and each process that a test starts would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-rest test-all lint docs setup wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/haulout compile examples/jax/decoder_train.n4.hlo -o out/
@@ -12,18 +15,26 @@ demo: $(VENV)/.installed
 	$(BIN)/haulout simulate out/program.bir --inputs examples/jax/decoder_train.n4.npz \
 		--expect examples/jax/decoder_train.n4.npz --schedule all -o out/outputs.npz
 
-test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+# Two tiers, described in tests/conftest.py: the first covers every kind of test in three minutes on two cores.
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS)
 
-# As `test`, and every file test once more as a process of its own, through lit.
-test-all: export HAULOUT_LIT = all
-test-all: test
+test: $(VENV)/.installed-dev
+	$(PYTEST) -m "not long" --hypothesis-profile short
+
+test-rest: $(VENV)/.installed-dev
+	$(PYTEST) -m "long or property"
+
+test-all: test test-rest
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site, with search and the API reference; a warning is an error. Open out/site/index.html.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html --conf-dir docs . out/site
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m pip wheel --no-deps -w dist .

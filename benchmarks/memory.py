@@ -2,9 +2,9 @@
 
     python benchmarks/memory.py FOLDER CSV [--fences bracket|minimal] [--only GLOB]
 
-FOLDER has HLO files of N cores, `NAME.nN.hlo`. CSV has a row a file: `program,arg,out,alias,temp`, bytes of one device as
-XLA's `memory_analysis` gives them; `N * (arg + out - alias + temp)` is what XLA needs. Constants are in neither figure of
-XLA's and in ours. The last lines are geometric means by group and by number of cores.
+FOLDER has HLO files of N cores, `NAME.nN.hlo`. CSV has a row a file: `program,arg,out,alias,temp`, bytes of one
+device as XLA's `memory_analysis` gives them; XLA needs `N * (arg + out - alias + temp)`. Ours is the peak of all
+cores. The last lines are geometric means by group and by number of cores.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def test_check_tells_which_page_differs(tmp_path: Path, capsys: pytest.CaptureFi
     folder = tmp_path / "reference"
     assert make_docs.main(["--folder", str(folder)]) == 0
     assert make_docs.main(["--folder", str(folder), "--check"]) == 0
-    (folder / "passes.md").write_text("# Passes\n")
-    (folder / "cli.md").unlink()
+    (folder / "reference" / "passes.md").write_text("# Passes\n")
+    (folder / "reference" / "cli.md").unlink()
     assert make_docs.main(["--folder", str(folder), "--check"]) == 1
     said = capsys.readouterr().out
     assert "passes.md" in said and "cli.md" in said and "tables.md" not in said

@@ -1,10 +1,10 @@
-"""Generate the reference pages from the code: tables, passes, diagnostics, commands.
+"""Generate the reference pages from the code: tables, passes, diagnostics, commands; and the tables of opcodes.
 
-    python tools/make_docs.py            # write docs/reference/*.md
+    python tools/make_docs.py            # write docs/reference/*.md, and what docs/opcodes.md has between markers
     python tools/make_docs.py --check    # exit 1, and say which, when a page is not what the code gives
 
-A page is a function from the code to text; `PAGES` lists them. What a page says stands in the code (docstrings,
-column declarations, the catalog of codes, click's help), so that it is corrected there and nowhere else.
+A page is a function from the code to text; `PAGES` lists them. What a page says is in the code (docstrings, column
+declarations, the rows of opcodes, the catalog of codes, click's help) and is corrected there and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -21,14 +22,16 @@ from typing import Any
 import click
 
 from haulout.cli.main import main as haulout_command
+from haulout.ir.enums import Engine
+from haulout.ir.opcodes import ALL_TYPES, BITS, FETCH, FLOATS, INTEGERS, NUMBERS, OPCODES, Flow, Opcode, lookup
 from haulout.ir.schema import TABLES, Table
 from haulout.passes.base import Pass
 from haulout.passes.options import option_types, type_text
-from haulout.passes.pipeline import REGISTRY, standard_pipeline
+from haulout.passes.pipeline import REGISTRY, compile_pipeline
 from haulout.report.catalog import CATALOG
 
 ROOT = Path(__file__).resolve().parents[1]
-REFERENCE = ROOT / "docs" / "reference"
+DOCS = ROOT / "docs"
 HELP_WIDTH = 100
 NOTE = "<!-- Made by tools/make_docs.py; change the code and run it again. -->"
 
@@ -43,6 +46,8 @@ DESIGN_NOTES = {
     "sync_shared_allocations": "lifetimes-and-allocation.md",
     "lower_sync": "lower-sync.md",
     "lower_barriers": "lower-sync.md",
+    "estimate": "cost-model.md",
+    "check": "checker.md",
 }
 """Pass -> the note of docs/design that tells how it works."""
 
@@ -78,12 +83,13 @@ def _columns(table: type[Table]) -> list[tuple[str, str, str, str]]:
 
 
 def passes_page() -> str:
-    """Every pass with its contract and options, and the standard pipeline."""
+    """Every pass with its contract and options, and the pipeline of `haulout compile`."""
     steps = [(str(each.position or ""), f"[`{each.name}`](#{each.name})", options_text(each)) for each in pipeline()]
     parts = [
         "# Passes",
         "`haulout opt INPUT --passes 'NAME{OPTION=VALUE},NAME,...'` runs passes by name. The contract says what "
-        "holds before and after. `haulout compile` runs this pipeline, then the checker:",
+        "holds before and after. `haulout compile` runs this pipeline; with `--sync`, also `lower_sync`, "
+        "`lower_barriers` and a second `check`:",
         grid(("order", "pass", "options"), steps),
     ]
     for name, kind in REGISTRY.items():
@@ -96,7 +102,7 @@ def passes_page() -> str:
 
 def pipeline() -> list[Pass]:
     """What `haulout compile` runs."""
-    return standard_pipeline()
+    return compile_pipeline()
 
 
 def options_text(each: Pass) -> str:
@@ -168,13 +174,82 @@ def _help(command: click.Command, name: str, parent: click.Context | None) -> st
     return "\n".join(line.rstrip() for line in lines)
 
 
-PAGES: dict[str, Callable[[], str]] = {
-    "tables.md": tables_page,
-    "passes.md": passes_page,
-    "diagnostics.md": diagnostics_page,
-    "cli.md": cli_page,
+_TYPES = {
+    ALL_TYPES: "all types",
+    NUMBERS: "integers, floats",
+    FLOATS: "floats",
+    BITS: "`pred`, integers",
+    INTEGERS: "integers",
+    "": "",
 }
-"""File of docs/reference -> its text."""
+_PART = re.compile(r"(<!-- opcodes: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def opcodes_page() -> str:
+    """The page as it is, its tables made anew."""
+    text = (DOCS / "opcodes.md").read_text(encoding="utf-8")
+    return _PART.sub(lambda part: f"{part[1]}{_opcode_table(part[2])}\n{part[3]}", text)
+
+
+def _opcode_table(part: str) -> str:
+    """The opcodes of a section; or, of all, the facts; or the kinds of `Flow`."""
+    match part:
+        case "facts":
+            known = [*(row for row in OPCODES.values() if row.section != "nki"), *_nki_rows()]
+            headings = ("opcodes", "engine", "undefined bytes", "equal operands", "atomic", "time", "dimensions")
+            return _grouped(headings, known, _opcode_facts)
+        case "flow":
+            return grid(("name", "meaning"), [(each.value, _flow_text(each)) for each in Flow])
+    rows = [row for row in OPCODES.values() if row.section == part]
+    return _grouped(("opcodes", "operands", "on", "attributes", "does"), rows, _opcode_contract)
+
+
+def _opcode_contract(row: Opcode) -> tuple[str, ...]:
+    operands = "any" if row.operands is None else f"`{row.operands.text}`"
+    return operands, _TYPES[row.types], row.attributes, row.does
+
+
+def _opcode_facts(row: Opcode) -> tuple[str, ...]:
+    engine = "" if row.is_nki else "dma" if row.engine is Engine.DMA0 else row.engine.text
+    atomic = "yes" if row.commutes or row.name == FETCH else ""
+    reaches = "collective" if row.collective else row.flow.value
+    return engine, reaches, "equal bytes" if row.function else "", atomic, row.cost.value, row.axes.value
+
+
+def _nki_rows() -> list[Opcode]:
+    return [*(row for row in OPCODES.values() if row.is_nki), lookup("nki.*")]
+
+
+def _flow_text(flow: Flow) -> str:
+    """The docstring below a member."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(Flow))).body
+    assert isinstance(body, ast.ClassDef)
+    pairs = zip(body.body, body.body[1:], strict=False)
+    return next(
+        _text(after) or ""
+        for before, after in pairs
+        if isinstance(before, ast.Assign) and ast.unparse(before.targets[0]) == flow.name
+    )
+
+
+def _grouped(headings: Sequence[str], rows: Sequence[Opcode], cells: Callable[[Opcode], tuple[str, ...]]) -> str:
+    """A table in which opcodes of equal cells share a row; columns without any text are left out."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        groups.setdefault(cells(row), []).append(row.name)
+    lines = [(f"`{' '.join(names)}`", *found) for found, names in groups.items()]
+    kept = [at for at in range(len(headings)) if any(line[at] for line in lines)]
+    return grid([headings[at] for at in kept], [[line[at].replace("|", "\\|") for at in kept] for line in lines])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/tables.md": tables_page,
+    "reference/passes.md": passes_page,
+    "reference/diagnostics.md": diagnostics_page,
+    "reference/cli.md": cli_page,
+    "opcodes.md": opcodes_page,
+}
+"""File of docs -> its text."""
 
 
 # -- Markdown --------------------------------------------------------------------------------------------------------
@@ -204,7 +279,7 @@ def first_line(documented: object) -> str:
 # -- command ---------------------------------------------------------------------------------------------------------
 
 
-def outdated(folder: Path = REFERENCE) -> list[str]:
+def outdated(folder: Path = DOCS) -> list[str]:
     """The pages in `folder` that are missing or not what the code gives."""
     found = []
     for name, make in PAGES.items():
@@ -218,16 +293,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the pages, or check them; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a page is out of date")
-    parser.add_argument("--folder", type=Path, default=REFERENCE, help="where the pages are")
+    parser.add_argument("--folder", type=Path, default=DOCS, help="where the pages are")
     options = parser.parse_args(arguments)
     if options.check:
         wrong = outdated(options.folder)
         for name in wrong:
             print(f"{name} is out of date: run python tools/make_docs.py")
         return 1 if wrong else 0
-    options.folder.mkdir(parents=True, exist_ok=True)
     for name, make in PAGES.items():
-        (options.folder / name).write_text(make(), encoding="utf-8")
+        path = options.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(make(), encoding="utf-8")
     return 0
 
 

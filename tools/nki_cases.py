@@ -62,7 +62,7 @@ class Case:
     target: str = "gen3"
     cores: int = 2
     number: int | None = None
-    """Its row among the twelve kernels whose truths are known."""
+    """Its row among the twelve kernels with known results."""
     enums: dict[str, str] = field(default_factory=dict)
     """Arguments that are attributes of the module, dotted."""
 
@@ -271,7 +271,7 @@ TWELVE: tuple[Case, ...] = (
         number=12,
     ),
 )
-"""The kernels whose truths are known, in the order of their list."""
+"""The kernels with known results, in the order of their list."""
 
 LARGE: tuple[Case, ...] = (
     Case(

@@ -78,8 +78,8 @@ def reason(found: CheckedKernel) -> str:
 
 
 def table(rows: Sequence[Row], *, seconds: bool) -> list[str]:
-    """Markdown rows: kernel, instructions a core, meetings, verdict."""
-    head = ["kernel", "instructions a core", "B", "S", *(["trace s", "check s"] if seconds else []), "verdict"]
+    """Markdown rows: kernel, instructions per core, meetings, verdict."""
+    head = ["kernel", "instructions per core", "B", "S", *(["trace s", "check s"] if seconds else []), "verdict"]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for row in rows:
         counts = [recorder.instructions for recorder in row.trace.recorders]
@@ -122,10 +122,10 @@ def page(rows: Sequence[Row], more: Sequence[Row]) -> str:
     good, bad = modules()
     lines = ["# NKI coverage", "", NOTE, ""]
     lines += [
-        "What becomes of the kernels of aws-neuron/nki-library, run unmodified on two cores. B and S are the",
+        "Results for the unmodified kernels of aws-neuron/nki-library on two cores. B and S are the",
         "barriers and exchanges of core 0. Arguments: `tools/nki_cases.py` and `tools/nki_more_cases.py`.",
         "",
-        "## The twelve kernels whose truths are known",
+        "## Twelve kernels with known results",
         "",
         *table(rows, seconds=False),
         "",

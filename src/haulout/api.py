@@ -1,4 +1,4 @@
-"""The library's front door: `load`, `compile`, `check`, `simulate`. The commands are thin shells around these."""
+"""The Python API: `load`, `compile`, `check`, `simulate`. The commands call these functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
-from haulout.support.jit import compile_seconds, work_clock
+from haulout.support.jit import compile_seconds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,14 +26,14 @@ SUFFIXES = (".bir", ".hlo", ".npz")
 
 @dataclass(slots=True)
 class CompileResult:
-    """A compiled program, the numbers, and everything found on the way, the checker's findings last."""
+    """A compiled program, its report, and all findings, those of the checker last."""
 
     program: Program
     report: Report
     diagnostics: list[Diagnostic]
     proved: bool
-    """The checker has found nothing but notes, and neither has the trace of a kernel. Warnings of passes that rest on
-    no access (`one-member-collective`) do not count."""
+    """The checker and the trace of a kernel found only notes. Warnings of passes that concern no access
+    (`one-member-collective`) do not count."""
 
     @property
     def ok(self) -> bool:
@@ -51,45 +51,59 @@ def load(
     """Read a program: `.bir` text, `.hlo` text after SPMD partitioning, `.npz` (stored by `save_program`), or an NKI
     kernel, `FILE.py::FUNCTION` (see `haulout.nki.trace` for `arguments` and `barrier_scope`).
 
-    `lnc`: the number of cores that it must have; a one-core program is cloned over that many, a kernel runs on that
-    many (2). The program is verified. Raises `HauloutError`.
+    `lnc` is the number of cores: a one-core program is replicated, a kernel runs on that many (default 2), any other
+    program must have that many. The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
-    if is_kernel(path):
-        from haulout.nki import trace
+    return _read(path, lnc, arguments, barrier_scope)[0]
 
-        return trace(str(path), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope).program
-    from haulout.ir.replicate import replicate
-    from haulout.ir.store import load_program
-    from haulout.ir.text import parse_bir
+
+def _read(
+    source: str | Path | Program, lnc: int | None, arguments: Mapping[str, Any] | None, barrier_scope: BarrierScope
+) -> tuple[Program, list[Diagnostic]]:
+    """A sound program that can be written as text, and the findings of a kernel's trace."""
     from haulout.ir.verify import check_sound
     from haulout.ir.writable import require_writable
+
+    if isinstance(source, Program):
+        require_writable(check_sound(source))
+        return source, []
+    if is_kernel(source):
+        from haulout.nki import trace
+
+        traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
+        return traced.program, list(traced.findings)
+    program = check_sound(_read_file(Path(source)))
+    if Path(source).suffix == ".npz":
+        require_writable(program)
+    if lnc in (None, program.lnc):
+        return program, []
+    if program.lnc != 1:
+        bad_input(f"{source} is partitioned for {program.lnc} cores, not {lnc}")
+    from haulout.ir.replicate import replicate
+
+    return replicate(program, lnc), []
+
+
+def _read_file(path: Path) -> Program:
+    from haulout.ir.store import load_program
+    from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
 
-    path = Path(path)
     match path.suffix:
         case ".bir":
-            program = parse_bir(read_text(path), str(path))
+            return parse_bir(read_text(path), str(path))
         case ".hlo":
             from haulout.frontends.hlo import load_hlo
 
-            program = load_hlo(path)
+            return load_hlo(path)
         case ".npz":
-            program = load_program(path)
-        case _:
-            kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
-            bad_input(
-                f"{path}: no reader for {path.suffix or 'a file without a suffix'}",
-                help=[f"one of {', '.join(SUFFIXES)}", *kernel],
-            )
-    check_sound(program)
-    if path.suffix == ".npz":
-        require_writable(program)
-    if lnc is not None and lnc != program.lnc:
-        if program.lnc != 1:
-            bad_input(f"{path} is partitioned for {program.lnc} cores, not {lnc}")
-        program = replicate(program, lnc)
-    return program
+            return load_program(path)
+    kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
+    bad_input(
+        f"{path}: no reader for {path.suffix or 'a file without a suffix'}",
+        help=[f"one of {', '.join(SUFFIXES)}", *kernel],
+    )
 
 
 def compile(
@@ -108,102 +122,57 @@ def compile(
 ) -> CompileResult:
     """Compile a program for several cores and prove the result.
 
-    `fences`: the policy; `capacity`: bytes of DRAM for all cores together; `partitions`: how the cores share it
-    (see `coloring_allocator_dram_shared`); `target`: the machine that run times are estimated for, the name of a
-    preset or a TOML file (see `haulout.target`; None: `generic`). Without `capacity` the target's DRAM is the
-    capacity, where it says how large that is. `sync`: whether order stays dependences and barriers (`edges`),
-    dependences become `semaphores`, or `all` does, barriers too; times are estimated before that. The checker's
-    findings do not raise: they are in the result.
-    `arguments` and `barrier_scope` are a kernel's. Raises `HauloutError` when the program cannot be compiled.
+    `fences` is the policy. `capacity` is the DRAM of all cores together in bytes (default: the DRAM of the target, if
+    it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `target` is the
+    machine for estimated run times, the name of a preset or a TOML file (see `haulout.target`; None: `generic`).
+    `sync`: `edges` keeps dependences and barriers, `semaphores` lowers dependences, `all` also barriers; times are
+    estimated before that. `arguments` and `barrier_scope` are for a kernel. The result has the findings of the
+    checker. Raises `HauloutError` if the program cannot be compiled.
     """
-    from haulout.analysis.makespan import makespan
-    from haulout.checker import check_program
-    from haulout.ir.verify import check_sound
-    from haulout.ir.writable import require_writable
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
-    from haulout.passes.pipeline import standard_pipeline, sync_pipeline
+    from haulout.passes.pipeline import compile_pipeline
     from haulout.report.model import make_report
     from haulout.target import DEFAULT, load_target
 
     _check_cores(lnc)
-    context = PassContext()
-    compiled_before = compile_seconds()
-    traced_findings: list[Diagnostic] = []
-    if isinstance(source, Program):
-        require_writable(check_sound(source))
-    machine = load_target(str(target or DEFAULT))
-    lowering = PassManager(sync_pipeline(sync), on_pass=on_pass, reproducer=reproducer)
-    passes = standard_pipeline(
+    target = str(target or DEFAULT)
+    machine = load_target(target)
+    passes = compile_pipeline(
         fences=fences,
         capacity=machine.dram_bytes if capacity is None else capacity,
         partitions=partitions,
-        target=str(target or DEFAULT),
+        target=target,
+        sync=sync,
     )
-    if isinstance(source, Program):
-        program = source
-    elif is_kernel(source):
-        from haulout.nki import trace
-
-        traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
-        program = traced.program
-        traced_findings = list(traced.findings)
-        context.diagnostics.extend(traced_findings)
-    else:
-        program = load(source, lnc=lnc)
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
-    fenced = manager.run(program, context)
+    kernels_before = compile_seconds()
 
-    def record(name: str, began: float) -> None:
-        manager.records.append(PassRecord(name, None, Status.DONE, work_clock() - began, len(fenced.instructions)))
-        if on_pass is not None:
-            on_pass(manager.records[-1])
+    program, traced = _read(source, lnc, arguments, barrier_scope)
+    context = PassContext()
+    context.diagnostics.extend(traced)
+    program = manager.run(program, context)
 
-    began = work_clock()
-    estimate = makespan(fenced, machine)
-    record("estimate", began)
-    began = work_clock()
-    program, findings = fenced, check_program(fenced)
-    record("check", began)
-    if sync != "edges" and not any(each.severity is Severity.ERROR for each in findings):
-        # Proved before, since barriers that do not match are hard to see in counts; and after, as it will run.
-        program = lowering.run(fenced, context)
-        manager.records += lowering.records
-        began = work_clock()
-        findings = check_program(program)
-        record("check", began)
-    if (kernels := compile_seconds() - compiled_before) > 0:
-        manager.records.insert(
-            0, PassRecord("compile kernels", None, Status.DONE, kernels, len(program.instructions))
-        )
-    diagnostics = [*context.diagnostics, *findings]
-    proved = not any(each.severity > Severity.NOTE for each in [*traced_findings, *findings])
-    proved &= not any(each.severity is Severity.ERROR for each in diagnostics)
-    report = make_report(
-        program,
-        context,
-        manager.records,
-        diagnostics,
-        fences,
-        proved=proved,
-        fenced=fenced,
-        estimate=estimate,
-        target=machine.name,
-    )
-    return CompileResult(program, report, diagnostics, proved)
+    if kernels := compile_seconds() - kernels_before:
+        record = PassRecord("compile kernels", None, Status.DONE, kernels, len(program.instructions))
+        manager.records.insert(0, record)
+    proved = not any(each.severity > Severity.NOTE for each in [*traced, *context.findings])
+    proved &= not any(each.severity is Severity.ERROR for each in context.all_findings)
+    report = make_report(program, context, manager.records, fences, target=machine.name, proved=proved)
+    return CompileResult(program, report, context.all_findings, proved)
 
 
 @dataclass(slots=True)
 class CheckResult:
-    """A program as it was judged, and all findings."""
+    """The checked program, and all findings."""
 
     program: Program | None
-    """None for a kernel that did not come to its end."""
+    """None for a kernel that stopped with an error."""
     diagnostics: list[Diagnostic]
 
 
 def check(source: str | Path | Program, **options: Any) -> list[Diagnostic]:
-    """What the independent checker finds in a program, which may be compiled or written by hand, or in an NKI kernel.
+    """The findings of the independent checker in a program, compiled or written by hand, or in an NKI kernel.
 
     The options are those of `check_source`.
     """
@@ -231,7 +200,7 @@ def check_source(
 
 
 def _check_cores(lnc: int | None) -> None:
-    """Raise `bad-input` for a number of cores that no program has."""
+    """Raise `bad-input` for an invalid number of cores."""
     from haulout.passes.options import Cores, check_option
 
     check_option("lnc", lnc, Cores | None)

@@ -156,17 +156,15 @@ class _Reader:
         for access, *move in zip(steps.access, steps.header, steps.stride, steps.modulus, steps.phase, strict=True):
             header, stride, modulus, phase = map(int, move)
             self.moves.setdefault(int(access), []).append((header, stride, modulus, phase))
-        for row in range(len(program.instructions)):
-            attrs = program.instruction_attrs(row)
-            back = [(str(name), int(value)) for name, value in _lists(attrs.get("wait_back"))]
-            remote = [((int(to), str(name)), int(value)) for to, name, value in _lists(attrs.get("remote_signal"))]
-            if back or remote:
-                self.semaphores[row] = _Semaphores(remote, [], back)
         table = program.semaphores
-        for row, name, value, wait in zip(table.instruction, table.name, table.value, table.wait, strict=True):
-            semaphore = int(program.instruction_core[row]), program.strings[int(name)]
-            mine = self.semaphores.setdefault(int(row), _Semaphores([], [], []))
-            (mine.waits if wait else mine.signals).append((semaphore, int(value)))
+        for at, row in enumerate(table.instruction.tolist()):
+            name, value, core = program.strings[int(table.name[at])], int(table.value[at]), int(table.core[at])
+            semaphore = (int(program.instruction_core[row]) if core == NONE else core), name
+            mine = self.semaphores.setdefault(row, _Semaphores([], [], []))
+            if table.back[at]:
+                mine.back.append((name, value))
+            else:
+                (mine.waits if table.wait[at] else mine.signals).append((semaphore, value))
 
     def steps(self, visits: Sequence[Sequence[Visit]]) -> list[Step]:
         made: list[Step] = []

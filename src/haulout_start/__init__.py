@@ -1,6 +1,6 @@
-"""The `haulout` command from its first moment: imports take a while, and Ctrl-C may come meanwhile.
+"""The entry point of the `haulout` command: it handles a Ctrl-C during the first imports.
 
-This stands outside of `haulout` because importing anything of a package imports the package first.
+This is a separate package because an import of any module of `haulout` imports that package first.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.brute import conflicts, happens_before, unordered
+from tests.tiers import examples
 
 from haulout.analysis.dependences import missing_order
 from haulout.ir.edit import add_dependences
@@ -30,7 +31,7 @@ def ordered(program: Program) -> Program:
     return AntiDependencyAnalyzerPostSharedDram().run(program, PassContext())
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.randoms(use_true_random=False), st.sampled_from([0.0, 0.2]))
 def test_every_conflict_inside_a_core_is_ordered(rng: Random, fences: float) -> None:
     program = random_program(rng, fences=fences)
@@ -39,7 +40,7 @@ def test_every_conflict_inside_a_core_is_ordered(rng: Random, fences: float) -> 
     assert in_core(program, unordered(ordered(program))) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.randoms(use_true_random=False))
 def test_no_edge_of_one_scan_is_implied_by_the_others(rng: Random) -> None:
     program = random_program(rng, steps=8)
@@ -53,7 +54,7 @@ def test_no_edge_of_one_scan_is_implied_by_the_others(rng: Random) -> None:
         assert not happens_before(less)[row] >> producer & 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.randoms(use_true_random=False))
 def test_edges_say_why_and_a_second_run_adds_none(rng: Random) -> None:
     program = ordered(random_program(rng))
@@ -67,7 +68,7 @@ def test_edges_say_why_and_a_second_run_adds_none(rng: Random) -> None:
     assert len(ordered(program).dependences) == len(rows)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.randoms(use_true_random=False))
 def test_reused_storage_waits_for_who_had_it_before(rng: Random) -> None:
     """Locations at random addresses, overlapping at will: order 84 orders every physical conflict of a core."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.test_dependences import ordered
+from tests.tiers import examples
 
 from haulout.analysis.durations import durations
 from haulout.analysis.makespan import ASSUMED_TRIP, Estimate, Estimator, makespan
@@ -68,7 +69,7 @@ def by_recursion(program: Program) -> tuple[float, list[float]]:
     return max([0.0, *(end(row) for row in rows)]), waits
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.randoms(use_true_random=False))
 def test_straight_programs_take_their_longest_path(rng: Random) -> None:
     program = ordered(random_program(rng))
@@ -196,7 +197,7 @@ def test_cores_that_wait_in_a_circle_end_all_the_same(seed: int) -> None:
     assert np.isfinite(estimate(*bodies).makespan)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.randoms(use_true_random=False))
 def test_fences_that_are_only_given_count_as_if_they_stood_there(rng: Random) -> None:
     program = ordered(random_program(rng))

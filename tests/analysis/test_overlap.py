@@ -6,6 +6,7 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from haulout.analysis.overlap import _scan_meets, extents
 from haulout.ir.builder import ProgramBuilder
@@ -24,7 +25,7 @@ def any_pattern(rng: random.Random) -> Pattern:
             return pattern
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_meets_exactly_when_a_byte_is_common(seed: int) -> None:
     rng = random.Random(seed)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.test_dependences import ordered
 from tests.brute import conflicts, happens_before, longest_chain, unordered
+from tests.tiers import examples
 
 from haulout.analysis.straightline import fence_rows
 from haulout.passes.base import PassContext
@@ -16,7 +17,7 @@ from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
 from haulout_generators.programs import random_program
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.randoms(use_true_random=False))
 def test_minimal_is_the_longest_chain_and_orders_everything(rng: Random) -> None:
     program = ordered(random_program(rng))
@@ -27,7 +28,7 @@ def test_minimal_is_the_longest_chain_and_orders_everything(rng: Random) -> None
     assert unordered(result) == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.randoms(use_true_random=False), st.sampled_from(["minimal", "bracket"]))
 def test_order_follows_source_time_around_fences_of_the_user(rng: Random, policy: str) -> None:
     program = ordered(random_program(rng, fences=0.2))
@@ -42,7 +43,7 @@ def test_order_follows_source_time_around_fences_of_the_user(rng: Random, policy
             assert before[second] >> first & 1
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.randoms(use_true_random=False))
 def test_a_second_run_changes_nothing_and_indices_are_dense(rng: Random) -> None:
     program = ordered(random_program(rng))

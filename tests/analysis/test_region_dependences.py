@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.brute_paths import Execution, executions, illegal_edges, races_inside, random_walk
+from tests.tiers import examples
 
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
@@ -56,7 +57,7 @@ def unordered(program: Program, ran: list[Execution], *, physical: bool = False)
     return [(program.instruction_name(ran[a].row), program.instruction_name(ran[b].row)) for a, b in pairs]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(SEEDS)
 def test_every_conflict_is_ordered_on_every_way_and_every_edge_is_legal(seed: int) -> None:
     rng = Random(seed)
@@ -67,7 +68,7 @@ def test_every_conflict_is_ordered_on_every_way_and_every_edge_is_legal(seed: in
         assert unordered(program, ran) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(SEEDS)
 def test_the_same_for_nests_of_loops_alone(seed: int) -> None:
     rng = Random(seed)
@@ -77,7 +78,7 @@ def test_the_same_for_nests_of_loops_alone(seed: int) -> None:
         assert unordered(program, ran) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(SEEDS)
 def test_reused_storage_waits_for_who_had_it_before(seed: int) -> None:
     """Locations at random addresses, overlapping at will: order 84 orders every physical conflict of a core."""
@@ -99,7 +100,7 @@ def test_reused_storage_waits_for_who_had_it_before(seed: int) -> None:
         assert unordered(program, ran, physical=True) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(SEEDS)
 def test_a_second_run_changes_nothing(seed: int) -> None:
     program = ordered(small(Random(seed)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from random import Random
+from typing import Any
 
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import NONE, Engine, Kind, Space
@@ -36,43 +37,32 @@ def random_semaphores(random: Random, *, cores: int = 0, most: int = 7) -> Progr
         size = random.randint(2, most)
         rows: list[int] = []
         for at in range(size):
-            attrs: dict[str, object] = {}
+            marks: list[dict[str, Any]] = []
             if cores > 1 and random.random() < 0.4:
                 others = [other for other in range(cores) if other != core]
-                attrs["remote_signal"] = [
-                    [other, random.choice(names), random.randint(1, 2)]
+                marks += [
+                    {"core": other, "name": random.choice(names), "value": random.randint(1, 2)}
                     for other in random.sample(others, random.randint(1, len(others)))
                 ]
             if random.random() < 0.2:
-                attrs["wait_back"] = [[random.choice(names), random.randint(0, 1)]]
+                name = random.choice(names)
+                marks.append({"name": name, "value": random.randint(0, 1), "wait": True, "back": True})
             deps = [row for row in rows if random.random() < 0.15]
             bytes_ = {"reads": [here], "writes": [here], "deps": deps}
             if meet and at == size // 2:
                 row = build.barrier(block, f"b{at}", "m", engine=random.choice((Engine.ALL, lines[0])))
             elif exchange and at == 1:
                 to, source = (core + 1) % cores, (core - 1) % cores
-                row = build.sendrecv(
-                    block, f"i{at}", random.choice(lines), to=to, source=source, attrs=attrs, **bytes_
-                )
+                row = build.sendrecv(block, f"i{at}", random.choice(lines), to=to, source=source, **bytes_)
             else:
-                row = build.instruction(block, f"i{at}", "op", random.choice(lines), attrs=attrs, **bytes_)
+                row = build.instruction(block, f"i{at}", "op", random.choice(lines), **bytes_)
             rows.append(row)
             if random.random() < 0.5:
-                build.row(
-                    "semaphores",
-                    instruction=row,
-                    name=build.strings.intern(random.choice(names)),
-                    value=random.randint(1, 2),
-                    wait=False,
-                )
+                marks.append({"name": random.choice(names), "value": random.randint(1, 2)})
             if random.random() < 0.4:
-                build.row(
-                    "semaphores",
-                    instruction=row,
-                    name=build.strings.intern(random.choice(names)),
-                    value=random.randint(1, reach),
-                    wait=True,
-                )
+                marks.append({"name": random.choice(names), "value": random.randint(1, reach), "wait": True})
+            for mark in marks:
+                build.semaphore(row, **mark)
     return build.freeze()
 
 
@@ -87,17 +77,21 @@ class SemaphoreJudge:
         self.engine = rows.engine.tolist()
         self.adds: dict[int, list[tuple[tuple[int, str], int]]] = defaultdict(list)
         self.needs: dict[int, list[tuple[tuple[int, str], int]]] = defaultdict(list)
-        for at in range(len(program.semaphores)):
-            row, name = int(program.semaphores.instruction[at]), program.strings[int(program.semaphores.name[at])]
-            to = self.needs if program.semaphores.wait[at] else self.adds
-            to[row].append(((self.core[row], name), int(program.semaphores.value[at])))
+        late: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        table = program.semaphores
+        for at, row in enumerate(table.instruction.tolist()):
+            name, value = program.strings[int(table.name[at])], int(table.value[at])
+            if table.back[at]:
+                late[row].append((name, value))
+            elif table.wait[at]:
+                self.needs[row].append(((self.core[row], name), value))
+            else:
+                core = self.core[row] if table.core[at] == NONE else int(table.core[at])
+                self.adds[row].append(((core, name), value))
         issued: dict[tuple[int, str], int] = defaultdict(int)
         for row in range(self.count):
-            attrs = program.instruction_attrs(row)
-            for name, back in attrs.get("wait_back", []):
+            for name, back in late[row]:
                 self.needs[row].append(((self.core[row], name), issued[self.core[row], name] - back))
-            for to, name, amount in attrs.get("remote_signal", []):
-                self.adds[row].append(((to, name), amount))
             for (_, name), amount in self.adds[row]:
                 issued[self.core[row], name] += amount
         self.after: dict[Event, list[Event]] = {}

@@ -137,6 +137,7 @@ def judge_of(program: Program) -> Any:
     return order
 
 
+@pytest.mark.long("20 s")
 def test_what_is_not_a_race_has_one_outcome() -> None:
     benign = excused_late = 0
     for seed in range(500):

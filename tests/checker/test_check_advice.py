@@ -416,6 +416,7 @@ def nested(rng: Random) -> Program:
     return random_judged_loops(rng, depth=1, order=0.85, branches=rng.choice((0.0, 0.7)))
 
 
+@pytest.mark.thin(3, "13 s")
 @pytest.mark.parametrize("make", [straight, bare, nested])
 def test_fixes_that_are_shown_hold(make: Callable[[Random], Program]) -> None:
     verified = 0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.checker.generate import Shape, random_program
 from tests.checker.judge import Verdict, judge
 from tests.checker.snippets import codes
+from tests.tiers import examples
 
 from haulout.checker import check_program
 from haulout.checker import driver as checker
@@ -79,6 +80,7 @@ def pairs_are_true(program: Program, wanted: Verdict, findings: list[Diagnostic]
         assert pair in wanted.pairs[finding.code], finding
 
 
+@pytest.mark.thin(7, "65 s")
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("way", ["plain", "compiled", "apart"])
 def test_agrees_with_brute_force(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +97,7 @@ def test_agrees_with_brute_force(name: str, way: str, monkeypatch: pytest.Monkey
         assert seen["cross-core-race"] > 7
 
 
+@pytest.mark.thin(2, "7 s")
 @pytest.mark.parametrize(("budget", "limit"), [("RUN_BUDGET", 6), ("COVER_BUDGET", 3)])
 def test_agrees_when_cuts_are_too_fine(budget: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, budget, limit)
@@ -102,6 +105,7 @@ def test_agrees_when_cuts_are_too_fine(budget: str, limit: int, monkeypatch: pyt
         agree(random_program(Random(f"fine {seed}"), SHAPES["anything"]))
 
 
+@pytest.mark.thin(5, "10 s")
 @pytest.mark.parametrize("name", ["clean but for one slip", "clean, allocated", "aliases", "one engine", "atomics"])
 def test_nothing_bad_is_called_clean_by_one_sweep(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep that forgets what a write has replaced, alone: what it finds may be less, never nothing."""
@@ -131,7 +135,7 @@ def test_what_needs_no_order_hides_nothing(
     assert "cross-core-race" in codes(owner + sides[first], view + sides[1 - first])
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(SHAPES)))
 def test_agrees_on_whatever_hypothesis_draws(random: Random, name: str) -> None:
     agree(random_program(random, SHAPES[name]))
@@ -142,6 +146,7 @@ def test_generated_programs_are_sound() -> None:
         assert [str(each) for each in verify(random_program(Random(seed)))] == []
 
 
+@pytest.mark.long("20 s")
 def test_findings_are_the_same_on_every_run() -> None:
     for seed in range(40):
         first, second = (check_program(random_program(Random(seed))) for _ in range(2))

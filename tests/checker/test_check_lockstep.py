@@ -32,8 +32,8 @@ def forks(number: int, count: int, *between: str, then: str, other: str | None) 
 def looked_at(*cores: str) -> int:
     """How many ways are planned."""
     (function,) = functions(program(*cores))
-    assert isinstance(function, Function)
-    return len(function.plan(function.copies(deep=False)).ways)
+    assert isinstance(function, Function) and function.runs is not None
+    return len(function.runs.plan(function.runs.copies(deep=False)).paths)
 
 
 ARMS = {"then": "%t{0} = copy @act (%a) -> ()", "other": "%e{0} = copy @vector (%a) -> ()"}
@@ -62,6 +62,7 @@ def test_barriers_of_some_cores_between(line: str) -> None:
     assert (looked_at(*texts) == 4) == (line == "all")
 
 
+@pytest.mark.thin(2, "11 s")
 @pytest.mark.parametrize("swap", [False, True])
 def test_arms_that_exclude_each_other_meet_on_two_cores(swap: bool) -> None:
     """No core that chooses as the others do shows it: one is in the first arm, another in the second."""

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.checker.loop_generate import LoopShape, random_loops
 from tests.checker.loop_judge import judge_loops
+from tests.tiers import examples
 
 from haulout.checker import check_program
 from haulout.checker import driver as checker
-from haulout.checker.paths import path_selection as ways
+from haulout.checker.paths import path_selection
 from haulout.checker.proofs import extents as regions
 from haulout.ir.enums import Engine, Kind
 from haulout.ir.program import Program
@@ -87,6 +88,7 @@ def agree(program: Program, runs: int = 60) -> set[str] | None:
     return codes
 
 
+@pytest.mark.thin(5, "25 s")
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("way", ["plain", "compiled", "apart"])
 def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +106,11 @@ def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPa
     assert seen["unproved-paths"] < 5
 
 
+@pytest.mark.thin(3, "6 s")
 @pytest.mark.parametrize("name", BRANCHES)
 def test_what_few_runs_prove_is_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With hardly any runs most is proved by pairs of regions, and the rest is said."""
-    monkeypatch.setattr(ways, "MOST_RUNS", 3)
+    monkeypatch.setattr(path_selection, "MAX_RUNS", 3)
     seen: Counter[str] = Counter()
     for seed in range(12):
         codes = agree(random_loops(Random(f"{name}, few, {seed}"), SHAPES[name]))
@@ -115,7 +118,7 @@ def test_what_few_runs_prove_is_true(name: str, monkeypatch: pytest.MonkeyPatch)
     assert seen["unproved-paths"] > 0 or name in ("each core its own arm", "arms that share")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(SHAPES)))
 def test_agrees_on_whatever_hypothesis_draws(random: Random, name: str) -> None:
     agree(random_loops(random, SHAPES[name]))

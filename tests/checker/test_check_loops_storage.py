@@ -111,76 +111,75 @@ def test_time_is_iteration_then_seq() -> None:
 
 LOOP_ENDS = "block ^body -> ^loop:\nblock ^end:"
 NOT_NESTED = {
-    "no cond": (f"block ^loop -> ^body, ^end trip=3:\n{LOOP_ENDS}", "^loop: it has two successors and no cond"),
-    "cond without a choice": ("block ^entry -> ^end cond=go:\nblock ^end:", "^entry: cond and trip belong"),
+    "no cond": (f"block ^loop -> ^body, ^end trip=3:\n{LOOP_ENDS}", "^loop"),
+    "cond without a choice": ("block ^entry -> ^end cond=go:\nblock ^end:", "^entry"),
     "three ways": (
         "block ^a -> ^b, ^c, ^d:\nblock ^b -> ^d:\nblock ^c -> ^d:\nblock ^d:",
-        "^a: it has more than two successors",
+        "^a",
     ),
     "back to itself": (
         "block ^entry -> ^loop:\nblock ^loop -> ^loop, ^end cond=go:\nblock ^end:",
-        "^loop: its first successor must be the next block",
+        "^loop",
     ),
     "turned": (
         f"block ^entry -> ^loop:\nblock ^loop -> ^end, ^body trip=3 cond=go:\n{LOOP_ENDS}",
-        "^loop: trip belongs to the header of a loop",
+        "^loop",
     ),
-    "no way out": ("block ^entry -> ^body:\nblock ^body -> ^entry:", "^body: the last block of a function leads to"),
+    "no way out": ("block ^entry -> ^body:\nblock ^body -> ^entry:", "^body"),
     "early return": (
         "block ^entry -> ^loop:\nblock ^loop -> ^body, ^end cond=go:\nblock ^body:\nblock ^end:",
-        "^loop: its arms do not meet in a block of what is around it",
+        "^loop",
     ),
     "returns in a body": (
         "block ^loop -> ^a, ^end cond=go:\nblock ^a:\nblock ^b -> ^loop:\nblock ^end:",
-        "^a: the function returns before its last block",
+        "^a",
     ),
     "leaves twice": (
         "block ^loop -> ^a, ^end cond=go:\nblock ^a -> ^b, ^end cond=go:\nblock ^b -> ^loop:\nblock ^end:",
-        "^a: its arms do not meet in a block of what is around it",
+        "^a",
     ),
     "crossed": (
         "block ^one -> ^two, ^end cond=go:\nblock ^two -> ^a, ^b cond=go:\nblock ^a -> ^one:\nblock ^b -> ^two:\n"
         "block ^end:",
-        "^one: its arms do not meet",
+        "^one",
     ),
     "divergent trips": (
         f"block ^loop -> ^body, ^end cond=go divergent=true:\n{LOOP_ENDS}",
-        "^loop: the trips of a loop may not differ between cores",
+        "^loop",
     ),
     "trip of a fork": (
         "block ^f -> ^a, ^j cond=go trip=1:\nblock ^a -> ^j:\nblock ^j:",
-        "^f: trip belongs to the header of a loop",
+        "^f",
     ),
     "a shared tail": (
         "block ^f -> ^a, ^b cond=go:\nblock ^a -> ^c:\nblock ^b -> ^c, ^d cond=go:\nblock ^c -> ^d:\nblock ^d:",
-        "^f: its arms do not meet|^b: its first|^b: its arms do not meet",
+        "^b",
     ),
     "an arm that leads elsewhere": (
         "block ^f -> ^a, ^b cond=go:\nblock ^a -> ^d:\nblock ^b -> ^c:\nblock ^c -> ^e:\nblock ^d -> ^e:\nblock ^e:",
-        "^c: it does not lead to ^d, the join of its branch",
+        "^c",
     ),
     "a join that is a header": (
         f"block ^f -> ^a, ^loop cond=go:\nblock ^a -> ^loop:\nblock ^loop -> ^body, ^end cond=go:\n{LOOP_ENDS}",
-        "^loop: it is the join of a branch and the header of a loop; put an empty block between",
+        "^loop",
     ),
     "a loop that ends its arm": (
         f"block ^f -> ^loop, ^end cond=go:\nblock ^loop -> ^body, ^end cond=go:\n{LOOP_ENDS}",
-        "^f: its arms do not meet|^loop: no block stands behind its loop",
+        "^f",
     ),
 }
 
 
 @pytest.mark.parametrize("name", NOT_NESTED)
 def test_other_shapes_are_not_supported(name: str) -> None:
-    text, why = NOT_NESTED[name]
+    text, block = NOT_NESTED[name]
     (wrong,) = findings(core(text), core(text))
     assert wrong.code == "bad-input"
-    assert wrong.message.startswith("control flow of this form is not supported: block ^")
-    assert any(each in wrong.message for each in why.split("|")), wrong.message
+    assert wrong.message.startswith(f"unsupported control flow: block {block} ")
     assert wrong.span is not None
     with pytest.raises(HauloutError) as refused:  # the passes refuse the same
         _ = program(core(text), core(text)).structure
-    assert refused.value.diagnostics[0].span == wrong.span
+    assert refused.value.diagnostics[0].message == wrong.message
 
 
 def test_all_cores_have_the_same_loops() -> None:
@@ -188,7 +187,7 @@ def test_all_cores_have_the_same_loops() -> None:
     assert codes(text, text) == []
     assert codes(text, text.replace("loop", "other")) == []
     (trips,) = findings(text, text.replace("trip=4", "trip=5"))
-    assert "block ^loop: its loop does not run as often as loop ^loop of core 0" in trips.message
+    assert trips.code == "bad-input" and trips.labels[0].message == "^loop on core 1"
     assert codes(text, "block ^entry:") == ["bad-input"]
     longer = text.replace("block ^loop_body -> ^loop:", "block ^loop_body -> ^more:\nblock ^more -> ^loop:")
     assert codes(text, longer) == ["bad-input"]

@@ -19,7 +19,7 @@ from haulout.checker.order.sendrecv import find_meetings
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
 from haulout.ir.verify import verify
-from haulout.support.diagnostics import Severity
+from haulout.support.diagnostics import HauloutError, Severity
 from haulout.support.jit import interpreted
 
 
@@ -305,13 +305,27 @@ def test_later_iterations_may_satisfy_an_earlier_wait() -> None:
         ("wait=[[s,-1]]", "a wait for -1"),
         ("remote_signal=[[0,s,1]]", "which is its own"),
         ("remote_signal=[[3,s,1]]", "a remote signal to core 3, lnc=1"),
-        ("remote_signal=[[s,1]]", "expected remote_signal=[[CORE,NAME,INT],...]"),
-        ("remote_signal=[[1,s,0]]", "expected remote_signal=[[CORE,NAME,INT],...]"),
-        ("wait_back=[[s,-1]]", "expected wait_back=[[NAME,INT],...]"),
-        ("wait_back=s", "expected wait_back=[[NAME,INT],...]"),
+        ("wait_back=[[s,-1]]", "a wait for -1"),
     ],
 )
 def test_malformed_ones_are_refused(attributes: str, message: str) -> None:
     (finding,) = verify(straight(f"%a = iota @act () -> (%x) {attributes}"))
+    assert finding.code == "bad-input"
+    assert message in finding.message
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ("remote_signal=[[s,1]]", "remote_signal: expected a list of [INT,NAME,INT]"),
+        ("remote_signal=[[64,s,1]]", "remote_signal: expected a core from 0 to 63, found 64"),
+        ("remote_signal=[[1,s,true]]", "remote_signal: expected a list of [INT,NAME,INT]"),
+        ("wait_back=s", "wait_back: expected a list of [NAME,INT]"),
+    ],
+)
+def test_what_is_no_list_of_them_is_refused(attributes: str, message: str) -> None:
+    with pytest.raises(HauloutError) as caught:
+        straight(f"%a = iota @act () -> (%x) {attributes}")
+    (finding,) = caught.value.diagnostics
     assert finding.code == "bad-input"
     assert message in finding.message

@@ -203,5 +203,5 @@ def test_what_was_chosen_before_a_fence_matters_to_constants(
         texts[0] = texts[0].replace("[[0,T", "[[1,T")
     assert sorted(set(codes(*texts))) == expected
     (function,) = functions(program(*texts))
-    assert isinstance(function, Function)
-    assert len(function.plan(function.copies(deep=False)).ways) == ways
+    assert isinstance(function, Function) and function.runs is not None
+    assert len(function.runs.plan(function.runs.copies(deep=False)).paths) == ways

@@ -11,7 +11,7 @@ from haulout.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 RACE = ROOT / "examples" / "race" / "sum_race.bir"
-MENDED = ROOT / "examples" / "race" / "sum_mended.bir"
+FIXED = ROOT / "examples" / "race" / "sum_fixed.bir"
 HLO = ROOT / "examples" / "jax" / "mlp_tp.n2.hlo"
 
 

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.command import HLO, MENDED, haulout
+from tests.cli.command import FIXED, HLO, haulout
 
 from haulout.support import staging
 
 
 def test_folders_are_made(tmp_path: Path) -> None:
-    assert haulout("compile", MENDED, "-o", tmp_path / "a" / "b").status == 0
+    assert haulout("compile", FIXED, "-o", tmp_path / "a" / "b").status == 0
     names = {path.name for path in (tmp_path / "a" / "b").iterdir()}
     assert {"program.bir", "report.json"} <= names
     # Nothing half-written stays behind.
@@ -22,11 +22,11 @@ def test_folders_are_made(tmp_path: Path) -> None:
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("a file, not a folder")
-    for command in (("compile", MENDED, "-o", taken), ("opt", MENDED, "-o", taken / "x.bir")):
+    for command in (("compile", FIXED, "-o", taken), ("opt", FIXED, "-o", taken / "x.bir")):
         result = haulout(*command)
         assert result.status == 2
         assert result.stdout.startswith("error[bad-input]: cannot write ")
-    assert haulout("simulate", MENDED, "-o", taken / "x.npz").status == 2
+    assert haulout("simulate", FIXED, "-o", taken / "x.npz").status == 2
     assert list(tmp_path.iterdir()) == [taken]
     assert taken.read_text() == "a file, not a folder"
 
@@ -35,7 +35,7 @@ def test_a_folder_where_a_file_should_go(tmp_path: Path) -> None:
     """The last of the files cannot be written: the others are not either."""
     (tmp_path / "report.json").mkdir()
     (tmp_path / "program.bir").write_text("before")
-    result = haulout("compile", MENDED, "-o", tmp_path)
+    result = haulout("compile", FIXED, "-o", tmp_path)
     assert result.status == 2
     assert "report.json" in result.stdout
     assert (tmp_path / "program.bir").read_text() == "before"
@@ -45,7 +45,7 @@ def test_a_folder_where_a_file_should_go(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    assert haulout("compile", MENDED, "-o", tmp_path).status == 2
+    assert haulout("compile", FIXED, "-o", tmp_path).status == 2
     tmp_path.chmod(0o700)
     assert list(tmp_path.iterdir()) == []
 
@@ -76,7 +76,7 @@ def test_a_write_that_breaks_off(
             raise error
 
     monkeypatch.setattr(staging.os, "fdopen", Breaking)
-    assert haulout("opt", MENDED, "-o", path).status == status
+    assert haulout("opt", FIXED, "-o", path).status == status
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -84,8 +84,8 @@ def test_a_write_that_breaks_off(
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "x.bir"
     path.write_text("a long text that is longer than what replaces it\n" * 1000)
-    assert haulout("opt", MENDED, "-o", path).status == 0
-    assert path.read_text() == haulout("opt", MENDED).stdout
+    assert haulout("opt", FIXED, "-o", path).status == 0
+    assert path.read_text() == haulout("opt", FIXED).stdout
     # As a shell would have made it.
     umask = os.umask(0)
     os.umask(umask)
@@ -121,7 +121,7 @@ def test_compiling_again(tmp_path: Path) -> None:
 def test_read_only_input_and_same_output(tmp_path: Path) -> None:
     """Output over its own input: the input was read before anything was written."""
     path = tmp_path / "program.bir"
-    path.write_bytes(MENDED.read_bytes())
+    path.write_bytes(FIXED.read_bytes())
     assert haulout("compile", path, "-o", tmp_path).status == 0
     assert haulout("check", path).status == 0
     assert haulout("opt", path, "-o", path).status == 0

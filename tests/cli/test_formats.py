@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.command import HLO, MENDED, RACE, haulout
+from tests.cli.command import FIXED, HLO, RACE, haulout
 
 
 def test_progress_is_on_stderr(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_json(tmp_path: Path) -> None:
     label = findings[0]["labels"][0]  # type: ignore[index]
     assert label["file"] == str(RACE)
     assert "%sum" in RACE.read_text().splitlines()[label["line"] - 1]
-    assert _json(haulout("check", MENDED, "--format", "json").stdout) == []
-    assert _json(haulout("compile", MENDED, "-o", tmp_path / "out", "--format", "json", "-q").stdout) == []
-    assert _json(haulout("simulate", MENDED, "--format", "json", "-q").stdout) == []
+    assert _json(haulout("check", FIXED, "--format", "json").stdout) == []
+    assert _json(haulout("compile", FIXED, "-o", tmp_path / "out", "--format", "json", "-q").stdout) == []
+    assert _json(haulout("simulate", FIXED, "--format", "json", "-q").stdout) == []
     broken = haulout("check", tmp_path / "missing.bir", "--format", "json")
     assert broken.status == 2
     assert [each["code"] for each in _json(broken.stdout)] == ["bad-input"]
@@ -74,7 +74,7 @@ def test_sarif(tmp_path: Path) -> None:
             physical = place["physicalLocation"]
             assert physical["artifactLocation"]["uri"] == str(RACE)
             assert physical["region"]["startLine"] >= 1
-    empty = json.loads(haulout("check", MENDED, "--format", "sarif").stdout)
+    empty = json.loads(haulout("check", FIXED, "--format", "sarif").stdout)
     assert empty["runs"][0]["results"] == []
     missing = json.loads(haulout("check", tmp_path / "missing.bir", "--format", "sarif").stdout)
     assert [each["ruleId"] for each in missing["runs"][0]["results"]] == ["bad-input"]
@@ -87,7 +87,7 @@ def test_an_internal_error_keeps_the_format(style: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("haulout.ir.text.parse_bir", crash)
-    result = haulout("check", MENDED, "--format", style)
+    result = haulout("check", FIXED, "--format", style)
     assert result.status == 3
     assert "internal-error" in json.dumps(json.loads(result.stdout))
 

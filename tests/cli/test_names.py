@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.cli.command import MENDED, haulout
+from tests.cli.command import FIXED, haulout
 
 MARKUP = ["a[/x]b", "[red]", "[bold]x[/bold]", ":smile:", "\\[x]"]
 HTML = ["</script><img src=x onerror=alert(1)>", "<!--<script>", "a\u2028b"]
@@ -16,7 +16,7 @@ HTML = ["</script><img src=x onerror=alert(1)>", "<!--<script>", "a\u2028b"]
 
 def renamed(folder: Path, *, program: str = "two-core sum", shared: str = "part0", output: str = "out") -> Path:
     """The example with other names."""
-    text = MENDED.read_text()
+    text = FIXED.read_text()
     for old, new in (("part0", shared), ("out", output)):
         quoted = '"' + new.replace("\\", "\\\\") + '"'
         text = text.replace(f"%{old}", f"%{quoted}").replace(f"[{old},", f"[{quoted},")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.cli.command import MENDED, RACE, haulout
+from tests.cli.command import FIXED, RACE, haulout
 
 from haulout.cli.main import main
 from haulout.ir.text import parse_bir, print_bir
@@ -24,7 +24,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Command -> its arguments without `-o`; opt and simulate have something to say besides."""
     folder = tmp_path_factory.mktemp("sources")
     untimed = folder / "untimed.bir"
-    untimed.write_text(re.sub(r" seq=\d+", "", MENDED.read_text()))
+    untimed.write_text(re.sub(r" seq=\d+", "", FIXED.read_text()))
     problem, placed = folder / "p.csv", folder / "placed.csv"
     problem.write_text(PROBLEM)
     assert haulout("plan", problem, "-q", "-o", placed).status == 0
@@ -108,13 +108,13 @@ def test_a_device_and_a_link_stay_what_they_are(command: str, sources: dict[str,
 
 def test_compile_writes_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = haulout("compile", MENDED, "-q", "-o", "-")
+    outcome = haulout("compile", FIXED, "-q", "-o", "-")
     assert outcome.status == 2
-    assert "stdout cannot take the three files of compile" in outcome.stdout + outcome.stderr
+    assert "three files, not stdout" in outcome.stdout + outcome.stderr
     assert list(tmp_path.iterdir()) == []
-    assert haulout("compile", MENDED, "-q", "-o", "./-").status == 0
+    assert haulout("compile", FIXED, "-q", "-o", "./-").status == 0
     assert sorted(each.name for each in (tmp_path / "-").iterdir()) == ["memory.html", "program.bir", "report.json"]
-    assert haulout("compile", MENDED, "-q", "-o", "/dev/null").status == 2
+    assert haulout("compile", FIXED, "-q", "-o", "/dev/null").status == 2
     assert stat.S_ISCHR(Path("/dev/null").lstat().st_mode)
 
 
@@ -126,7 +126,7 @@ def test_a_folder_with_links_modes_and_other_files(tmp_path: Path) -> None:
     (out / "report.json").chmod(0o600)
     (out / "memory.html").symlink_to("/dev/null")
     (out / "mine.txt").write_text("mine")
-    assert haulout("compile", MENDED, "-q", "-o", out).status == 0
+    assert haulout("compile", FIXED, "-q", "-o", out).status == 0
     assert elsewhere.read_text().startswith("bir 1\n")
     assert json.loads((out / "report.json").read_text())["lnc"] == 2
     assert stat.S_IMODE((out / "report.json").stat().st_mode) == 0o600

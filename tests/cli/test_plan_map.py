@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.command import MENDED, haulout
+from tests.cli.command import FIXED, haulout
 
 from haulout.packing.csvio import read_csv
 from haulout.packing.validate import violations
@@ -111,7 +111,7 @@ def test_map_needs_offsets(problem: Path, tmp_path: Path) -> None:
 
 
 def test_map_of_a_program(tmp_path: Path) -> None:
-    haulout("compile", MENDED, "-q", "-o", tmp_path / "out")
+    haulout("compile", FIXED, "-q", "-o", tmp_path / "out")
     outcome = haulout("map", tmp_path / "out" / "program.bir", "-o", tmp_path / "map.html")
     assert outcome.status == 0
     assert "core 1, partition at" in (tmp_path / "map.html").read_text()
@@ -119,7 +119,7 @@ def test_map_of_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["proportional", "equal", "joint"])
 def test_compile_reports_all_partitions(tmp_path: Path, kind: str) -> None:
-    outcome = haulout("compile", MENDED, "-q", "--partitions", kind, "-o", tmp_path)
+    outcome = haulout("compile", FIXED, "-q", "--partitions", kind, "-o", tmp_path)
     assert outcome.status == 0
     report = json.loads((tmp_path / "report.json").read_text())
     assert set(report["partition_totals"]) == {"proportional", "equal", "joint"}

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.command import HLO, MENDED, RACE
+from tests.cli.command import FIXED, HLO, RACE
 
 HAULOUT = f"{sys.executable} -m haulout"
 
@@ -57,8 +57,8 @@ def test_closed_streams(arguments: str, status: int) -> None:
 def test_a_closed_stream_is_no_output_file(tmp_path: Path) -> None:
     """A file that is opened does not become stdout, whose text would then be in it."""
     out = tmp_path / "x.bir"
-    assert shell(f"HAULOUT opt -q {MENDED} -o {out} >&- 2>&-").returncode == 0
-    assert out.read_bytes() == shell(f"HAULOUT opt -q {MENDED}").stdout
+    assert shell(f"HAULOUT opt -q {FIXED} -o {out} >&- 2>&-").returncode == 0
+    assert out.read_bytes() == shell(f"HAULOUT opt -q {FIXED}").stdout
 
 
 ENVIRONMENTS = [
@@ -133,7 +133,7 @@ class Finder:
         if name == {module!r}:
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Finder())
-sys.argv = ["haulout", "compile", "-q", {str(MENDED)!r}, "-o", {str(tmp_path / "out")!r}]
+sys.argv = ["haulout", "compile", "-q", {str(FIXED)!r}, "-o", {str(tmp_path / "out")!r}]
 import haulout_start
 if {module!r}.startswith("numba"):
     import haulout.support.jit as jit

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.cli.command import MENDED, ROOT, haulout
+from tests.cli.command import FIXED, ROOT, haulout
 
 import haulout as package
 from haulout.cli.main import SHORT_HELP, main
@@ -52,7 +52,7 @@ def test_the_package_imports_nothing_heavy() -> None:
 
 
 def test_a_small_check_imports_what_it_needs() -> None:
-    assert loaded(command("check", str(MENDED))) == ["numpy"]
+    assert loaded(command("check", str(FIXED))) == ["numpy"]
 
 
 # -- the package's names ---------------------------------------------------------------------------------------------
@@ -141,10 +141,10 @@ def test_timings_list_the_compilation_apart(tmp_path: Path, monkeypatch: pytest.
     from numba.core import config
 
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
-    result = package.compile(MENDED, on_pass=lambda _: print(njit(twice)(2)))
+    result = package.compile(FIXED, on_pass=lambda _: print(njit(twice)(2)))
     timings = result.report.timings
     assert [each.name for each in timings].count("compile kernels") == 1
     assert timings[0].name == "compile kernels"
     assert timings[0].seconds > 0
-    names = [each.name for each in package.compile(MENDED, on_pass=lambda _: print(njit(twice)(2))).report.timings]
+    names = [each.name for each in package.compile(FIXED, on_pass=lambda _: print(njit(twice)(2))).report.timings]
     assert names == [each.name for each in timings[1:]]

@@ -4,19 +4,19 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.cli.command import HLO, MENDED, RACE, haulout
+from tests.cli.command import FIXED, HLO, RACE, haulout
 
 
 def test_clean(tmp_path: Path) -> None:
-    assert haulout("check", MENDED).status == 0
-    assert haulout("compile", MENDED, "-o", tmp_path / "out").status == 0
-    assert haulout("simulate", MENDED).status == 0
-    assert haulout("opt", MENDED).status == 0
+    assert haulout("check", FIXED).status == 0
+    assert haulout("compile", FIXED, "-o", tmp_path / "out").status == 0
+    assert haulout("simulate", FIXED).status == 0
+    assert haulout("opt", FIXED).status == 0
 
 
 def test_notes_do_not_count(tmp_path: Path) -> None:
     source = tmp_path / "noseq.bir"
-    source.write_text(re.sub(r" seq=\d+", "", MENDED.read_text()))
+    source.write_text(re.sub(r" seq=\d+", "", FIXED.read_text()))
     result = haulout("compile", source, "-o", tmp_path / "out")
     assert "note[kept-fences]" in result.stdout
     assert result.status == 0
@@ -49,17 +49,17 @@ def test_over_capacity(tmp_path: Path) -> None:
     [
         (),
         ("check",),
-        ("check", str(MENDED), "more"),
-        ("check", str(MENDED), "--format", "yaml"),
-        ("chek", str(MENDED)),
-        ("compile", str(MENDED), "--fences", "none"),
-        ("compile", str(MENDED), "--capacity", "-1"),
-        ("compile", str(MENDED), "--capacity", "much"),
-        ("compile", str(MENDED), "--lnc", "0"),
-        ("simulate", str(MENDED), "--seed", "-1"),
-        ("opt", str(MENDED), "--passes", "nonsense"),
-        ("simulate", str(MENDED), "--schedule", "nonsense"),
-        ("compile", str(MENDED), "--lnc", "3"),
+        ("check", str(FIXED), "more"),
+        ("check", str(FIXED), "--format", "yaml"),
+        ("chek", str(FIXED)),
+        ("compile", str(FIXED), "--fences", "none"),
+        ("compile", str(FIXED), "--capacity", "-1"),
+        ("compile", str(FIXED), "--capacity", "much"),
+        ("compile", str(FIXED), "--lnc", "0"),
+        ("simulate", str(FIXED), "--seed", "-1"),
+        ("opt", str(FIXED), "--passes", "nonsense"),
+        ("simulate", str(FIXED), "--schedule", "nonsense"),
+        ("compile", str(FIXED), "--lnc", "3"),
     ],
     ids=" ".join,
 )
@@ -90,10 +90,10 @@ INPUTS: dict[str, tuple[str, bytes, str]] = {
     "a kernel's file": ("x.py", b"", "a kernel is FILE.py::FUNCTION"),
     "no suffix": ("x", b"bir 1\n", "no reader for"),
     "other version": ("x.bir", b"bir 2\n", "version 1"),
-    "cut off": ("x.bir", MENDED.read_bytes()[:700], "expected"),
+    "cut off": ("x.bir", FIXED.read_bytes()[:700], "expected"),
     "hlo as bir": ("x.bir", HLO.read_bytes(), "expected 'bir'"),
-    "bir as hlo": ("x.hlo", MENDED.read_bytes(), "HloModule"),
-    "bir as npz": ("x.npz", MENDED.read_bytes(), "not a stored program"),
+    "bir as hlo": ("x.hlo", FIXED.read_bytes(), "HloModule"),
+    "bir as npz": ("x.npz", FIXED.read_bytes(), "not a stored program"),
 }
 
 
@@ -143,9 +143,9 @@ def test_no_file(command: str, suffix: str, tmp_path: Path, monkeypatch: pytest.
     ids=["CRLF", "byte-order mark", "tabs", "no last line break", "comment first"],
 )
 def test_text_as_editors_leave_it(change: object, tmp_path: Path) -> None:
-    path = _write(tmp_path / "x.bir", change(MENDED.read_bytes()))  # type: ignore[operator]
+    path = _write(tmp_path / "x.bir", change(FIXED.read_bytes()))  # type: ignore[operator]
     assert haulout("check", path).status == 0
-    plain = haulout("opt", MENDED, "--passes", "", "--quiet")
+    plain = haulout("opt", FIXED, "--passes", "", "--quiet")
     assert haulout("opt", path, "--passes", "", "--quiet").stdout == plain.stdout
 
 
@@ -158,7 +158,7 @@ def test_crash_outside_of_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise ZeroDivisionError("of no use")
 
     monkeypatch.setattr("haulout.ir.text.parse_bir", crash)
-    result = haulout("check", MENDED)
+    result = haulout("check", FIXED)
     assert result.status == 3
     assert result.stdout.startswith("error[internal-error]: ZeroDivisionError: of no use")
     assert "Traceback" not in result.stdout + result.stderr
@@ -174,7 +174,7 @@ def test_crash_in_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         raise ZeroDivisionError("of no use")
 
     monkeypatch.setattr("haulout.passes.build_fdeps.BuildFdeps.run", crash)
-    result = haulout("compile", MENDED, "-o", tmp_path / "out")
+    result = haulout("compile", FIXED, "-o", tmp_path / "out")
     assert result.status == 3
     reproducer = tmp_path / "out" / "reproducer.build_fdeps.bir"
     assert str(reproducer) in result.stdout.replace("\n", "")
@@ -190,7 +190,7 @@ def test_too_little_memory_in_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise MemoryError
 
     monkeypatch.setattr("haulout.passes.build_fdeps.BuildFdeps.run", exhaust)
-    result = haulout("compile", MENDED, "-o", tmp_path / "out")
+    result = haulout("compile", FIXED, "-o", tmp_path / "out")
     assert result.status == 1
     assert result.stdout.startswith("error[out-of-memory]: ")
     assert not (tmp_path / "out").exists()
@@ -203,7 +203,7 @@ def test_a_crash_whose_reproducer_cannot_be_written(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("haulout.passes.build_fdeps.BuildFdeps.run", crash)
     taken = tmp_path / "taken"
     taken.write_text("a file, not a folder")
-    result = haulout("compile", MENDED, "-o", taken)
+    result = haulout("compile", FIXED, "-o", taken)
     assert result.status == 3
     assert "build_fdeps crashed: ZeroDivisionError: of no use" in result.stdout
     assert "is not written" in result.stdout
@@ -216,7 +216,7 @@ def test_a_crash_whose_traceback_cannot_be_written(monkeypatch: pytest.MonkeyPat
         raise type("Mute", (Exception,), {"__str__": lambda _: 1 / 0})
 
     monkeypatch.setattr("haulout.ir.text.parse_bir", crash)
-    result = haulout("check", MENDED)
+    result = haulout("check", FIXED)
     assert result.status == 3
     assert result.stdout.startswith("error[internal-error]: Mute: <Mute without text>")
 
@@ -226,6 +226,6 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError
 
     monkeypatch.setattr("haulout.ir.text.parse_bir", exhaust)
-    result = haulout("check", MENDED)
+    result = haulout("check", FIXED)
     assert result.status == 1
     assert result.stdout.startswith("error[out-of-memory]: ")

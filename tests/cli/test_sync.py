@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.command import HLO, MENDED, haulout
+from tests.cli.command import FIXED, HLO, haulout
 
 import haulout as library
 
 
-@pytest.mark.parametrize(("source", "sync"), [(HLO, "semaphores"), (HLO, "all"), (MENDED, "all")])
+@pytest.mark.parametrize(("source", "sync"), [(HLO, "semaphores"), (HLO, "all"), (FIXED, "all")])
 def test_order_is_made_of_semaphores(source: Path, sync: str, tmp_path: Path) -> None:
     result = haulout("compile", source, "-o", tmp_path, "--sync", sync)
     assert result.status == 0
@@ -32,7 +32,7 @@ def test_the_numbers_stay_the_same(tmp_path: Path) -> None:
 
 
 def test_what_barriers_hide_once_they_are_lowered_is_found_before(tmp_path: Path) -> None:
-    text = MENDED.read_text()
+    text = FIXED.read_text()
     at = text.rindex('name="')
     path = tmp_path / "other_name.bir"
     path.write_text(text[:at] + 'name="other' + text[text.index('"', at + 6) :])

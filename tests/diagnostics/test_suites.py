@@ -33,7 +33,7 @@ def test_the_runner_can_fail() -> None:
     assert missing(["!three", "one"], "one\ntwo") is None
 
 
-PACKAGES = ("ir", "analysis", "passes", "check", "frontends/hlo")
+PACKAGES = ("ir", "analysis", "passes", "checker", "packing", "frontends/hlo")
 NOT_HERE = {
     "internal-error": "a defect of ours; tests/cli",
     "misaligned-storage": "a program that is not sound is refused earlier, as `bad-input`; tests/packing",

@@ -35,7 +35,7 @@ def test_readme_shows_what_is_printed() -> None:
 
 
 def test_the_mended_version_is_clean_and_agrees_under_all_schedules() -> None:
-    path = str(EXAMPLES / "race" / "sum_mended.bir")
+    path = str(EXAMPLES / "race" / "sum_fixed.bir")
     assert run("check", path)[0] == 0
     assert run("simulate", path, "--schedule", "all", "-q")[0] == 0
     assert run("simulate", str(EXAMPLES / "race" / "sum_race.bir"), "--schedule", "all", "-q")[0] == 1

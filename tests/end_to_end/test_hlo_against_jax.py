@@ -76,6 +76,7 @@ def disagreements(ours: dict[str, Array], theirs: dict[str, Array]) -> Iterator[
             yield f"{key}: {reason}"
 
 
+@pytest.mark.thin(8, "90 s")
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_core_computes_what_jax_computes(example: str) -> None:
     path = DATA / f"{example}.hlo"

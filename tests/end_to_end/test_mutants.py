@@ -71,6 +71,7 @@ def judge(program: Program, most: int | None, *, run: bool = True) -> Counter[tu
     return seen
 
 
+@pytest.mark.thin(8, "100 s")
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_broken_in_every_way(example: str) -> None:
     program = haulout.compile(DATA / f"{example}.hlo").program
@@ -90,7 +91,7 @@ def test_brackets_broken_in_every_way() -> None:
 
 
 def test_the_mended_example_broken_in_every_way() -> None:
-    program = haulout.compile(RACE / "sum_mended.bir").program
+    program = haulout.compile(RACE / "sum_fixed.bir").program
     assert sum(judge(program, most=None).values()) > 10
 
 

@@ -1,6 +1,5 @@
-"""One test a `.bir` file of this folder: its RUN lines, as functions; and once all of them as `lit` runs them."""
+"""One test a `.bir` file of this folder: its RUN lines, as functions; and through `lit`, as processes."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +32,16 @@ def test_runner_can_fail(tmp_path: Path) -> None:
     assert failure_of("not " + run_lines(path)[0], path, tmp_path) is not None
 
 
-def test_lit_runs_them() -> None:
-    """The same files through `lit`: by default a few, whose commands are of every form; HAULOUT_LIT=all: all."""
+@pytest.mark.parametrize(
+    ("chosen", "count"),
+    [
+        pytest.param(["--filter", "build_fdeps|unresolved"], 2, id="every form of command"),
+        pytest.param([], len(FILES), id="all", marks=pytest.mark.long("60 s: two processes a file")),
+    ],
+)
+def test_lit_runs_them(chosen: list[str], count: int) -> None:
+    """The same files through `lit`."""
     pytest.importorskip("lit")
-    chosen = [] if os.environ.get("HAULOUT_LIT") == "all" else ["--filter", "build_fdeps|unresolved"]
     done = subprocess.run(
         [sys.executable, "-c", "from lit.main import main; main()", "-v", *chosen, str(FOLDER)],
         capture_output=True,
@@ -44,4 +49,4 @@ def test_lit_runs_them() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("PASS: ") == (len(FILES) if not chosen else 2), done.stdout
+    assert done.stdout.count("PASS: ") == count, done.stdout

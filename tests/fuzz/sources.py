@@ -128,7 +128,7 @@ def _stores() -> list[Source]:
 
 
 def _values() -> list[Source]:
-    program = ROOT / "examples/race/sum_mended.bir"
+    program = ROOT / "examples/race/sum_fixed.bir"
     result = haulout.simulate(program)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "values.npz"

@@ -15,6 +15,7 @@ import haulout.api
 SAMPLE = {"bir": 60, "hlo": 40, "nki": 60, "csv": 80, "npz": 60, "toml": 40}
 
 
+@pytest.mark.thin(3, "40 s")
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutants(kind: str, tmp_path: Path) -> None:
     ends: Counter[str] = Counter()

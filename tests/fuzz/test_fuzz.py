@@ -20,8 +20,8 @@ from haulout.ir.store import save_program
 from haulout.ir.text import print_bir
 
 WANTED = int(os.environ.get("HAULOUT_FUZZ", "0"))
-SHARDS = 4
-"""Tests a sort, so that they spread over workers."""
+SHARDS, PARTS = 4, 4
+"""Mutants of a sort are cut into shards, and those into parts: each part is a test."""
 
 
 def count(default: int) -> int:
@@ -55,19 +55,22 @@ def mutate(source: Path, number: int) -> bytes:
     return (mutate_store if source.suffix == ".npz" else mutate_text)(source.read_bytes(), number)
 
 
+@pytest.mark.thin(4 * PARTS + 1, "200 s")
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("kind", "mutants"), [("text", 400), ("compiled", 160), ("hlo", 320), ("store", 240)])
-def test_mutants(kind: str, mutants: int, shard: int, tmp_path: Path) -> None:
+def test_mutants(kind: str, mutants: int, shard: int, part: int, tmp_path: Path) -> None:
     found = []
     first = shard * count(mutants)
-    for number, source in enumerate(islice(cycle(sources(kind, tmp_path)), count(mutants)), first):
+    all_of_shard = enumerate(islice(cycle(sources(kind, tmp_path)), count(mutants)), first)
+    for number, source in islice(all_of_shard, part, None, PARTS):
         path = tmp_path / f"mutant{source.suffix}"
         path.write_bytes(mutate(source, number))
         if text := traceback_of(
             path, "bracket" if number % 2 else "minimal", "edges" if number % 3 else "semaphores"
         ):
             found.append(f"mutant {number} of {source.name}:\n{text}")
-    assert not found, f"{len(found)} of {count(mutants)} mutants:\n" + "\n".join(found)
+    assert not found, f"{len(found)} mutants:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize("path", [*TEXTS, *MODULES], ids=lambda path: path.name)

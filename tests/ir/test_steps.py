@@ -41,6 +41,7 @@ def codes(source: str) -> list[str]:
     return [each.code for each in verify(parse_bir(source))]
 
 
+@pytest.mark.thin(5, "6 s")
 @pytest.mark.parametrize("seed", range(400))
 def test_known_trips_agree_with_going_through_them(seed: int) -> None:
     random = Random(seed)

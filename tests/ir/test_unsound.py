@@ -128,6 +128,7 @@ def test_compile_refuses_names_that_its_output_cannot_hold() -> None:
         haulout.compile(program.replace(instructions=program.instructions.replace(name=names)))
 
 
+@pytest.mark.long("10 s")
 def test_any_cell_may_hold_anything() -> None:
     """The checker gives its findings, or the verifier's."""
     random, seen, program = Random(9), Counter[str](), parse_bir(TEXT)

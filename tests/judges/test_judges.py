@@ -75,6 +75,7 @@ def test_plain_cases_by_spin() -> None:
     assert sum(verdict.outcome is Outcome.UNJUDGED for verdict in verdicts) < 4
 
 
+@pytest.mark.thin(4, "8 s")
 @pytest.mark.usefixtures("sanitizer")
 @pytest.mark.parametrize("name", CASES)
 def test_plain_cases_by_the_thread_sanitizer(name: str) -> None:
@@ -117,6 +118,7 @@ def test_the_checker_agrees_with_the_thread_sanitizer() -> None:
         assert differs(program, threads.judge(program), check_program(program, advise=False)) == "", number
 
 
+@pytest.mark.long("5 s")
 def test_reachability_and_exploration_find_the_same_pairs() -> None:
     compared = 0
     for number in range(80):
@@ -169,9 +171,9 @@ def test_equal_programs_give_equal_verdicts() -> None:
 
 def test_judges_share_nothing_with_the_checker() -> None:
     folder = Path(judges.__file__).parent
-    for path in sorted(folder.glob("*.py")):
-        if path.name in {"checked.py", "advised.py"}:  # what compares the two
-            continue
+    own = [path for path in sorted(folder.glob("*.py")) if path.name not in {"checked.py", "advised.py"}]
+    assert len(own) > 5  # the two compare them with the checker
+    for path in own:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [each.name for each in node.names] if isinstance(node, ast.Import) else []

@@ -21,15 +21,25 @@ CLAIMS = ("duplicate", "join", "gather", "benign", "partial", "proved")
 
 def marked(program: Program, rng: Random, keys: tuple[str, ...]) -> Program:
     """The program with some of the attributes on many instructions."""
-    rows = program.instructions
-    attrs = rows.attrs.copy()
+    attrs = program.instructions.attrs.copy()
+    marks = {key: np.zeros(len(attrs), bool) for key in ("join", "gather")}
+    maybe = np.zeros(len(program.accesses), bool)
     count = np.diff(program.access_starts).tolist()
-    for row in range(len(rows)):
+    for row in range(len(attrs)):
         if rng.random() < 0.5 and count[row]:
             key = rng.choice(keys)
-            value: AttrValue = [rng.randrange(count[row])] if key in ("duplicate", "maybe") else True
-            attrs[row] = program.strings.intern(format_attrs(program.instruction_attrs(row) | {key: value}))
-    made = program.replace(instructions=rows.replace(attrs=attrs))
+            operand = rng.randrange(count[row])
+            if key in marks:
+                marks[key][row] = True
+            elif key == "maybe":
+                maybe[program.access_starts[row] + operand] = True
+            else:
+                value: AttrValue = [operand] if key == "duplicate" else True
+                attrs[row] = program.strings.intern(format_attrs(program.instruction_attrs(row) | {key: value}))
+    made = program.replace(
+        instructions=program.instructions.replace(attrs=attrs, **marks),
+        accesses=program.accesses.replace(maybe=maybe),
+    )
     return parse_bir(print_bir(made), "marked.bir")
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.packing.strategies import problems
+from tests.tiers import examples
 
 from haulout.packing import Problem, solve
 from haulout.packing.csvio import Table, parse_csv, read_csv, to_csv, write_csv
@@ -98,7 +99,6 @@ def test_unreadable_file(tmp_path: Path) -> None:
         read_csv(tmp_path / "latin.csv")
 
 
-@settings(deadline=None)
 @given(problems(most=12, holes=True))
 def test_round_trip(problem: Problem) -> None:
     offset = solve(problem).offset
@@ -121,7 +121,7 @@ FIELD = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from(["", "id,lower,upper,size\n", "id,start,end,size,gaps,offset\n"]),
     st.lists(st.lists(FIELD, max_size=7).map(",".join), max_size=5).map("\n".join),

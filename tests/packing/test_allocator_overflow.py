@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.packing.generators import random_problem
 from tests.packing.oracle import least_peak
 from tests.packing.strategies import problems
+from tests.tiers import examples
 
 from haulout.packing import LIMIT, Pool, Problem, Rules, over_capacity, plan, solve, violations
 from haulout.packing.conflict_set import conflict_set, subset
@@ -17,7 +18,7 @@ from haulout.report.catalog import CATALOG
 from haulout.support.diagnostics import HauloutError
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(problems(most=6, holes=True), st.data())
 def test_named_set_is_minimal(problem: Problem, data: st.DataObject) -> None:
     peak = least_peak(problem)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.packing.rule_oracle import is_right, least_total
+from tests.tiers import examples
 
 from haulout.packing import LIMIT, Pool, Problem, Rules, Solution, Status, plan, solve, violations
 from haulout.support.diagnostics import HauloutError
@@ -63,7 +64,7 @@ def check(problem: Problem, solution: Solution) -> None:
     assert solution.peak == sum(use.peak for use in solution.pools)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250))
 @given(tied(pools=3))
 def test_every_rule_is_obeyed_and_every_refusal_is_right(problem: Problem) -> None:
     try:
@@ -79,7 +80,7 @@ def test_every_rule_is_obeyed_and_every_refusal_is_right(problem: Problem) -> No
         assert least_total(problem, TOP) is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(tied(pools=1))
 def test_one_pool_bound_and_capacity(problem: Problem) -> None:
     solution = solve(problem)
@@ -92,7 +93,7 @@ def test_one_pool_bound_and_capacity(problem: Problem) -> None:
         assert truth is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(tied(ties=False, segments=True, most=4), st.integers(2, 7))
 def test_segments_alone_are_solved_exactly(problem: Problem, capacity: int) -> None:
     capacity = capacity // problem.granule * problem.granule
@@ -118,7 +119,7 @@ def test_segments_alone_are_solved_exactly(problem: Problem, capacity: int) -> N
     assert solution.status is not Status.UNSOLVED
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(tied(pools=2, ties=False, segments=False))
 def test_pools_of_few_buffers_fit_when_they_can(problem: Problem) -> None:
     assume(not problem.rules.symmetric)
@@ -127,7 +128,7 @@ def test_pools_of_few_buffers_fit_when_they_can(problem: Problem) -> None:
     assert solution.fits == (least_total(problem, 12) is not None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(tied(most=4, pools=3), st.data())
 def test_validator_agrees_with_pairs(problem: Problem, data: st.DataObject) -> None:
     n = len(problem)
@@ -328,7 +329,7 @@ def test_spare_memory_avoids_reuse() -> None:
     assert plan(*columns, capacity=256).reuse_pairs is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(tied(most=5, pools=2), st.integers(0, 6))
 def test_spreading_keeps_every_rule(problem: Problem, more: int) -> None:
     assume(all(pool.capacity is not None for pool in problem.rules.pools))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.packing.oracle import conflicting, is_right, least_peak
 from tests.packing.strategies import problems
+from tests.tiers import examples
 
 from haulout.packing import Problem, Status, lower_bound, solve, violations
 from haulout.packing.capacity_search import Decider
@@ -14,7 +15,7 @@ from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import canonical
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(problems())
 def test_peak_is_the_least(problem: Problem) -> None:
     solution = solve(problem)
@@ -23,7 +24,7 @@ def test_peak_is_the_least(problem: Problem) -> None:
     assert solution.lower_bound <= solution.peak
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(problems(holes=True))
 def test_peak_is_the_least_with_holes(problem: Problem) -> None:
     solution = solve(problem)
@@ -31,7 +32,7 @@ def test_peak_is_the_least_with_holes(problem: Problem) -> None:
     assert solution.peak == least_peak(problem)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(problems(most=8, holes=True))
 def test_bound_is_sound_and_the_one_used(problem: Problem) -> None:
     bound = lower_bound(problem).size
@@ -40,7 +41,7 @@ def test_bound_is_sound_and_the_one_used(problem: Problem) -> None:
     assert bound == instance.bound * instance.unit
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(problems(holes=True), st.integers(0, 40))
 def test_branch_and_bound_decides(problem: Problem, capacity: int) -> None:
     """Both answers are right, of every run of the portfolio."""
@@ -58,7 +59,7 @@ def test_branch_and_bound_decides(problem: Problem, capacity: int) -> None:
         assert state.peak <= capacity
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(problems(), st.integers(0, 60))
 def test_status_with_capacity(problem: Problem, capacity: int) -> None:
     """Capacities that are whole granules: fits exactly when brute force says so, and every refusal is proved."""
@@ -68,7 +69,7 @@ def test_status_with_capacity(problem: Problem, capacity: int) -> None:
     assert solution.status is not Status.UNSOLVED
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(problems(most=10, holes=True), st.data())
 def test_validator_agrees_with_pairs(problem: Problem, data: st.DataObject) -> None:
     offset = [data.draw(st.integers(0, 8)) * a for a in problem.alignment.tolist()]
@@ -78,7 +79,7 @@ def test_validator_agrees_with_pairs(problem: Problem, data: st.DataObject) -> N
         assert finding.code == "overlapping-storage"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(problems(most=12, holes=True), st.integers(0, 2**32 - 1))
 def test_pins_stay(problem: Problem, choice: int) -> None:
     """Some buffers of a right placement are pinned where they are, higher up; the rest fits around them."""
@@ -95,7 +96,6 @@ def test_pins_stay(problem: Problem, choice: int) -> None:
     assert violations(again, solution.offset) == []
 
 
-@settings(deadline=None)
 @given(problems(most=6, holes=True))
 def test_overlap_found_is_a_conflict(problem: Problem) -> None:
     found = violations(problem, np.zeros(len(problem), np.int64))

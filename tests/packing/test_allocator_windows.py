@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from haulout.packing import Pool, Problem, Progress, Rules, Status, plan, solve, violations
 from haulout.support.diagnostics import HauloutError
@@ -47,7 +48,7 @@ def is_right(problem: Problem, offset: list[int]) -> bool:
     return apart and all(o % a == 0 for o, a in zip(offset, problem.alignment.tolist(), strict=True))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(windowed())
 def test_placements_are_right_and_bounded(problem: Problem) -> None:
     solution = solve(problem)
@@ -67,7 +68,7 @@ def test_placements_are_right_and_bounded(problem: Problem) -> None:
             assert solution.peak == least
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(windowed(), st.data())
 def test_validator_agrees_with_cells(problem: Problem, data: st.DataObject) -> None:
     offset = [data.draw(st.integers(0, 3)) * a for a in problem.alignment.tolist()]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from haulout.packing import solve, violations
 from haulout.packing.csvio import Table
@@ -152,7 +153,7 @@ def tied(rows: list[tuple[int, int, int, int, bool]]) -> tuple[set[frozenset[int
     return {frozenset(each) for each in group if len(each) > 1}, set(pairs.values())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(
     st.lists(
         st.tuples(
@@ -194,7 +195,7 @@ def test_a_hundred_thousand_tied_values(
     assert solve(table.problem, hint=table.hint).peak == peak
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_fuzz(data: st.DataObject) -> None:
     """Any damaged dump is read, or refused with a diagnostic."""

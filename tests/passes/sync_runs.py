@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -93,13 +93,17 @@ def in_run(program: Program, steps: Sequence[Step]) -> Run:
     signals: dict[int, list[tuple[str, int]]] = defaultdict(list)
     waits: dict[int, list[tuple[str, int]]] = defaultdict(list)
     edges: dict[int, list[tuple[int, bool]]] = defaultdict(list)
-    for at in range(len(table)):
+    late: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    remote: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
+    for at, row in enumerate(table.instruction.tolist()):
         pair = (program.strings[int(table.name[at])], int(table.value[at]))
-        (waits if table.wait[at] else signals)[int(table.instruction[at])].append(pair)
+        if table.core[at] != NONE:
+            remote[row].append((int(table.core[at]), *pair))
+        else:
+            (late if table.back[at] else waits if table.wait[at] else signals)[row].append(pair)
     for at in range(len(dependences)):
         edge = (int(dependences.producer[at]), bool(dependences.carried[at]))
         edges[int(dependences.instruction[at])].append(edge)
-    attrs: list[dict[str, Any]] = [program.instruction_attrs(row) for row in range(len(program.instructions))]
     issued: dict[str, int] = defaultdict(int)
     for at, step in enumerate(steps):
         made.deps.append([])
@@ -108,10 +112,10 @@ def in_run(program: Program, steps: Sequence[Step]) -> Run:
             if carried:
                 found = [other for other in found if _is_turn_before(steps[other], step)]
             made.deps[at] += found[-1:]
-        back = attrs[step.row].get("wait_back", [])
-        made.needs.append([*waits[step.row], *((name, issued[name] - value) for name, value in back)])
+        back = [(name, issued[name] - value) for name, value in late[step.row]]
+        made.needs.append([*waits[step.row], *back])
         made.adds.append(list(signals[step.row]))
-        made.remote.append([tuple(item) for item in attrs[step.row].get("remote_signal", [])])
+        made.remote.append(list(remote[step.row]))
         for name, value in [*signals[step.row], *(item[1:] for item in made.remote[at])]:
             issued[name] += value
     return made

@@ -227,6 +227,7 @@ def test_buffers_that_fit_at_every_moment_but_in_no_placement() -> None:
     assert "no placement can fit" in finding.help[0]
 
 
+@pytest.mark.thin(7, "12 s")
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs_stay_proved_and_never_grow(seed: int) -> None:
     source = random_program(Random(seed), steps=16)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.test_dependences import ordered
 from tests.brute import conflicts, longest_chain, unordered
+from tests.tiers import examples
 
 import haulout
 from haulout.analysis.durations import durations
@@ -34,7 +35,7 @@ def chosen(program: Program) -> Choice:
     return choose_slots(program, found, names, "test", TARGET)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.randoms(use_true_random=False), st.sampled_from([0.0, 0.2]))
 def test_every_placement_looked_at_is_correct_and_estimated_as_built(rng: Random, fences: float) -> None:
     program = ordered(random_program(rng, fences=fences, steps=16))

@@ -60,6 +60,7 @@ def _cases() -> list[Case]:
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-2, "bf16": 3e-2}
 
 
+@pytest.mark.thin(9, "60 s")
 @pytest.mark.parametrize("case", _cases(), ids=str)
 @pytest.mark.parametrize("fences", ["minimal", "bracket"])
 def test_equals_numpy(case: Case, fences: Fences) -> None:

@@ -44,6 +44,7 @@ def test_remote_accesses_in_an_epoch_without_rows_of_the_owner(trailing: bool) -
     assert haulout.compile(program).ok
 
 
+@pytest.mark.thin(7, "20 s")
 @pytest.mark.parametrize("fences", ["minimal", "bracket"])
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs_compile_to_a_proof(seed: int, fences: Fences) -> None:

@@ -48,7 +48,7 @@ def refusal(source: Program, **options: int) -> str:
 
 def names(source: Program, core: int = 0) -> set[str]:
     """Semaphores of one core."""
-    use = semaphore_use(source, lambda row, message: None)
+    use = semaphore_use(source)
     own = source.instruction_core[use.waits.instruction]
     pairs = [*zip(use.signals.core, use.signals.name, strict=True), *zip(own, use.waits.name, strict=True)]
     return {use.names[name] for each, name in pairs if each == core}

@@ -19,9 +19,6 @@ from tests.passes.sync_runs import Execution, joint_order, joint_run
 import haulout
 from haulout import Program
 from haulout.checker import check_program
-from haulout.ir.attributes import AttrValue, format_attrs, parse_attrs
-from haulout.ir.enums import NONE
-from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK
 from haulout.passes.base import PassContext
 from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_sync import LowerSync
@@ -57,6 +54,7 @@ def source_program(kind: str, seed: int) -> Program:
     return random_branch_program(rng, cores=2 + seed % 3, steps=1, divergent=0.3 * (seed % 2), fences=0.1)
 
 
+@pytest.mark.thin(5, "5 s")
 @pytest.mark.parametrize("kind", ["straight", "loops", "branches"])
 @pytest.mark.parametrize("seed", range(12))
 def test_lowered_programs_are_clean(kind: str, seed: int) -> None:
@@ -66,6 +64,7 @@ def test_lowered_programs_are_clean(kind: str, seed: int) -> None:
     assert complaints(program) == []
 
 
+@pytest.mark.thin(6, "9 s")
 @pytest.mark.parametrize("seed", range(12))
 def test_lowered_programs_compute_the_same_on_every_way(seed: int) -> None:
     source = source_program("branches", seed)
@@ -107,40 +106,11 @@ def spoilt(program: Program) -> Iterator[tuple[str, Program]]:
     for at in range(len(table)):
         what = f"{'wait' if table.wait[at] else 'signal'} of %{program.instruction_name(int(table.instruction[at]))}"
         yield f"no {what}", program.replace(semaphores=table.take(np.arange(len(table)) != at))
-        if table.wait[at]:
-            for change in (-1, 1):
-                if table.value[at] + change > 0:
-                    value = table.value.copy()
-                    value[at] += change
-                    yield f"{change:+} {what}", program.replace(semaphores=table.replace(value=value))
-    rows = program.instructions
-    for row in range(len(rows)):
-        attrs = parse_attrs(program.strings.get(int(rows.attrs[row])) or "")
-        sent = attrs.pop(REMOTE_SIGNAL, [])
-        assert isinstance(sent, list)
-        for gone in range(len(sent)):
-            left = [item for at, item in enumerate(sent) if at != gone]
-            changed: dict[str, AttrValue] = {**attrs, **({REMOTE_SIGNAL: left} if left else {})}
-            yield f"no remote signal {gone} of %{program.instruction_name(row)}", with_attrs(program, row, changed)
-        if sent:
-            attrs[REMOTE_SIGNAL] = sent
-        back = attrs.pop(WAIT_BACK, [])
-        assert isinstance(back, list)
-        for at, item in enumerate(back):
-            match item:
-                case [str(name), int(count)]:
-                    others = [other for other in back if other is not item]
-                    further: list[AttrValue] = [*back[:at], [name, count + 1], *back[at + 1 :]]
-                    title = program.instruction_name(row)
-                    yield f"one further back: %{title}", with_attrs(program, row, {**attrs, WAIT_BACK: further})
-                    changed = {**attrs, **({WAIT_BACK: others} if others else {})}
-                    yield f"no wait_back of %{title}", with_attrs(program, row, changed)
-
-
-def with_attrs(program: Program, row: int, attrs: dict[str, AttrValue]) -> Program:
-    texts = program.instructions.attrs.copy()
-    texts[row] = program.strings.intern(format_attrs(attrs)) if attrs else NONE
-    return program.replace(instructions=program.instructions.replace(attrs=texts))
+        for change in (1,) if table.back[at] else (-1, 1) if table.wait[at] else ():
+            if table.value[at] + change > 0:
+                value = table.value.copy()
+                value[at] += change
+                yield f"{change:+} {what}", program.replace(semaphores=table.replace(value=value))
 
 
 def is_right(program: Program, way: int = 0) -> bool:
@@ -162,6 +132,7 @@ def is_right(program: Program, way: int = 0) -> bool:
     return True
 
 
+@pytest.mark.thin(5, "12 s")
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_spoilt_is_found_and_nothing_else(seed: int) -> None:
     rng = Random(seed)
@@ -178,6 +149,7 @@ def test_what_is_spoilt_is_found_and_nothing_else(seed: int) -> None:
     assert wrong
 
 
+@pytest.mark.thin(6, "8 s")
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_spoilt_on_some_way_is_found(seed: int) -> None:
     """With loops and branches not every way can be tried: what is wrong on one of them must be found."""

@@ -94,6 +94,7 @@ def lowered(program: Program, *passes: LowerSync | LowerBarriers) -> tuple[Progr
     return PassManager([*passes]).run(program, context), context
 
 
+@pytest.mark.thin(5, "6 s")
 @pytest.mark.parametrize("seed", range(80))
 def test_the_order_is_what_the_barriers_made(seed: int) -> None:
     source = source_program(seed)

@@ -42,6 +42,7 @@ def orders(before: Program, after: Program, seed: int) -> list[tuple[list[set[in
     return [(behind(in_run(before, run)), behind(in_run(after, run))) for run in runs]
 
 
+@pytest.mark.thin(7, "10 s")
 @pytest.mark.parametrize("most", [1, 2, 32])
 @pytest.mark.parametrize("seed", range(60))
 def test_branches_are_ordered_in_every_run(seed: int, most: int) -> None:

@@ -123,6 +123,7 @@ def straight_program(seed: int) -> Program:
     return with_random_edges(rng, program, rng.randint(1, 25))
 
 
+@pytest.mark.thin(5, "4 s")
 @pytest.mark.parametrize("seed", range(100))
 def test_one_counter_an_engine_gives_exactly_the_order_of_the_edges(seed: int) -> None:
     source = straight_program(seed)
@@ -135,6 +136,7 @@ def test_one_counter_an_engine_gives_exactly_the_order_of_the_edges(seed: int) -
     assert context.counters["lower_sync"]["semaphores"] <= len(ENGINES)
 
 
+@pytest.mark.thin(7, "4 s")
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_shared_counters_order_no_less(seed: int, most: int) -> None:
@@ -162,6 +164,7 @@ def test_no_wait_can_go(seed: int) -> None:
         assert behind(program, core, left) != behind(source, core, {})
 
 
+@pytest.mark.thin(7, "5 s")
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("most", [1, 2, 32])
 def test_read_back_finds_the_order_of_the_edges(seed: int, most: int) -> None:
@@ -318,6 +321,7 @@ def loop_source(seed: int) -> Program:
     return source
 
 
+@pytest.mark.thin(7, "20 s")
 @pytest.mark.parametrize("most", [1, 2, 32])
 @pytest.mark.parametrize("seed", range(45))
 def test_loops_are_ordered_for_every_trip_count(seed: int, most: int) -> None:

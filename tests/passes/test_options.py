@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NewType, Op
 
 import numpy as np
 import pytest
-from tests.cli.command import MENDED, haulout
+from tests.cli.command import FIXED, haulout
 
 from haulout import HauloutError, Program, check, compile, load
 from haulout.ir.text import parse_bir
@@ -207,7 +207,7 @@ def test_a_capacity_is_a_number_of_bytes(value: Any) -> None:
         lambda: ColoringAllocatorDramShared(capacity=value),
         lambda: ExtendSharedLifetimes(capacity=value),
         lambda: standard_pipeline(capacity=value),
-        lambda: compile(MENDED, capacity=value),
+        lambda: compile(FIXED, capacity=value),
     ):
         with pytest.raises(HauloutError, match=told) as error:
             make()
@@ -223,7 +223,7 @@ def test_choices_of_compile(option: str) -> None:
 
 
 def test_the_largest_capacity_can_be_read_back(tmp_path: Path) -> None:
-    assert haulout("compile", MENDED, "-q", "--capacity", str(2**62), "-o", tmp_path).status == 0
+    assert haulout("compile", FIXED, "-q", "--capacity", str(2**62), "-o", tmp_path).status == 0
     assert f"capacity={2**62}" in (tmp_path / "program.bir").read_text()
     assert haulout("check", tmp_path / "program.bir").status == 0
 
@@ -231,7 +231,7 @@ def test_the_largest_capacity_can_be_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [str(2**62 + 1), "9" * 400, "-1", "nan", "1.5"])
 def test_a_capacity_on_the_command_line(value: str, tmp_path: Path) -> None:
     for command in ("compile", "plan"):
-        result = haulout(command, MENDED, "--capacity", value, "-o", tmp_path / "out")
+        result = haulout(command, FIXED, "--capacity", value, "-o", tmp_path / "out")
         assert result.status == 2
         assert "'--capacity'" in result.stderr
     assert list(tmp_path.iterdir()) == []

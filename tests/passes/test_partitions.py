@@ -136,6 +136,7 @@ def test_joint_space_is_sound_and_bounded(seed: int) -> None:
     assert np.all(joint.offset % np.maximum(program.locations.align[rows], 1) == 0)
 
 
+@pytest.mark.thin(5, "12 s")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_kind_is_proved_and_joint_is_never_worse(seed: int) -> None:
     program = random_program(Random(seed), steps=14)

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.brute import unordered
+from tests.tiers import examples
 
 import haulout
 from haulout.ir.text import parse_bir, print_bir
@@ -16,7 +17,7 @@ from haulout.support.diagnostics import Severity
 from haulout_generators.programs import random_program
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.randoms(use_true_random=False), st.sampled_from(["minimal", "bracket"]), st.sampled_from([0.0, 0.15]))
 def test_compiled_programs_are_clean_for_every_judge(rng: Random, policy: str, fences: float) -> None:
     source = random_program(rng, fences=fences)
@@ -29,7 +30,7 @@ def test_compiled_programs_are_clean_for_every_judge(rng: Random, policy: str, f
     assert np.array_equal(locations.address, locations.address[owner])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.randoms(use_true_random=False))
 def test_same_input_same_bytes(rng: Random) -> None:
     text = print_bir(random_program(rng))

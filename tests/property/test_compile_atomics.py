@@ -107,6 +107,7 @@ def chain(listed: list[Operation], cores: int) -> int:
     return max(level.values())
 
 
+@pytest.mark.thin(7, "20 s")
 @pytest.mark.parametrize("policy", ["minimal", "bracket"])
 @pytest.mark.parametrize("seed", range(60))
 def test_what_conflicts_is_ordered(seed: int, policy: str) -> None:
@@ -121,6 +122,7 @@ def test_what_conflicts_is_ordered(seed: int, policy: str) -> None:
         assert len(made_fences(program, "extend_shared_lifetimes")) == chain(listed, cores)
 
 
+@pytest.mark.thin(7, "30 s")
 @pytest.mark.parametrize("policy", ["minimal", "bracket"])
 @pytest.mark.parametrize("trip", ["", " trip=1", " trip=3"])
 @pytest.mark.parametrize("seed", range(20))

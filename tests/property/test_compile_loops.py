@@ -31,6 +31,7 @@ def runs(program: Program, rng: Random) -> list[dict[int, int]]:
     return every if len(every) <= MOST_RUNS else rng.sample(every, MOST_RUNS)
 
 
+@pytest.mark.thin(7, "25 s")
 @pytest.mark.parametrize("policy", ["minimal", "bracket"])
 @pytest.mark.parametrize("seed", range(60))
 def test_compiled_loops_are_ordered_for_every_trip_count(seed: int, policy: str) -> None:

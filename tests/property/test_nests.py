@@ -177,6 +177,7 @@ def test_no_cheaper_set_of_slots_orders_everything(make: Callable[[int], Program
     assert plan.cost == pytest.approx(cheapest(demands(program, every), cost))
 
 
+@pytest.mark.thin(7, "20 s")
 @pytest.mark.parametrize("policy", ["minimal", "bracket"])
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_the_policies_order_everything(seed: int, policy: str) -> None:

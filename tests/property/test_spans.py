@@ -14,6 +14,7 @@ from haulout.passes.fences.spans import shared_spans
 from haulout_generators.branch_programs import random_branch_program
 
 
+@pytest.mark.thin(5, "12 s")
 @pytest.mark.parametrize("seed", range(150))
 def test_brackets_open_before_and_close_behind_every_access(seed: int) -> None:
     """On every way, block by block: a bracket is open at every access, and opens and closes in turn."""

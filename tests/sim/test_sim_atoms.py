@@ -44,7 +44,7 @@ def test_atoms_of_operands_are_their_bytes() -> None:
     for operand in range(4 + 2):
         cells = np.arange(len(atoms))[atoms.of(operand)]
         covered = [byte for cell in cells for byte in range(atoms.cuts[cell], atoms.cuts[cell + 1])]
-        assert sorted(covered) == sorted(b for p in operands.regions.patterns(operand) for b in p.bytes().tolist())
+        assert sorted(covered) == sorted(b for p in operands.extents.patterns(operand) for b in p.bytes().tolist())
 
 
 def test_compiled_and_plain_scans_agree() -> None:

@@ -26,6 +26,7 @@ def expect_same(program: Program, inputs: Values, expected: Values, seed: int) -
         }
 
 
+@pytest.mark.thin(4, "10 s")
 @pytest.mark.parametrize("divergent", [0.0, 0.5])
 @pytest.mark.parametrize("seed", range(8))
 def test_compiled_programs_compute_what_the_source_does(seed: int, divergent: float) -> None:

@@ -5,6 +5,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sim.sim_programs import source
+from tests.tiers import examples
 
 from haulout.ir.text import parse_bir
 from haulout.sim import compare_schedules, simulate
@@ -112,7 +113,7 @@ def test_the_program_to_be_mutated_runs() -> None:
     assert result.statistics.barriers == 4
 
 
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(mutated())
 def test_nothing_but_diagnostics_comes_of_mutated_programs(text: str) -> None:
     try:

@@ -202,7 +202,7 @@ def test_a_step_out_of_its_location_is_refused_when_it_is_taken() -> None:
     diagnostic = refusal(text, "out-of-bounds", count(7) | {"x": BYTES})
     assert "iteration 6" in diagnostic.message and "96 bytes" in diagnostic.message
     foreign = program(counting(body="%put = memset @dma0 () -> (%i[0:1]) value=0 step=[[0,entry,1,2]]"))
-    assert "not the header of a loop around it" in refusal(foreign, inputs=count(1)).message
+    assert "the header of its step is not that of a loop around it" in refusal(foreign, inputs=count(1)).message
 
 
 # -- cores -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.sim.nest_plans import SIZE, Around, Barrier, Branch, Copy, Loop, Named, Step, Text, common, plans
 from tests.sim.sim_programs import program
 from tests.sim.test_sim_shadow_property import Oracle
+from tests.tiers import examples
 
 from haulout.sim import compare_schedules
 from haulout.sim.events.schedules import ListOrder, RandomOrder, adversarial_schedules
@@ -111,7 +112,7 @@ class NestOracle(Oracle):
         target[written] = source[read]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data(), st.sampled_from([("copy", "loop", "copy"), ("copy", "branch", "copy"), ("branch", "loop")]))
 def test_schedules_agree_exactly_when_every_conflict_is_ordered(data: st.DataObject, kinds: tuple[str, ...]) -> None:
     cores = data.draw(st.integers(1, 2))

@@ -186,12 +186,12 @@ def test_blocks_run_along_their_successors() -> None:
 def test_inputs_that_do_not_fit_are_all_named() -> None:
     text = program(f"{INPUT}\n{vector('z', attrs='kind=inout')}\n%copy = dma_copy @dma0 (%x) -> (%z)")
     good = {"x": np.zeros(4, np.float32), "z": np.zeros(4, np.float32)}
-    refused(lambda: simulate(text, {"x": good["x"]}), "input 'nc0/z' is missing")
-    refused(lambda: simulate(text, good | {"q": good["x"], "a": good["x"]}), "'a' is no input", "'q' is no input")
+    refused(lambda: simulate(text, {"x": good["x"]}), "missing input 'nc0/z'")
+    refused(lambda: simulate(text, good | {"q": good["x"], "a": good["x"]}), "unknown input 'a'", "unknown input 'q'")
     refused(
         lambda: simulate(text, {"x": np.zeros(5, np.float32), "nc0/z": np.zeros(4, np.float64)}),
-        "input 'x' is f32[5], the program takes f32[4]",
-        "input 'nc0/z' is f64[4], the program takes f32[4]",
+        "input 'x' is f32[5], expected f32[4]",
+        "input 'nc0/z' is f64[4], expected f32[4]",
     )
     # The name of the core's own value goes before the common one.
     own = good | {"nc0/x": np.ones(4, np.float32)}
@@ -253,7 +253,7 @@ def test_outputs_not_fully_written_are_reported() -> None:
     [
         ("%i = frobnicate @pool (%x) -> (%y)", "`frobnicate` cannot be executed"),
         ("%i = all_reduce @pool (%x) -> (%y) op=add groups=[[0]]", "cannot be executed by a core"),
-        ("%i = add @vector (%x) -> (%y)", "takes 2 operands"),
+        ("%i = add @vector (%x) -> (%y)", "expected operands x, y -> z"),
         ("%i = add @vector (%x[0:8], %x[0:8]) -> (%y)", "16 bytes, but touches 8"),
         ("%i = dma_copy @dma0 (%x[0:8]) -> (%y)", "reads 8 bytes and writes 16"),
         ("%i = dma_copy @dma0 (%x[?]) -> (%y[?])", "not known statically"),
@@ -271,13 +271,13 @@ def test_instructions_that_cannot_be_executed_are_named(instruction: str, says: 
 
 
 def test_constants_need_data() -> None:
-    refused(lambda: simulate(program("mloc %c dram.local size=4 kind=const")), "a constant without data")
+    refused(lambda: simulate(program("mloc %c dram.local size=4 kind=const")), "constant has no data")
 
 
-@pytest.mark.parametrize("size", [2**44, 2**61])
-def test_memory_that_the_machine_lacks_is_said(size: int) -> None:
+@pytest.mark.parametrize(("size", "cores"), [(2**44, 1), (2**61, 1), (2**62, 2)])
+def test_memory_that_the_machine_lacks_is_said(size: int, cores: int) -> None:
     huge = f"mloc %x dram.local size={size} kind=input"
-    refused(lambda: simulate(program(huge)), f"has {size} bytes of simulated memory")
+    refused(lambda: simulate(program(*[huge] * cores)), f"needs {cores * size} bytes of simulated memory")
 
 
 def test_unsound_programs_are_refused_before_they_run() -> None:

@@ -18,6 +18,7 @@ from tests.sim.nest_plans import Around, Text, plans
 from tests.sim.sim_programs import program
 from tests.sim.test_sim_nest_property import LOCAL, SHARED, NestOracle
 from tests.sim.test_sim_semaphores import found, lowered, without_signal
+from tests.tiers import examples
 
 from haulout.ir.program import Program
 from haulout.sim import compare_schedules, simulate
@@ -136,7 +137,7 @@ def programs(draw: st.DrawFn) -> tuple[Program, list[Node]]:
     return program(*("\n".join(rows) for rows in lines)), nodes
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(programs())
 def test_schedules_agree_exactly_when_every_conflict_is_ordered(drawn: tuple[Program, list[Node]]) -> None:
     tested, nodes = drawn
@@ -153,7 +154,7 @@ def test_schedules_agree_exactly_when_every_conflict_is_ordered(drawn: tuple[Pro
         assert compare_schedules(tested, schedules=["list", *(f"random:{k}" for k in range(5))], values=True).agrees
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data(), st.sampled_from([("copy", "copy", "copy"), ("copy", "loop", "copy"), ("copy", "branch", "copy")]))
 def test_lowered_programs_run_as_before(data: st.DataObject, kinds: tuple[str, ...]) -> None:
     """On every schedule, with a semaphore an engine or one for all."""

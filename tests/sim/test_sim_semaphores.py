@@ -106,7 +106,7 @@ def test_a_signal_to_another_core_orders_what_comes_before_it() -> None:
     assert compare_schedules(text).agrees
     assert {each.code for each in compare_schedules(two_cores("", "")).diagnostics} == {"cross-core-race"}
     # A semaphore of the same name on the own core is another one.
-    assert "comes to 0" in refusal(two_cores("signal=[[full,1]]", "wait=[[full,1]]"), "deadlock").message
+    assert "reaches 0" in refusal(two_cores("signal=[[full,1]]", "wait=[[full,1]]"), "deadlock").message
 
 
 def test_signals_of_one_core_to_another_may_overtake_each_other() -> None:
@@ -212,11 +212,11 @@ def test_credits_let_a_producer_run_ahead() -> None:
 
 def test_a_wait_that_nothing_fulfils_is_told() -> None:
     diagnostic = refusal(one_core("signal=[[s,1]]", "wait=[[s,2]]"), "deadlock")
-    assert diagnostic.message == "%get on core 0 waits for ever: semaphore s of core 0 comes to 1, it waits for 2"
+    assert diagnostic.message == "%get on core 0 deadlocks: semaphore s of core 0 reaches 1, expected 2"
     assert [label.message for label in diagnostic.labels] == ["%get on core 0", "%put on core 0 adds to it"]
     assert all(label.span is not None for label in diagnostic.labels)
     nobody = refusal(one_core("", "wait=[[s,1]]"), "deadlock")
-    assert "comes to 0" in nobody.message and len(nobody.labels) == 1
+    assert "reaches 0" in nobody.message and len(nobody.labels) == 1
 
 
 def test_waits_that_wait_for_each_other_are_a_cycle() -> None:
@@ -253,13 +253,13 @@ def test_a_wait_before_a_branch_that_hangs_is_told() -> None:
     text = program(core("wait=[[s,1]]", signal.format(1)), core("wait=[[s,1]]", signal.format(0)))
     diagnostic = refusal(text, "deadlock", inputs)
     assert "waits form a cycle" in diagnostic.message
-    says = "until core 1 comes to a signal behind the branch of ^fork on core 1"
+    says = "until core 1 reaches a signal after the branch of ^fork on core 1"
     assert any(says in label.message for label in diagnostic.labels)
     fine = program(core("wait=[[s,1]]", ""), core("", signal.format(0)))
     assert simulate(fine, inputs).statistics.events == 6
     meet = "%m = core_barrier @all () -> () name=m"
     meets = program(core("", meet), core("wait=[[s,1]]", meet))
-    assert "comes to 0" in refusal(meets, "deadlock", inputs).message
+    assert "reaches 0" in refusal(meets, "deadlock", inputs).message
 
 
 # -- lowered ---------------------------------------------------------------------------------------------------------

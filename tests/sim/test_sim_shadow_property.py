@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sim.sim_programs import program
+from tests.tiers import examples
 
 from haulout.sim import compare_schedules
 
@@ -165,7 +166,7 @@ def _ref(place: Place) -> str:
     return f"%{place.location}[{place.pattern}]"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_schedules_agree_exactly_when_every_conflict_is_ordered(data: st.DataObject) -> None:
     cores = data.draw(st.integers(2, 3))

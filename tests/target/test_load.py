@@ -88,7 +88,7 @@ def test_a_file_of_ones_own_replaces_a_preset(tmp_path: Path) -> None:
         ("wide_slowdown = 2.0", "wide_slowdown = 0.5", "wide_slowdown = 0.5 is below 1"),
         ("gather = 4.0", "gather = 0", "gather = 0 is not a number above 0"),
         ("[engine.pool]", "[engine.poll]", "[engine] has no key 'poll'"),
-        ("barrier = 1.0", "barrier = = 1.0", "no TOML: Invalid value"),
+        ("barrier = 1.0", "barrier = = 1.0", "invalid TOML: Invalid value"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(old: str, new: str, message: str) -> None:
@@ -114,11 +114,17 @@ def test_what_is_wrong_is_told_with_its_line(old: str, new: str, message: str) -
             "the target has no table [engine.sync]",
         ),
         ("dram = 3\n" + GENERIC.replace("[dram]\ngbytes_per_s = 200\n", ""), "the target has no table [dram]"),
-        (GENERIC.replace("barrier = 1.0", f"barrier = {'9' * 5000}"), "no TOML: an integer of more than 64 bits"),
-        (GENERIC.replace("barrier = 1.0", f"barrier = {10**400}"), "no TOML: an integer of more than 64 bits"),
-        (GENERIC.replace("barrier = 1.0", f"barrier = 0x{'f' * 5000}"), "no TOML: an integer of more than 64 bits"),
-        (f"x = {'[' * 100_000}", "no TOML: tables or lists are nested too deeply"),
-        ("[dram", "no TOML: Expected ']' at the end of a table declaration"),
+        (
+            GENERIC.replace("barrier = 1.0", f"barrier = {'9' * 5000}"),
+            "invalid TOML: an integer of more than 64 bits",
+        ),
+        (GENERIC.replace("barrier = 1.0", f"barrier = {10**400}"), "invalid TOML: an integer of more than 64 bits"),
+        (
+            GENERIC.replace("barrier = 1.0", f"barrier = 0x{'f' * 5000}"),
+            "invalid TOML: an integer of more than 64 bits",
+        ),
+        (f"x = {'[' * 100_000}", "invalid TOML: tables or lists are nested too deeply"),
+        ("[dram", "invalid TOML: Expected ']' at the end of a table declaration"),
     ],
 )
 def test_what_is_missing_is_told(text: str, message: str) -> None:

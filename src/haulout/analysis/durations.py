@@ -1,12 +1,12 @@
 """How long each instruction takes on a target, by itself: work in bytes and flops, over the target's rates.
 
 1. bytes: of each operand as its pattern names them, in pieces no shorter than the engine's least run; an opcode that
-   reads a part of what it names (`dynamic_slice`, `gather`) counts what it writes, twice;
-2. flops of contractions, without their dimensions: for z[b,m,n] = sum over k of x[b,m,k] y[b,k,n] the product of the
-   three sizes is b^3 m^2 n^2 k^2, so the flops are 2 bmnk = 2 sqrt(|x| |y| |z| / b);
+   reads a part of what it names (`Cost.PART`) counts what it writes, twice;
+2. flops of `dot` and `convolution`, without their dimensions: for z[b,m,n] = sum over k of x[b,m,k] y[b,k,n] the
+   product of the three sizes is b^3 m^2 n^2 k^2, so the flops are 2 bmnk = 2 sqrt(|x| |y| |z| / b);
 3. time: the fixed overhead, and the longest of flops, bytes through the engine, bytes of DRAM (`target/model.py`).
 
-Barriers, exchanges and `nop` take none of this: what they cost depends on who waits (`makespan.py`).
+An opcode of `Cost.NOTHING` takes none of this: what a barrier costs depends on who waits (`makespan.py`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ import numpy.typing as npt
 from haulout.ir.attributes import AttrValue, int_list, parse_attrs
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import NONE, Engine, Space
+from haulout.ir.opcodes import Cost, lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
 from haulout.target.model import Target
 
 F64 = npt.NDArray[np.float64]
 
-READS_A_PART = ("dynamic_slice", "gather")
-CONTRACTIONS = ("dot", "convolution", "nc_matmul", "matmul")
-
 
 def durations(program: Program, target: Target) -> F64:
-    """Microseconds of each instruction; 0 for barriers, `sendrecv` and `nop`."""
+    """Microseconds of each instruction; 0 for those of no cost of their own."""
     engine = program.instructions.engine
     rate = {
         name: np.array([getattr(each, name) for each in target.engines], np.float64)[engine]
@@ -48,11 +46,18 @@ def durations(program: Program, target: Target) -> F64:
     counted = speed > 0
     work[rows[counted]] = np.maximum(work[rows[counted]], flops[counted] / speed[counted])
     time: F64 = rate["issue_us"] + work
-    nop = program.strings.find("nop")
-    time[program.instructions.opcode == nop] = 0.0
-    time[program.barriers.instruction] = 0.0
-    time[program.meetings.instruction] = 0.0
+    time[_costing(program, Cost.NOTHING)] = 0.0
     return time
+
+
+def _costing(program: Program, *costs: Cost) -> Bools:
+    """Of each instruction: whether its opcode has one of these costs."""
+    opcode = program.instructions.opcode
+    found = np.zeros(len(program.strings), bool)
+    for name in np.flatnonzero(np.bincount(opcode)).tolist():
+        found[name] = lookup(program.strings[name]).cost in costs
+    costing: Bools = found[opcode]
+    return costing
 
 
 def _bytes(program: Program, least_run: F64) -> tuple[F64, F64]:
@@ -68,7 +73,7 @@ def _bytes(program: Program, least_run: F64) -> tuple[F64, F64]:
 
     read, written = total(moved)
     dram_read, dram_written = total(dram)
-    part = np.isin(program.instructions.opcode, [program.strings.find(opcode) for opcode in READS_A_PART])
+    part = _costing(program, Cost.PART)
     read = np.where(part, np.minimum(read, written), read)
     dram_read = np.where(part, np.minimum(dram_read, written), dram_read)
     engine = program.instructions.engine
@@ -95,20 +100,19 @@ def contraction_flops(program: Program) -> tuple[Ints, F64, Bools]:
     """Rows of the contractions (two operands or more, one result), their flops, and whether an operand is wide."""
     strings, instructions = program.strings, program.instructions
     starts = program.access_starts
-    known = np.isin(instructions.opcode, [name for each in CONTRACTIONS if (name := strings.find(each)) != NONE])
-    rows = np.flatnonzero(known & (np.diff(starts) >= 3))
+    rows = np.flatnonzero(_costing(program, Cost.DOT, Cost.CONVOLUTION) & (np.diff(starts) >= 3))
     if not len(rows):
         return rows, np.zeros(0), np.zeros(0, bool)
     size, item = access_bytes(program), _item_sizes(program)
     first, last = starts[rows], starts[rows + 1] - 1
     element = [size[at] / item[at] for at in (first, first + 1, last)]
     flops: F64 = 2.0 * np.sqrt(element[0]) * np.sqrt(element[1]) * np.sqrt(element[2])
-    convolution = strings.find("convolution")
+    slides = _costing(program, Cost.CONVOLUTION)
     # Few texts of attributes name batches or features; the rows of one text are one step.
     for text in np.unique(instructions.attrs[rows]).tolist():
         attrs = parse_attrs(strings[text]) if text != NONE else {}
         mine = np.flatnonzero(instructions.attrs[rows] == text)
-        taps = mine[instructions.opcode[rows[mine]] == convolution]
+        taps = mine[slides[rows[mine]]]
         if len(taps):
             features = _extents(program, attrs, 1, first[taps] + 1, _output_feature(attrs))
             flops[taps] = 2.0 * element[2][taps] * element[1][taps] / features

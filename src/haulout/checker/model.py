@@ -1,36 +1,39 @@
 """What the checker reads of a program: one function on all cores, its instructions as one list, core after core.
 
-The proofs are about what runs, so the model drops everything else. Instructions are numbered from 0 in the order of
+The proofs are about what runs, so the model has nothing else. Instructions are numbered from 0 in the order of
 the cores' lists (core 0's list, then core 1's, ...); blocks that form a chain are one list. Operands follow their
 instructions; the operands of a barrier are handles and are left out. A *queue* is a line of one core, numbered
 densely over all cores; a *column* is an engine, numbered densely over the engines in use.
 
-A function with loops or branches has many runs. Each that must be looked at is a model of its own, of the straight
-lines that it executes (`loops.py`, `ways.py`, `runs.py`, `unroll.py`).
+A function with loops or forks has many runs. Each run that is checked is a model of its own, of the straight lines
+that it executes (`paths/control_flow.py`, `paths/path_selection.py`, `paths/runs.py`, `paths/unroll.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from haulout.checker.columns import sorted_by
+from haulout.checker.paths.choices import Paths
+from haulout.checker.paths.control_flow import ControlFlow, find_control_flow
 from haulout.checker.paths.footprints import Footprints, find_footprints
-from haulout.checker.paths.loops import Nest, block_rows, chain, find_nest
-from haulout.checker.paths.path_selection import Plan, find_plan
-from haulout.checker.paths.runs import Run, choose_copies, longest
-from haulout.checker.paths.step_trips import Copies, Moves, assumed_trips, check_moves, copies, find_moves
+from haulout.checker.paths.path_selection import Plan, find_plan, find_runs
+from haulout.checker.paths.runs import Run, choose_copies
+from haulout.checker.paths.step_trips import Copies, FunctionSteps, assumed_trips, find_copies, find_steps
 from haulout.checker.paths.unroll import BRANCH, Unrolled, unroll
 from haulout.checker.paths.wait_trips import counted_copies
 from haulout.ir.atomics import find_atomics
-from haulout.ir.attributes import format_name, int_list, parse_attrs
+from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.labels import instruction_label, place
 from haulout.ir.program import Program
+from haulout.ir.read_structure import chain
 from haulout.ir.schema import Bools, Bytes, Ids, Ints
-from haulout.support.diagnostics import Diagnostic, Entity, Label, Proviso, Severity
+from haulout.ir.structure import Structure
+from haulout.support.diagnostics import Diagnostic, Entity, HauloutError, Label, Proviso, bad_input
 
 
 @dataclass(slots=True)
@@ -58,11 +61,11 @@ class Model:
     pattern: Ids
     write: Bools
     maybe: Bools
-    """It touches some bytes of its pattern, not known which: the operand's number is in the attribute `maybe`."""
+    """It touches some bytes of its pattern, not known which."""
     atomic: Ids
     """Its kind when it is atomic (`ir/atomics.py`), else 0."""
     fetches: Bools
-    """It is atomic, and its instruction hands on what it found."""
+    """It is atomic, and its instruction returns what it found."""
     access_starts: Ints
     """Instruction i has operands `access_starts[i]:access_starts[i + 1]`."""
 
@@ -74,10 +77,10 @@ class Model:
     """The rows of `program.locations` that belong to the function, on all cores."""
     queue_core: Ids
     time: Ints
-    """Where the source has each instruction: its `seq`, in a run with loops its place in the source's order; NONE: no
-    `seq`."""
+    """The place of each instruction in the source: its `seq`, in a run with loops its place in the source's order;
+    NONE: no `seq`."""
     unrolled: Unrolled | None
-    """The run that this is, when the function has loops or branches."""
+    """The run that this is, when the function has loops or forks."""
 
     @property
     def cores(self) -> int:
@@ -86,7 +89,7 @@ class Model:
 
     @property
     def is_fence(self) -> Bools:
-        """Which instructions stand on engine `all`."""
+        """Which instructions are on engine `all`."""
         fence: Bools = self.engine == Engine.ALL
         return fence
 
@@ -167,15 +170,15 @@ class Model:
         return 0 if found is None else found[2] - found[1]
 
     def wait(self, first: int, second: int) -> str:
-        """Where a wait of the second of two instructions for the first can stand: its `deps`, its `carried`, the
-        `^header` of a loop that is over by then, or behind an arm, `join ^block`.
+        """Where the second of two instructions can wait for the first: in its `deps`, its `carried`, at the
+        `^header` of a loop that has ended by then, or after an arm, `join ^block`.
         """
         if self.unrolled is None:
             return "deps"
         return self.unrolled.wait(int(self.rows[first]), int(self.rows[second]))
 
     def provisos(self, first: int, second: int, location: int = NONE) -> tuple[Proviso, ...]:
-        """What the run supposes between two instructions (NONE: the start) of loops that might run more often and of
+        """What the run assumes between two instructions (NONE: the start) of loops that might run more often and of
         arms that were not taken, where something would run; with a location where that would write it.
         """
         if self.unrolled is None:
@@ -188,11 +191,11 @@ class Model:
         return self.unrolled.provisos(begin, end, lambda blocks: any(map(footprints.has_work.__getitem__, blocks)))
 
     def meeting_provisos(self, *cores: int) -> tuple[Proviso, ...]:
-        """What the run supposes of loops and arms with barriers and the like, for some cores or for all."""
+        """What the run assumes of loops and arms with barriers and the like, for some cores or for all."""
         if self.unrolled is None or not len(self.rows):
             return ()
-        meets, last = self.unrolled.footprints.has_rendezvous, int(self.rows[self.last])
-        return self.unrolled.provisos(NONE, last, lambda blocks: any(map(meets.__getitem__, blocks)), cores)
+        rendezvous, last = self.unrolled.footprints.has_rendezvous, int(self.rows[self.last])
+        return self.unrolled.provisos(NONE, last, lambda blocks: any(map(rendezvous.__getitem__, blocks)), cores)
 
     @property
     def last(self) -> int:
@@ -204,102 +207,108 @@ class Model:
         return "%" + format_name(self.program.strings[int(self.program.locations.name[location])])
 
     def owners(self) -> Ids:
-        """Owner of every location of the program; a view without a target stands for itself."""
+        """Owner of every location of the program; a view without a target is its own owner."""
         owner = self.program.owner
         return np.where(owner == NONE, np.arange(len(owner), dtype=np.int32), owner).astype(np.int32)
 
 
-# -- which functions are understood -------------------------------------------------------------------------------
+# -- functions -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of a function with loops or forks."""
+
+    name: str
+    flow: ControlFlow
+    steps: FunctionSteps
+    wanted: dict[int, Copies]
+    """The iterations of each loop, by its header, that show everything."""
+    footprints: Footprints
+    notes: list[Diagnostic]
+    """What the proof assumes of its loops."""
+
+    def copies(self, deep: bool) -> dict[int, Copies]:
+        """The iterations of each loop that are checked."""
+        engine, block = self.flow.program.instructions.engine, self.flow.program.instructions.block
+        rows = [np.searchsorted(block, [blocks.start, blocks.stop]) for blocks in self.flow.rows]
+        queues = sum(len(np.unique(engine[begin:end])) for begin, end in rows)
+        return choose_copies(self.flow.structure, self.wanted, self.flow.sizes, queues, deep)
+
+    def plan(self, copies: Mapping[int, Copies]) -> Plan:
+        """The paths through loops and forks that are checked."""
+        return find_plan(self.flow, copies, self.footprints)
+
+    def models(
+        self, copies: Mapping[int, Copies], plan: Plan, paths: Paths, forgets: bool = False
+    ) -> Iterator[Model]:
+        """The models of the runs of some paths of a plan."""
+        for run in find_runs(self.flow, copies, plan, paths, forgets):
+            yield self.model(run, copies)
+
+    def model(self, run: Run, copies: Mapping[int, Copies]) -> Model:
+        """The model of one run."""
+        unrolled = unroll(self.flow, run, self.steps, copies, self.footprints)
+        return _model(unrolled.program, self.name, self.flow.functions, unrolled)
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
-    """A function on all cores: a straight line, or with loops and branches; then `model` makes its runs."""
+    """A function on all cores: straight code, or with loops and forks."""
 
     program: Program
     name: str
     rows: list[int]
     """Its rows in `program.functions`, core after core."""
-    nest: Nest | None
-    moves: Moves | None = None
-    wanted: list[Copies] = field(default_factory=list)
-    footprints: Footprints | None = None
-    notes: list[Diagnostic] = field(default_factory=list)
-    """What the proof assumes of its loops."""
+    runs: Runs | None
+    """None: straight code."""
+
+    @property
+    def structure(self) -> Structure | None:
+        """Its loops and forks; None for straight code."""
+        return None if self.runs is None else self.runs.flow.structure
 
     def straight(self) -> Model:
-        """The model of a function without loops and branches."""
-        assert self.nest is None
+        """The model of straight code."""
+        assert self.runs is None
         return _model(self.program, self.name, self.rows, None)
-
-    def copies(self, deep: bool) -> list[Copies]:
-        """The iterations of each loop that are looked at."""
-        assert self.nest is not None
-        starts, engine = self.program.starts("instructions", "blocks"), self.program.instructions.engine
-        blocks = [block_rows(self.program, row) for row in self.rows]
-        queues = sum(len(np.unique(engine[starts[each.start] : starts[each.stop]])) for each in blocks)
-        return choose_copies(self.nest, self.wanted, self._sizes(), queues, deep)
-
-    def _sizes(self) -> list[int]:
-        """Instructions of each block, on all cores."""
-        size = np.diff(self.program.starts("instructions", "blocks"))
-        found: list[int] = np.sum([size[block_rows(self.program, row)] for row in self.rows], axis=0).tolist()
-        return found
-
-    def plan(self, copies: Sequence[Copies]) -> Plan:
-        """The ways through loops and branches that are looked at."""
-        assert self.nest is not None and self.footprints is not None
-        size = longest(self.nest, copies, self._sizes())
-        return find_plan(self.nest, copies, self.footprints, len(self.rows), size)
-
-    def model(self, run: Run, copies: Sequence[Copies]) -> Model:
-        """The model of one run."""
-        assert self.nest is not None and self.moves is not None and self.footprints is not None
-        unrolled = unroll(self.program, self.rows, self.nest, run, self.moves, copies, self.footprints)
-        return _model(unrolled.program, self.name, self.rows, unrolled)
 
 
 def functions(program: Program) -> list[Function | list[Diagnostic]]:
-    """Each function, in core 0's order; what is wrong with one that is not understood."""
+    """Each function, in core 0's order; why it is refused when it is not supported."""
     table = program.functions
     found: list[Function | list[Diagnostic]] = []
     for first in np.flatnonzero(table.module == 0).tolist():
         rows = np.flatnonzero(table.name == table.name[first]).tolist()
-        found.append(_function(program, program.strings[int(table.name[first])], rows))
+        try:
+            found.append(_function(program, program.strings[int(table.name[first])], rows))
+        except HauloutError as error:
+            found.append(list(error.diagnostics))
     return found
 
 
-def _function(program: Program, name: str, rows: list[int]) -> Function | list[Diagnostic]:
-    nest = find_nest(program, rows)
-    if isinstance(nest, Diagnostic):
-        return [nest]
-    if wrong := _unsupported(program, rows, nest is None):
-        return [wrong]
-    if nest is None:
+def _function(program: Program, name: str, rows: list[int]) -> Function:
+    flow = find_control_flow(program, rows)
+    if flow is None:
+        _check_order(program, rows)
         return Function(program, name, rows, None)
-    moves = find_moves(program, rows, nest)
-    if found := check_moves(program, nest, moves, rows):
-        return found
-    footprints = find_footprints(program, rows, nest)
-    wanted = counted_copies(program, rows, nest, copies(program, nest, moves, rows))
-    if isinstance(wanted, Diagnostic):
-        return [wanted]
-    return Function(program, name, rows, nest, moves, wanted, footprints, assumed_trips(program, nest, moves))
+    steps = find_steps(flow)
+    footprints = find_footprints(flow)
+    wanted = counted_copies(flow, find_copies(flow, steps))
+    return Function(program, name, rows, Runs(name, flow, steps, wanted, footprints, assumed_trips(flow, steps)))
 
 
-def _unsupported(program: Program, functions: list[int], straight: bool) -> Diagnostic | None:
-    """Dependences that look ahead in a straight line."""
-    inside = np.isin(program.instruction_function, functions)
-    if straight:
-        rows, position = program.dependences, _positions(program, functions)
-        ahead = inside[rows.instruction] & (position[rows.producer] >= position[rows.instruction]) & ~rows.carried
-        if ahead.any():
-            at = int(np.flatnonzero(ahead)[0])
-            producer = format_name(program.instruction_name(int(rows.producer[at])))
-            label = instruction_label(program, int(rows.instruction[at]))
-            message = f"it waits for %{producer}, which stands behind it"
-            return Diagnostic("bad-input", Severity.ERROR, message, (label,))
-    return None
+def _check_order(program: Program, functions: list[int]) -> None:
+    """Refuse dependences on later instructions of straight code."""
+    listed, _ = _listed(program, functions)
+    position = _positions(program, listed)
+    rows = program.dependences
+    ahead = (position[rows.instruction] != NONE) & (position[rows.producer] >= position[rows.instruction])
+    wrong = np.flatnonzero(ahead & ~rows.carried)
+    if len(wrong):
+        producer = format_name(program.instruction_name(int(rows.producer[wrong[0]])))
+        label = instruction_label(program, int(rows.instruction[wrong[0]]))
+        bad_input(f"it waits for %{producer}, which stands behind it", label)
 
 
 def _listed(program: Program, functions: list[int]) -> tuple[Ids, Ints]:
@@ -308,7 +317,7 @@ def _listed(program: Program, functions: list[int]) -> tuple[Ids, Ints]:
     parts, lengths = [], [0]
     for function in functions:
         blocks = chain(program, function)
-        assert isinstance(blocks, list)
+        assert blocks is not None
         pieces = [np.arange(starts[block], starts[block + 1], dtype=np.int32) for block in blocks]
         parts += pieces
         lengths.append(sum(map(len, pieces)))
@@ -316,12 +325,11 @@ def _listed(program: Program, functions: list[int]) -> tuple[Ids, Ints]:
     return rows, np.cumsum(lengths, dtype=np.int64)
 
 
-def _positions(program: Program, functions: list[int]) -> Ids:
+def _positions(program: Program, listed: Ids) -> Ids:
     """Row in the program -> place in the cores' lists, NONE outside the function."""
-    rows, _ = _listed(program, functions)
-    local = np.full(len(program.instructions), NONE, np.int32)
-    local[rows] = np.arange(len(rows), dtype=np.int32)
-    return local
+    position = np.full(len(program.instructions), NONE, np.int32)
+    position[listed] = np.arange(len(listed), dtype=np.int32)
+    return position
 
 
 # -- columns ---------------------------------------------------------------------------------------------------------
@@ -329,8 +337,7 @@ def _positions(program: Program, functions: list[int]) -> Ids:
 
 def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled | None) -> Model:
     rows, core_starts = _listed(program, functions)
-    local = np.full(len(program.instructions), NONE, np.int32)
-    local[rows] = np.arange(len(rows), dtype=np.int32)
+    local = _positions(program, rows)
     core = program.instruction_core[rows]
     engine = program.instructions.engine[rows]
     used = np.zeros((program.lnc, BRANCH + 1), bool)
@@ -366,7 +373,7 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
         location=program.accesses.location[access],
         pattern=program.accesses.pattern[access],
         write=program.accesses.write[access],
-        maybe=_maybe(program)[access],
+        maybe=program.accesses.maybe[access],
         atomic=atomics.kind[access],
         fetches=atomics.fetches[access],
         access_starts=np.searchsorted(instruction, each).astype(np.int64),
@@ -377,18 +384,3 @@ def _model(program: Program, name: str, functions: list[int], unrolled: Unrolled
         time=program.instructions.seq[rows] if unrolled is None else unrolled.time[rows],
         unrolled=unrolled,
     )
-
-
-def _maybe(program: Program) -> Bools:
-    """Mask of the operands whose numbers are in the attribute `maybe` of their instruction, reads first."""
-    mask = np.zeros(len(program.accesses), bool)
-    attrs = program.instructions.attrs
-    # Few texts, many instructions: each text is parsed once.
-    for text in np.unique(attrs[attrs != NONE]).tolist():
-        if "maybe=" in program.strings[text]:
-            operands = int_list(parse_attrs(program.strings[text]).get("maybe", [])) or []
-            rows = np.flatnonzero(attrs == text)
-            first, count = program.access_starts[rows], np.diff(program.access_starts)[rows]
-            for operand in operands:
-                mask[(first + operand)[count > operand]] = True
-    return mask

@@ -1,1 +1,1 @@
-"""The `haulout` command; one file a subcommand."""
+"""The `haulout` command, with one file for each subcommand."""

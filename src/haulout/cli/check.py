@@ -1,4 +1,4 @@
-"""`haulout check INPUT`: races, hangs and wrong addresses, found from the program alone."""
+"""`haulout check INPUT`: find races, deadlocks and wrong addresses in a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source", metavar="INPUT")
-@click.option("--lnc", type=CORES, help="Number of cores; a kernel runs on 2 unless told otherwise.")
+@click.option("--lnc", type=CORES, help="Number of cores; the default of a kernel is 2.")
 @kernel_options
 @format_option
 @quiet_option
@@ -34,7 +34,7 @@ def check(
 ) -> int:
     """Check a program, compiled or written by hand.
 
-    Recomputes order, conflicts and storage from INPUT alone and reports what some schedule of the hardware can break.
+    Computes order, conflicts and storage from INPUT alone, and reports faults that some hardware schedule can show.
     INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments.
     """
     arguments = kernel_arguments(arg, args_file)

@@ -1,4 +1,4 @@
-"""Options that several commands have, progress and the log on stderr. Exit statuses are in `status.py`."""
+"""Options of several commands, and progress and the log on stderr. Exit statuses are in `status.py`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from haulout.passes.manager import PassRecord
 
-_MOMENT = 0.5
-"""Seconds without a progress bar."""
+PROGRESS_DELAY = 0.5
+"""Seconds before a progress bar appears."""
 CORES = click.IntRange(1, MAX_CORES)
 BYTES = click.IntRange(0, SIZE_MAX)
-"""A size in memory, as readers of programs take it."""
+"""A size in memory, with the limit of programs."""
 
 
 format_option = click.option(
@@ -32,7 +32,7 @@ format_option = click.option(
     type=click.Choice(list(RENDERERS)),
     default="text",
     show_default=True,
-    help="Form of the findings.",
+    help="Format of the findings.",
 )
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 
@@ -58,12 +58,12 @@ log_option = click.option(
     type=click.Choice(["debug", "info", "warning", "error"]),
     callback=_start_log,
     expose_value=False,
-    help="Log to stderr what passes do; at debug, what the analysis of shared lifetimes finds.",
+    help="Log passes to stderr; debug adds the analysis of shared lifetimes.",
 )
 
 
 def plain_console(*, stderr: bool = False) -> Console:
-    """Tables and lines, 100 columns wide in a file; text is printed as it is, not read as markup."""
+    """A console without markup, 100 columns wide unless it is a terminal."""
     from rich.console import Console
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else 100
@@ -75,16 +75,16 @@ def pass_progress(quiet: bool) -> Callable[[PassRecord], None] | None:
     if quiet:
         return None
 
-    def tell(record: PassRecord) -> None:
+    def report(record: PassRecord) -> None:
         order = "  " if record.order is None else str(record.order)
         click.echo(f"{order} {record.name:<44} {record.seconds:8.3f} s  {record.status.value}", err=True)
 
-    return tell
+    return report
 
 
 @contextmanager
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr that appears when the work takes more than a moment; gives `progress(done, total)`."""
+    """A bar on stderr that appears after `PROGRESS_DELAY`; yields `progress(done, total)`."""
     if quiet:
         yield None
         return
@@ -102,5 +102,5 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]
     ) as bar:
         task = bar.add_task(label, visible=False)
         yield lambda done, total: bar.update(
-            task, completed=done, total=total, visible=time.monotonic() - began > _MOMENT
+            task, completed=done, total=total, visible=time.monotonic() - began > PROGRESS_DELAY
         )

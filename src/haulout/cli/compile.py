@@ -1,4 +1,4 @@
-"""`haulout compile INPUT -o DIR`: one lifetime, one address, a proof."""
+"""`haulout compile INPUT -o DIR`: compile a program and prove the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     type=click.Choice(["bracket", "minimal"]),
     default="minimal",
     show_default=True,
-    help="The reference's brackets, or the fewest fences that order every conflict.",
+    help="The brackets of the reference compiler, or the fewest fences that order every conflict.",
 )
 @click.option("--capacity", type=BYTES, help="Bytes of DRAM for all cores together.")
 @click.option(
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     type=click.Choice(["proportional", "equal", "joint"]),
     default="proportional",
     show_default=True,
-    help="Each core its own part of DRAM, as large as it needs or all alike, or one space for all.",
+    help="A part of DRAM for each core, by its needs or of equal size, or one space for all cores.",
 )
 @click.option(
     "--target",
     default="generic",
     show_default=True,
     metavar="NAME|FILE.toml",
-    help="The machine that run times are estimated for: generic, trainium, or a description of your own.",
+    help="The machine for estimated run times: generic, trainium, or a TOML file.",
 )
 @click.option(
     "--sync",
     type=click.Choice(["edges", "semaphores", "all"]),
     default="edges",
     show_default=True,
-    help="Leave order as dependences and barriers, or make the dependences semaphores, or all of it.",
+    help="Keep dependences and barriers, or lower dependences to semaphores, or lower all.",
 )
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @kernel_options
@@ -81,12 +81,12 @@ def compile(
     """Compile a program for several cores.
 
     INPUT is a .bir file, a .npz store, the .hlo text of a JAX/XLA module after SPMD partitioning, or an NKI kernel,
-    FILE.py::FUNCTION with its arguments. Collectives become copies through shared DRAM, every shared tensor gets one
-    lifetime and one address, fences are placed, and the independent checker proves the result. Writes program.bir,
-    report.json and memory.html.
+    FILE.py::FUNCTION with its arguments. Lowers collectives to copies through shared DRAM, gives every shared tensor
+    one lifetime and one address, places fences, and proves the result with the independent checker. Writes
+    program.bir, report.json and memory.html.
     """
     if output == STDOUT:
-        bad_input("stdout cannot take the three files of compile", help=["name a folder; ./- is one of that name"])
+        bad_input("compile writes three files, not stdout", help=["name a folder; ./- is a folder named -"])
     folder = Path(output)
     result = api.compile(
         source,

@@ -1,4 +1,4 @@
-"""`haulout explain [CODE]`: what a code means, an example that gives it, and what to do."""
+"""`haulout explain [CODE]`: the meaning of a code, an example, and what to do."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def explain(code: str | None) -> int:
 
 
 def known_code(code: str) -> str:
-    """The code itself; raises `bad-input` with those that are spelt like it when there is no such code."""
+    """The code itself; raises `bad-input` with similar codes if it is unknown."""
     if code in CATALOG:
         return code
     near = get_close_matches(code, CATALOG, n=3, cutoff=0.4)
     advice = [f"did you mean {' or '.join(near)}?"] if near else []
-    bad_input(f"there is no code '{code}'", help=[*advice, "`haulout explain` lists all codes"])
+    bad_input(f"unknown code '{code}'", help=[*advice, "`haulout explain` lists all codes"])
 
 
 def explanation(code: str) -> str:
-    """What `haulout explain CODE` prints."""
+    """The output of `haulout explain CODE`."""
     entry: Entry = CATALOG[code]
     parts = [code, _filled(entry.what), f"Why it matters\n{_filled(entry.why)}"]
     if code in EXAMPLES:

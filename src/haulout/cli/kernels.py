@@ -1,4 +1,4 @@
-"""Options of commands whose INPUT may be an NKI kernel, `kernels.py::function`."""
+"""Options of commands that accept an NKI kernel, `kernels.py::function`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.Choice(["data", "global"]),
                 default="data",
                 show_default=True,
-                help="What a kernel's core_barrier orders: its tensor, as documented, or everything.",
+                help="The accesses that core_barrier orders: of its tensor, as documented, or all.",
             ),
         )
     ):
@@ -34,7 +34,7 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def kernel_arguments(arg: Sequence[str], args_file: str | None) -> dict[str, Any]:
-    """The arguments of both options; those given one by one come last."""
+    """The arguments of both options; `--arg` overrides `--args`."""
     if not arg and not args_file:
         return {}
     from haulout.frontends.nki import load_arguments, parse_arguments

@@ -13,18 +13,18 @@ SHORT_HELP = {
     "explain": "Explain a diagnostic code; without CODE, list all of them.",
     "map": "Draw a memory map.",
     "opt": "Run passes on a program and print it as .bir text.",
-    "plan": "Place buffers with live ranges in as few bytes as can be found.",
-    "reduce": "Shrink a program as long as `haulout check` reports CODE.",
+    "plan": "Place buffers with live ranges in few bytes.",
+    "reduce": "Shrink a program while `haulout check` reports CODE.",
     "simulate": "Run a program and write every core's outputs.",
-    "warmup": "Compile all kernels for this machine ahead.",
+    "warmup": "Compile all kernels for this machine in advance.",
 }
-"""Command -> its line in the list of commands. `haulout.cli.NAME` has the command `NAME`."""
+"""Command -> short help. The module `haulout.cli.NAME` has the command `NAME`."""
 
 
 @click.group(cls=Commands, short_help_of=SHORT_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="haulout")
 def main() -> None:
-    """Compile, check and run programs that are split over several cores sharing one DRAM.
+    """Compile, check and simulate programs for several cores that share one DRAM.
 
     Exit status: 0 clean, 1 errors or warnings found, 2 usage or bad input, 3 internal error,
     130 interrupted.

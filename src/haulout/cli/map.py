@@ -43,7 +43,7 @@ def map(source: str, output: str) -> int:
 def _csv_panel(source: str) -> Panel:
     table = read_csv(source)
     if table.offset is None or bool(np.any(table.offset < 0)):
-        bad_input(f"{source} does not give every buffer an offset", help=["haulout plan writes such a file"])
+        bad_input(f"{source}: not every buffer has an offset", help=["haulout plan writes offsets"])
     rows = table.problem
     return Panel(
         Path(source).stem,

@@ -1,4 +1,4 @@
-"""`haulout opt INPUT --passes ...`: run chosen passes and print the program; for people who work on passes."""
+"""`haulout opt INPUT --passes ...`: run passes and print the program, for work on passes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from haulout.support.files import write_text
 
 @click.command()
 @click.argument("source", metavar="INPUT")
-@click.option("--passes", "text", help="NAME{OPTION=VALUE},... ; the standard pipeline when absent, none when empty.")
+@click.option("--passes", "text", help="NAME{OPTION=VALUE},... ; default: the standard pipeline; empty: no pass.")
 @click.option("--print-after", multiple=True, metavar="NAME", help="Also print the program after this pass.")
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @click.option(
-    "-o", "--output", default="-", show_default=True, metavar="FILE", help="Where the program goes; - is stdout."
+    "-o", "--output", default="-", show_default=True, metavar="FILE", help="The file for the program; - is stdout."
 )
 @quiet_option
 @guarded
@@ -29,12 +29,12 @@ def opt(
 ) -> int:
     """Run passes on a program and print it as .bir text.
 
-    What the passes say goes to stderr when the program goes to stdout.
+    Findings go to stderr if the program goes to stdout.
     """
     passes = standard_pipeline() if text is None else parse_pipeline(text)
     context = PassContext()
     manager = PassManager(passes, on_pass=pass_progress(quiet), print_after=print_after, show=click.echo)
     program = manager.run(api.load(source, lnc=lnc), context)
     write_text(output, print_bir(program))
-    emit(context.diagnostics.items, "text", err=takes_stdout(output))
-    return exit_status(context.diagnostics.items)
+    emit(context.all_findings, "text", err=takes_stdout(output))
+    return exit_status(context.all_findings)

@@ -1,4 +1,4 @@
-"""`haulout plan PROBLEM`: the allocator by itself."""
+"""`haulout plan PROBLEM`: the storage allocator as a command."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from haulout.support.files import write_text
 
 @click.command()
 @click.argument("problem", metavar="PROBLEM")
-@click.option("--capacity", type=BYTES, help="Bytes that the placement may take.")
-@click.option("--segment", type=click.IntRange(1, SIZE_MAX), help="No buffer crosses a multiple of so many bytes.")
-@click.option("--spread", is_flag=True, help="Spend bytes to spare below the capacity on avoiding reuse.")
+@click.option("--capacity", type=BYTES, help="Limit of the placement in bytes.")
+@click.option("--segment", type=click.IntRange(1, SIZE_MAX), metavar="N", help="No buffer may cross multiples of N.")
+@click.option("--spread", is_flag=True, help="Use free bytes below the capacity to avoid reuse.")
 @click.option("--effort", type=click.FloatRange(0, 1000), default=1.0, show_default=True, help="0: no search.")
-@click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds; without it, counts bound the search.")
+@click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds; the default is a limit on steps.")
 @click.option(
     "-o", "--output", metavar="FILE", help="Write the problem with its offsets to this CSV file; - is stdout."
 )
@@ -38,12 +38,12 @@ def plan(
     style: str,
     quiet: bool,
 ) -> int:
-    """Place buffers with live ranges in as few bytes as can be found.
+    """Place buffers with live ranges in few bytes.
 
-    PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and perhaps
-    alignment, gaps, offset (pinned) and hint (where to start); or the *buffer-assignment.txt that XLA writes with
-    --xla_dump_to, its *live-range.txt beside it. With a capacity the search ends at the first placement that fits.
-    Ctrl-C keeps the best so far.
+    PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and
+    optionally alignment, gaps, offset (pinned) and hint (start of the search); or the *buffer-assignment.txt that XLA
+    writes with --xla_dump_to, with the *live-range.txt next to it. With a capacity the search ends at the first
+    placement that fits. Ctrl-C keeps the best placement so far.
     """
     table = read_problem(problem)
     rows = table.problem
@@ -65,7 +65,7 @@ def plan(
         spread=spread,
         time_limit=time_limit,
         effort=effort,
-        progress=None if quiet else _tell,
+        progress=None if quiet else _report,
     )
     err = takes_stdout(output)
     if output is not None and solution.fits:
@@ -95,6 +95,6 @@ def _summary(problem: Problem, solution: Solution) -> str:
     return "\n".join(lines)
 
 
-def _tell(progress: Progress) -> None:
+def _report(progress: Progress) -> None:
     ratio = progress.peak / progress.lower_bound if progress.lower_bound else 1.0
     click.echo(f"{progress.seconds:8.2f} s  {progress.method:<20} peak {progress.peak}  ratio {ratio:.6f}", err=True)

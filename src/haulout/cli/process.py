@@ -1,10 +1,9 @@
-"""The command as a process: what its surroundings do to it never ends in a traceback.
+"""The command as a process: errors of its environment do not end in a traceback.
 
-stdout, stderr   letters that they cannot show are written as escapes; a closed stream, or a reader that has left,
-                 wants nothing more and changes no status; a stdout that cannot be written otherwise (a full disk)
-                 is an error, told once, at the end
-Ctrl-C           one line, status 130, wherever it comes
-warnings         of packages below go to the log; `-W` and PYTHONWARNINGS show them
+stdout, stderr   characters outside the encoding are escaped; writes to a closed stream or pipe are dropped and do not
+                 change the status; any other failure of stdout (a full disk) is one error at the end
+Ctrl-C           one line, status 130, at any time
+warnings         of other packages go to the log; `-W` and PYTHONWARNINGS show them
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from haulout.cli.status import BAD_INPUT, CLEAN, INTERNAL, INTERRUPTED, defect, 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_AGAIN = 0.02
-"""Seconds after which a Ctrl-C is sent again that Python had to drop, as in a destructor or a callback from C."""
+RESEND_DELAY = 0.02
+"""Seconds before a Ctrl-C is sent again that Python dropped, in a destructor or in a callback from C."""
 
 
 class Commands(click.Group):
-    """The group of commands. Called, it is the process; `main` runs it inside of another, as tests do.
+    """The group of commands. A call runs it as the process; `main` runs it inside another process, as tests do.
 
-    A command is imported when it is called, or its own help asked for: the list of commands comes from a table.
+    A command is imported when it is called or when its own help is printed. The list of commands is a table.
     """
 
     def __init__(self, *args: Any, short_help_of: Mapping[str, str], **extra: Any) -> None:
@@ -54,7 +53,7 @@ class Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Import the command and run it. Ctrl-C here is an abort: click prints an empty line for anything else."""
+        """Import the command and run it. Ctrl-C becomes an abort: click prints an empty line for other exceptions."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -109,7 +108,7 @@ def run_as_process(command: Callable[[], object]) -> NoReturn:
 
 
 class _Sink(io.RawIOBase):
-    """A stream that takes everything; after its first failure, without effect."""
+    """A stream that accepts every write; after the first failure writes have no effect."""
 
     def __init__(self, raw: io.RawIOBase) -> None:
         self._raw = raw
@@ -137,7 +136,7 @@ class _Sink(io.RawIOBase):
 
 
 def _open_streams() -> tuple[_Sink | None, _Sink | None]:
-    """Put such streams in the place of stdout and stderr; None for one that is not the process's own."""
+    """Replace stdout and stderr with such streams; None for a stream that does not belong to the process."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -167,8 +166,8 @@ def _open_streams() -> tuple[_Sink | None, _Sink | None]:
 
 
 def _interrupt_again(unraisable: Any) -> None:
-    """Where Python can raise nothing, a Ctrl-C is kept for a moment; all else is a message, as it always is."""
+    """Send a Ctrl-C again that Python could not raise; print any other exception as usual."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        threading.Timer(_AGAIN, signal.raise_signal, [signal.SIGINT]).start()
+        threading.Timer(RESEND_DELAY, signal.raise_signal, [signal.SIGINT]).start()
     else:
         sys.__unraisablehook__(unraisable)

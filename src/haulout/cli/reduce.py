@@ -1,4 +1,4 @@
-"""`haulout reduce INPUT --code CODE`: the smallest program that still shows a finding."""
+"""`haulout reduce INPUT --code CODE`: a small program that still has a finding."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reduce(
     output: str,
     time_limit: float,
 ) -> int:
-    """Shrink a program as long as `haulout check` reports CODE.
+    """Shrink a program while `haulout check` reports CODE.
 
     INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments. Instructions,
     locations, barriers, dependences, semaphores, patterns, branches, loops and cores are left out or made simpler one
@@ -68,7 +68,7 @@ def _reports(program: Program, code: str) -> bool:
     try:
         return any(each.code == code for each in check_program(program, advise=False))
     except Exception:
-        # A candidate on which the checker itself fails does not show the finding; the search goes on without it.
+        # A candidate on which the checker fails does not have the finding; the search continues.
         return code == "internal-error"
 
 

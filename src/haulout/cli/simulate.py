@@ -1,4 +1,4 @@
-"""`haulout simulate INPUT`: run a program, under one schedule or under every adversarial one."""
+"""`haulout simulate INPUT`: run a program under one schedule, or under all adversarial ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ from haulout.support.diagnostics import Diagnostic
     help="Arrays (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of inputs that are not given."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the inputs that are not in --inputs.",
 )
 @click.option(
     "--schedule",
@@ -41,7 +45,7 @@ from haulout.support.diagnostics import Diagnostic
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="Executed on all cores together; a program that runs on is stopped.",
+    help="Limit on executed instructions of all cores together.",
 )
 @click.option(
     "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
@@ -63,8 +67,8 @@ def simulate(
 ) -> int:
     """Run a program and write every core's outputs.
 
-    With --schedule all the program is run once for each in-order queue as the slowest; a read that sees another
-    writer under any of them is reported. With --expect the outputs are held against those of another
+    With --schedule all the program is run once for each in-order queue as the slowest; a read with
+    another writer under one of them is a finding. With --expect the outputs are compared with those of another
     implementation.
     """
     program = api.load(source)
@@ -102,7 +106,7 @@ def simulate(
 
 
 def _inputs(values: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays that are inputs: those under `in/` when the file says which ones are."""
+    """The inputs: the arrays under `in/` if there are any, else all arrays."""
     marked = {name.removeprefix("in/"): value for name, value in values.items() if name.startswith("in/")}
     return marked or values
 
@@ -121,7 +125,7 @@ def _print(result: SimulationResult, schedules: int, *, err: bool) -> None:
         cells = (
             [f"{each:.6g}" for each in (numbers.min(), numbers.mean(), numbers.max())] if numbers.size else [""] * 3
         )
-        same = "equal on all" if equal else "each its own"
+        same = "equal on all" if equal else "different"
         table.add_row(name, f"{values[0].dtype}{list(values[0].shape)}", same, *cells)
     console.print(table)
     statistics = result.statistics

@@ -1,6 +1,6 @@
-"""Exit statuses, and how a command comes to its end: what it returns or raises, as a status and as findings.
+"""Exit statuses, and the end of a command: its result or exception as a status and as findings.
 
-The group of commands needs this before it knows which command runs: nothing heavy is imported here.
+Every command imports this module, so it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ _STATUS = {"bad-input": BAD_INPUT, "internal-error": INTERNAL}
 
 
 def exit_status(diagnostics: Sequence[Diagnostic]) -> int:
-    """0: nothing but notes; 2: bad input; 3: a defect of ours; 1: any other error or warning."""
+    """0: only notes; 2: bad input; 3: a defect of haulout; 1: any other error or warning."""
     codes = {_STATUS.get(each.code, FOUND) for each in diagnostics if each.severity > Severity.NOTE}
     return next((status for status in (INTERNAL, BAD_INPUT, FOUND) if status in codes), CLEAN)
 
 
 def emit(diagnostics: Sequence[Diagnostic], style: str, *, err: bool = False) -> None:
-    """Print findings to stdout, or to stderr when stdout carries a result; as text only when there are any."""
+    """Print findings to stdout, or to stderr if stdout has a result. Text is empty without findings."""
     if diagnostics or style != "text":
         click.echo(RENDERERS[style](diagnostics), err=err)
 
 
 def takes_stdout(output: object) -> bool:
-    """Whether the result that `-o` names goes to stdout: what is said about it then goes to stderr."""
+    """Whether `-o` is stdout, so that messages go to stderr."""
     return isinstance(output, str) and is_stdout(output)
 
 
 def guarded(command: Callable[P, int]) -> Callable[P, None]:
-    """Turn what a command returns into the exit status, and what it raises into a diagnostic, never a traceback."""
+    """Exit with the result of a command as the status; print an exception as a diagnostic, never as a traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         style = str(kwargs.get("style") or "text")
-        told = nullcontext() if kwargs.get("quiet") else watch_compilation(_Announcement())
+        announced = nullcontext() if kwargs.get("quiet") else watch_compilation(_Announcement())
         raised: Sequence[Diagnostic] = ()
         try:
-            with told:
+            with announced:
                 status = command(*args, **kwargs)
         except HauloutError as error:
             raised, status = error.diagnostics, exit_status(error.diagnostics)
@@ -72,24 +72,24 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
 
 
 class _Announcement:
-    """Says once, before the first kernel is compiled, why this run takes longer than the next one."""
+    """A message before the first kernel is compiled: this run takes longer than the next one."""
 
-    _said = False
+    _done = False
 
     def __call__(self, _kernel: str) -> None:
-        if not self._said:
-            self._said = True
+        if not self._done:
+            self._done = True
             click.echo("compiling kernels for this machine (once) ...", err=True)
 
 
 def interrupted() -> int:
-    """Say that Ctrl-C ended the work; gives the exit status."""
+    """Print that Ctrl-C ended the work, and return the exit status."""
     click.echo("interrupted", err=True)
     return INTERRUPTED
 
 
 def defect(error: Exception) -> Diagnostic:
-    """A defect of ours as a diagnostic; the traceback goes to a file that can be sent."""
+    """A defect of haulout as a diagnostic; the traceback goes to a file for a report."""
     text = f"haulout {' '.join(sys.argv[1:])}\n\n" + "".join(traceback.format_exception(error))
     message = f"{type(error).__name__}: {error_text(error)}"
     try:

@@ -1,7 +1,7 @@
-"""`haulout warmup`: all kernels compiled ahead, so that the first run is as fast as the next ones.
+"""`haulout warmup`: compile all kernels in advance, so that the first run is as fast as later ones.
 
-Small programs and plans go through the library as those of users do, with interpretation switched off. What calls a
-kernel decides for which types it is compiled, so no list of types has to be kept here.
+The command runs small programs and plans through the library, with interpretation disabled. The callers of a kernel
+determine its types, so this module needs no list of types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from haulout.support.diagnostics import HauloutError
 from haulout.support.jit import KERNELS, always_compiled, compile_seconds, compiled_kernels, watch_compilation
 
 _PACKAGES = ("analysis", "checker", "packing", "passes", "sim")
-"""Those that have kernels."""
+"""Packages with kernels."""
 _COUNTING = """bir 1
 program "two queues signal" lnc=1
 module @nc0 core=0 {
@@ -49,21 +49,21 @@ module @nc0 core=0 {
 @quiet_option
 @guarded
 def warmup(quiet: bool) -> int:
-    """Compile all kernels for this machine ahead.
+    """Compile all kernels for this machine in advance.
 
     The first run that needs a kernel compiles it, once for each machine and version, and stores the code. This
-    command does so for all of them, and says where the code is stored; NUMBA_CACHE_DIR names another folder.
+    command compiles all of them and prints where they are stored. NUMBA_CACHE_DIR sets another folder.
     """
     _import_all()
     compiled: set[str] = set()
 
-    def tell(kernel: str) -> None:
+    def report(kernel: str) -> None:
         if kernel not in compiled and not quiet:
             click.echo(f"compiling {kernel}", err=True)
         compiled.add(kernel)
 
     began = time.perf_counter()
-    with always_compiled(), watch_compilation(tell), tempfile.TemporaryDirectory(prefix="haulout-") as folder:
+    with always_compiled(), watch_compilation(report), tempfile.TemporaryDirectory(prefix="haulout-") as folder:
         for program in _programs(Path(folder)):
             _run(program)
         _plan()
@@ -73,7 +73,7 @@ def warmup(quiet: bool) -> int:
         f"{compile_seconds():.1f} s of {time.perf_counter() - began:.1f} s"
     )
     for each in sorted({kernel.cache_folder or "" for kernel in ready}):
-        click.echo(f"stored in {each}" if each else "not stored: no folder can be written; set NUMBA_CACHE_DIR")
+        click.echo(f"stored in {each}" if each else "not stored: no folder is writable; set NUMBA_CACHE_DIR")
     return CLEAN
 
 
@@ -86,7 +86,7 @@ def _import_all() -> None:
 
 
 def _programs(folder: Path) -> Iterator[Path]:
-    """The programs of `haulout explain`, which have every kind of finding, and one more."""
+    """The example programs of `haulout explain`, which have every kind of finding, and one more."""
     texts = [text for each in EXAMPLES.values() for name, text in each.files.items() if name.endswith(".bir")]
     for number, text in enumerate([*texts, _COUNTING]):
         path = folder / f"{number}.bir"
@@ -95,7 +95,7 @@ def _programs(folder: Path) -> Iterator[Path]:
 
 
 def _run(path: Path) -> None:
-    """Check, compile and simulate a program; that it has faults is no matter here."""
+    """Check, compile and simulate a program, and ignore its faults."""
     with suppress(HauloutError):
         program = api.load(path)
         with suppress(HauloutError):
@@ -107,7 +107,7 @@ def _run(path: Path) -> None:
 
 
 def _plan() -> None:
-    """Plans that search, that have pinned buffers, few and many that meet, and two pools."""
+    """Plans with a search, pinned buffers, few and many overlaps, and two pools."""
     rng = np.random.default_rng(0)
     lower = rng.integers(0, 10, 14)
     upper, size = lower + rng.integers(1, 6, 14), 64 * rng.integers(1, 9, 14)

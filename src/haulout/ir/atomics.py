@@ -17,12 +17,9 @@ import numpy as np
 from haulout.ir import dtypes
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
+from haulout.ir.opcodes import COMMUTING, FETCH
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
-
-COMMUTING = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
-"""Opcodes whose repeated application to one place gives the same in any order."""
-FETCH = "fetch_and_op"
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,12 +241,15 @@ class ProgramBuilder:
         seq: int | None = None,
         deps: Iterable[int] = (),
         atomic: Iterable[int] = (),
+        maybe: Iterable[int] = (),
+        join: bool = False,
+        gather: bool = False,
         attrs: Mapping[str, AttrValue] | None = None,
         loc: str | None = None,
         text_line: int = NONE,
         rendezvous: bool = False,
     ) -> int:
-        """An instruction, its operands, and what it waits for; `atomic` numbers operands, reads first.
+        """An instruction, its operands, and what it waits for; `atomic` and `maybe` number operands, reads first.
 
         `rendezvous` is for `barrier` and `sendrecv`, which add the row that their opcodes need.
         """
@@ -259,19 +262,23 @@ class ProgramBuilder:
             opcode=self.strings.intern(opcode),
             engine=int(engine),
             seq=NONE if seq is None else seq,
+            join=join,
+            gather=gather,
             attrs=self._attrs(attrs),
             loc=self.strings.optional(loc),
             text_line=text_line,
         )
-        numbers = set(atomic)
+        atomic, maybe = set(atomic), set(maybe)
         listed = [(operand, False) for operand in reads] + [(operand, True) for operand in writes]
         for number, (operand, write) in enumerate(listed):
-            self.access(index, operand, write=write, atomic=number in numbers)
+            self.access(index, operand, write=write, atomic=number in atomic, maybe=number in maybe)
         for producer in deps:
             self.dependence(index, producer)
         return index
 
-    def access(self, instruction: int, operand: Operand, *, write: bool, atomic: bool = False) -> int:
+    def access(
+        self, instruction: int, operand: Operand, *, write: bool, atomic: bool = False, maybe: bool = False
+    ) -> int:
         """One more operand of an instruction, reads before writes."""
         location, pattern = operand if isinstance(operand, tuple) else (operand, None)
         if self._checks is not None:
@@ -283,7 +290,15 @@ class ProgramBuilder:
             pattern=NONE if pattern is None else self.pattern(pattern),
             write=write,
             atomic=atomic,
+            maybe=maybe,
         )
+
+    def semaphore(
+        self, instruction: int, name: str, value: int, *, wait: bool = False, back: bool = False, core: int = NONE
+    ) -> None:
+        """A signal, to another `core` if one is given, or a wait, which may count back (`semaphores.py`)."""
+        name_id = self.strings.intern(name)
+        self.row("semaphores", instruction=instruction, name=name_id, core=core, value=value, wait=wait, back=back)
 
     def dependence(
         self,

@@ -28,6 +28,10 @@ Rows = Mapping[str, Mapping[str, list[Any]]]
 """Table -> column -> the cells appended so far."""
 
 _RENDEZVOUS = {"core_barrier": "barrier", "sendrecv": "sendrecv"}
+_COLUMNS = frozenset(
+    ("seq", "deps", "carried", "atomic", "maybe", "step", "join", "gather", "loc")  # of operands, order and place
+) | {"signal", "remote_signal", "wait", "wait_back"}
+"""What the text writes as an attribute of an instruction, and tables have a column for."""
 """Opcodes that have a table of their own, and the method that makes them."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -220,6 +224,8 @@ class Checks:
                 bad_input(f"{what}: seq falls from {self._times[block]} to {seq} along its block")
             self._times[block] = seq
         require_attrs(what, attrs)
+        for key in _COLUMNS & set(attrs or ()):
+            bad_input(f"{what}: {key} is no attribute but a column")
         if name is not None:
             self._new(what, "instructions", function, name)
 

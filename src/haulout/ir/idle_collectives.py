@@ -10,21 +10,19 @@ import numpy as np
 
 from haulout.ir.attributes import AttrValue, format_name, format_value
 from haulout.ir.labels import instruction_label
+from haulout.ir.opcodes import COLLECTIVES, lookup
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Severity
-
-_GROUPED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-_PERMUTE = "collective_permute"
 
 
 def idle_collectives(program: Program) -> list[Diagnostic]:
     """`one-member-collective`, once for each name: in a compiled program, which has no collectives, nothing."""
-    opcodes = [program.strings.find(name) for name in (*_GROUPED, _PERMUTE)]
+    opcodes = [program.strings.find(name) for name in COLLECTIVES]
     told: set[str] = set()
     found = []
     for row in np.flatnonzero(np.isin(program.instructions.opcode, [each for each in opcodes if each >= 0])).tolist():
         name, opcode = program.instruction_name(row), program.strings[int(program.instructions.opcode[row])]
-        key = "pairs" if opcode == _PERMUTE else "groups"
+        key = "groups" if "groups=" in lookup(opcode).attributes else "pairs"
         value = program.instruction_attrs(row).get(key)
         if name in told or not _is_idle(value, key == "pairs"):
             continue

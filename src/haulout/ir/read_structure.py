@@ -78,8 +78,8 @@ def chain(program: Program, function: int) -> list[int] | None:
 def _targets(program: Program, rows: range) -> list[list[int]]:
     """The successors of some blocks, counted from the first of them."""
     cuts = np.searchsorted(program.edges.source, np.arange(rows.start, rows.stop + 1)).tolist()
-    targets = (program.edges.target - rows.start).tolist()
-    return [targets[begin:end] for begin, end in pairwise(cuts)]
+    targets = (program.edges.target[cuts[0] : cuts[-1]] - rows.start).tolist()
+    return [targets[begin - cuts[0] : end - cuts[0]] for begin, end in pairwise(cuts)]
 
 
 @dataclass(frozen=True, slots=True)

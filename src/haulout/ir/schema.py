@@ -173,6 +173,10 @@ class Instructions(Table):
     engine: Bytes = column(np.uint8, "the line it runs on (`Engine`)")
     seq: Ints = column(np.int64, "logical time: the position of the source operation", null=True)
     attrs: Ids = ids("what the opcode needs to be executed, as text", "strings", null=True)
+    join: Bools = column(
+        np.bool_, "first in a loop's header, or where arms end: stands for the loop or the arms in `deps`"
+    )
+    gather: Bools = column(np.bool_, "last in an arm: stands for the arm, for the join")
     loc: Ids = ids("`FILE:LINE` in the user's source", "strings", null=True)
     text_line: Ids = column(np.int32, "line of the `.bir` text it was read from", null=True)
 
@@ -187,6 +191,7 @@ class Accesses(Table):
     pattern: Ids = ids("the bytes touched; null: all of them", "patterns", null=True)
     write: Bools = column(np.bool_, "written, not read")
     atomic: Bools = column(np.bool_, "half of a read-modify-write that happens in one step (`atomics.py`)")
+    maybe: Bools = column(np.bool_, "only some bytes of the pattern are touched, not known which")
 
 
 @dataclass(slots=True)
@@ -289,13 +294,15 @@ class Steps(Table):
 
 @dataclass(slots=True)
 class Semaphores(Table):
-    """What `lower_sync` adds: signals on completion, waits before the start."""
+    """Signals on completion, and waits before the start (`semaphores.py`)."""
 
     parent = "instruction"
     instruction: Ids = ids("who signals or waits", "instructions")
     name: Ids = ids("the semaphore", "strings")
+    core: Ids = column(np.int32, "of a signal: the core whose semaphore it is; null: its own", null=True)
     value: Ints = column(np.int64, "added on completion, or waited for")
     wait: Bools = column(np.bool_, "a wait, not a signal")
+    back: Bools = column(np.bool_, "of a wait: for all that its core has issued before, but the last `value`")
 
 
 TABLES: dict[str, type[Table]] = {

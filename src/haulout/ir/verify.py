@@ -30,7 +30,7 @@ from haulout.ir.labels import instruction_label, location_label, place
 from haulout.ir.program import Program
 from haulout.ir.schema import MAX_CORES, SIZE_MAX, TABLES
 from haulout.ir.semaphores import MOST, semaphore_use
-from haulout.ir.verify_operands import MOST_LISTED, bad, check_atomics, check_operands, check_steps, first_rows
+from haulout.ir.verify_operands import bad, check_atomics, check_operands, check_steps, first_rows
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label
 
 
@@ -309,10 +309,12 @@ def _check_rendezvous(program: Program, found: Diagnostics) -> None:
 
 
 def _check_semaphores(program: Program, found: Diagnostics) -> None:
-    wrong: list[tuple[int, str]] = []
-    use = semaphore_use(program, lambda row, message: wrong.append((row, message)))
-    for row, message in wrong[:MOST_LISTED]:
-        bad(found, message, instruction_label(program, row))
+    table = program.semaphores
+    for at in first_rows(np.where(table.wait, table.core != NONE, table.back)):
+        label = instruction_label(program, int(table.instruction[at]))
+        what = f"a wait on core {table.core[at]}" if table.wait[at] else "a signal that counts back"
+        bad(found, f"{what}; only signals go to other cores, and only waits count back", label)
+    use = semaphore_use(program)
     signals, waits = use.signals, use.waits
     for at in first_rows((signals.amount < 1) | (signals.amount > MOST)):
         label = instruction_label(program, int(signals.instruction[at]))

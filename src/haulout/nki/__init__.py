@@ -1,13 +1,13 @@
-"""NKI kernels without AWS: trace them, check them, compile them, from a test or a notebook.
+"""NKI kernels without AWS: trace, check and compile them from a test or a notebook.
 
     import haulout.nki as hnki
 
     findings = hnki.check("kernels.py::fused_mlp", {"x": hnki.tensor("bf16", 4, 1, 1024), "k": 4})
     program = hnki.trace("kernels.py::fused_mlp", {"x": numpy_array, "k": 4}).program
 
-A kernel is `FILE::FUNCTION`, or a function: then its file is imported again against our own `nki`, so it does not
-matter which `nki` the function saw. In a notebook, where a function has no file, call `install()` first and write the
-kernel after it. What is checked, and what is taken for granted, is in `docs/nki.md`.
+A kernel is `FILE::FUNCTION` or a function. The file of a function is imported again with haulout's own `nki`. In a
+notebook, where a function has no file, call `install()` before you define the kernel. `docs/nki.md` describes the
+checks and the assumptions.
 """
 
 from haulout.frontends.nki import (

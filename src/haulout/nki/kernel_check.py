@@ -1,11 +1,12 @@
-"""Checking a traced kernel: the order that NKI guarantees inside a core, then the checker.
+"""Checks of a traced kernel: the order that NKI guarantees inside a core, then the checker.
 
-    trace       run the Python; findings on the way (shapes, bounds, unknown names)
-    lint        what needs no order: allocations and results that differ, capacity, barriers that do nothing (`emit`)
-    prepare     NKI's compiler orders accesses of one core that conflict: the passes that do so run first
+    trace       run the Python code; findings on shapes, bounds and unknown names
+    lint        findings that do not depend on order: allocations, results, capacity, barriers without effect (`emit`)
+    prepare     the passes that order conflicting accesses of one core, as NKI's compiler does
     check       the independent checker, on all cores
 
-A loop whose count only the device knows is a loop of the program, which may run any number of times, none included.
+A loop with a trip count that is known on the device only is a loop of the program. It may run any number of times,
+including zero.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _RACES = frozenset({"cross-core-race", "possible-race"})
 
 @dataclass(slots=True)
 class CheckedKernel:
-    """A kernel's trace, its program as it was judged (`prepare`), and all findings."""
+    """The trace of a kernel, the checked program (`prepare`), and all findings."""
 
     trace: Trace
     program: Program | None
-    """None when the kernel did not come to its end."""
+    """None if the kernel stopped with an error."""
     diagnostics: list[Diagnostic]
 
     @property
@@ -51,7 +52,7 @@ def check(
     trips: int | None = None,
     target: str = "gen3",
 ) -> list[Diagnostic]:
-    """Races, hangs and wrong addresses of a kernel; an empty list, or notes only, is the proof. See `trace`."""
+    """Races, deadlocks and wrong addresses of a kernel; the kernel is proved if there are only notes. See `trace`."""
     return check_kernel(
         kernel, arguments, lnc=lnc, barrier_scope=barrier_scope, trips=trips, target=target
     ).diagnostics
@@ -80,7 +81,7 @@ def check_trace(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKe
         program = prepare(emitted.program)
         checked = check_program(program)
         if any(each.code == "uninitialized-read" for each in checked):
-            # Where undefined values go is not alike in all partitions.
+            # Partitions may differ in where uninitialized values go.
             program = prepare(emit(found, barrier_scope=barrier_scope).program)
             checked = check_program(program)
         assumed = any(each.code == "assumed-loop-count" for each in found.findings.items)
@@ -106,13 +107,13 @@ def prepare(program: Program) -> Program:
 
 
 def _on_assumption(finding: Diagnostic) -> Diagnostic:
-    """What is written or not may depend on how often a loop runs, which was assumed."""
-    notes = (*finding.notes, "it may rest on how often loops run, which is known on the device only and was assumed")
+    """Lower an error to a warning: the written bytes may depend on an assumed trip count."""
+    notes = (*finding.notes, "it may depend on trip counts that are known on the device only and were assumed")
     return replace(finding, severity=min(finding.severity, Severity.WARNING), notes=notes)
 
 
 def _with_nki_fix(finding: Diagnostic, cores: int) -> Diagnostic:
-    """A race's fix in the kernel's own words, where that is a barrier: of which tensors, between which lines."""
+    """A race with its fix as NKI code, if the fix is a barrier."""
     places, subject, advice = [label.span for label in finding.labels[:2]], finding.subject, finding.advice
     if finding.code not in _RACES or None in places or subject is None or advice is None:
         return finding

@@ -11,10 +11,11 @@ import enum
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from haulout.analysis.makespan import Estimate
 from haulout.ir.program import Program
 from haulout.ir.views import ModuleView
 from haulout.passes.options import check_options
-from haulout.support.diagnostics import Diagnostics, Label, Severity
+from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity
 
 
 class Status(enum.Enum):
@@ -24,12 +25,33 @@ class Status(enum.Enum):
     SKIPPED = "skipped"
 
 
+@dataclass(frozen=True, slots=True)
+class TimedProgram:
+    """A program and its estimated run time."""
+
+    program: Program
+    estimate: Estimate
+
+
 @dataclass(slots=True)
 class PassContext:
-    """What passes say besides the program: findings and counters, `pass name -> counter -> value`."""
+    """The results of passes besides the program."""
 
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    """Findings of the passes that transform the program."""
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
+    """`pass name -> counter -> value`."""
+    timed: TimedProgram | None = None
+    """Result of the last `estimate`."""
+    findings: list[Diagnostic] = field(default_factory=list)
+    """Findings of the last `check`."""
+    stopped: bool = False
+    """The remaining passes do not run, because the last `check` found errors."""
+
+    @property
+    def all_findings(self) -> list[Diagnostic]:
+        """The findings of passes, then those of the checker."""
+        return [*self.diagnostics, *self.findings]
 
     def count(self, name: str, **values: int) -> None:
         """Add to what a pass did, in numbers; it may run more than once."""

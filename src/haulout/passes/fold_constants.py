@@ -159,10 +159,11 @@ def _static_slices(program: Program) -> tuple[Program, int]:
 
     An update that is not in place is two copies, of the whole and of the piece, each with a `seq` of its own.
     """
-    wanted = [program.strings.find(name) for name in ("dynamic_slice", "dynamic_update_slice")]
-    rows = np.flatnonzero(np.isin(program.instructions.opcode, [each for each in wanted if each != NONE]))
+    opcode, strings = program.instructions.opcode, program.strings
+    updates = opcode == strings.find("dynamic_update_slice")
+    rows = np.flatnonzero(updates | (opcode == strings.find("dynamic_slice"))).tolist()
     known = _constants(program)
-    found = [each for row in rows.tolist() if (each := _static_slice(program, row, known, wanted[1])) is not None]
+    found = [each for row in rows if (each := _static_slice(program, row, known, bool(updates[row]))) is not None]
     double = np.zeros(len(program.instructions), bool)
     double[[each.row for each in found if each.update is not None]] = True
     program = make_room(program, double, 2)
@@ -185,9 +186,8 @@ class _Static:
     update: tuple[Operand, Operand] | None = None
 
 
-def _static_slice(program: Program, row: int, known: Bools, update_opcode: int) -> _Static | None:
-    """The copies for one row; None: it stays as it is."""
-    update = int(program.instructions.opcode[row]) == update_opcode
+def _static_slice(program: Program, row: int, known: Bools, update: bool) -> _Static | None:
+    """The copies for one slice or update; None: it stays as it is."""
     reads, writes = operand_arrays(program, row)
     if len(reads) < 1 + update or len(writes) != 1:
         bad_input(f"{len(reads)} operands and {len(writes)} results", instruction_label(program, row))

@@ -34,7 +34,6 @@ from haulout.passes.base import Pass, PassContext
 from haulout.passes.options import Count
 from haulout.passes.sync.arms import check_arms_meet_equally
 from haulout.passes.sync.meeting import lower_meetings
-from haulout.passes.sync.semaphores import malformed
 from haulout.support.diagnostics import fail
 
 
@@ -73,7 +72,7 @@ class LowerBarriers(Pass):
 
     def _count(self, program: Program) -> int:
         """The largest number of semaphores on a core; `too-few-semaphores` when it is too large."""
-        use = semaphore_use(program, malformed(program))
+        use = semaphore_use(program)
         own = program.instruction_core[use.waits.instruction]
         pairs = np.unique(
             np.stack([np.append(use.signals.core, own), np.append(use.signals.name, use.waits.name)]), axis=1

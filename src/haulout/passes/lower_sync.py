@@ -31,7 +31,7 @@ from haulout.passes.options import Count
 from haulout.passes.sync.lists import lists_agree
 from haulout.passes.sync.nest import Between
 from haulout.passes.sync.reduce import Reduced, reduce_order
-from haulout.passes.sync.semaphores import Wait, signals_of, waits_of, with_semaphores
+from haulout.passes.sync.semaphores import Wait, rows_of, signals_of, with_semaphores
 from haulout.passes.sync.sharing import share, unordered
 from haulout.support.diagnostics import Label, bad_input, fail
 
@@ -57,9 +57,9 @@ class LowerSync(Pass):
         """Reduce, share, count."""
         if not len(program.dependences):
             return program
-        used = [*program.semaphores.instruction[:1].tolist(), *(wait.row for wait in waits_of(program)[:1])]
-        if used:
-            bad_input("the program has semaphores already", instruction_label(program, used[0]))
+        if len(program.semaphores):
+            row = int(program.semaphores.instruction[0])
+            bad_input("the program has semaphores already", instruction_label(program, row))
         agree = lists_agree(program)
         reduced = reduce_order(program, program.dependences)
         edges = len(reduced.edges)
@@ -69,20 +69,20 @@ class LowerSync(Pass):
         if len(chains):
             # What follows one another in a straight list implies other edges: reduce again.
             plan.reduced = reduce_order(program, reduced.edges.append(chains))
-        rows, back, kept = plan.realise()
+        rows, kept = plan.realise()
         self._tell(program, context, kept, agree)
         context.count(
             self.name,
             edges=len(program.dependences),
             reduced=edges,
             signals=int((~rows.wait).sum()),
-            waits=int(rows.wait.sum()) + len(back),
-            relative=len(back),
+            waits=int(rows.wait.sum()),
+            relative=int(rows.back.sum()),
             chained=len(chains),
             kept=len(kept),
             semaphores=plan.most_used(),
         )
-        return with_semaphores(program.replace(dependences=kept), rows, back)
+        return with_semaphores(program.replace(dependences=kept), rows)
 
     def _tell(self, program: Program, context: PassContext, kept: Dependences, agree: bool) -> None:
         """One note for each outermost loop or arm from which edges stay."""
@@ -173,9 +173,9 @@ class _Plan:
                 found = found.append(Dependences.make(len(late), instruction=late, producer=before))
         return found
 
-    def realise(self) -> tuple[Semaphores, list[Wait], Dependences]:
-        """Signals and waits, waits of the kind `wait_back`, and the edges that stay."""
-        rows, back, stay = Semaphores.empty(), [], Dependences.empty()
+    def realise(self) -> tuple[Semaphores, Dependences]:
+        """Signals and waits, and the edges that stay."""
+        rows, stay = Semaphores.empty(), Dependences.empty()
         for function, edges, kept in self.functions():
             stay = stay.append(kept)
             signals = self.signals(edges)
@@ -189,13 +189,10 @@ class _Plan:
                 wanted = edges.take(np.isin(self.reduced.line[edges.producer], group))
                 if function in self.with_regions:
                     waits = self.counted_waits(function, wanted, made, name, chained=len(group) > 1)
-                    back += [wait for wait in waits if wait.back]
-                    fixed = [wait for wait in waits if not wait.back]
-                    columns = {"instruction": [wait.row for wait in fixed], "value": [wait.value for wait in fixed]}
-                    rows = rows.append(Semaphores.make(len(fixed), **columns, name=name, wait=True))
+                    rows = rows.append(rows_of(waits))
                 else:
                     rows = rows.append(_straight_waits(wanted, made, name))
-        return rows, back, stay
+        return rows, stay
 
     def semaphore(self, group: list[int]) -> int:
         """The name of the semaphore of some lines."""

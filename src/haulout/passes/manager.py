@@ -53,6 +53,8 @@ class PassManager:
             check_sound(program)
         before, after = set(self.print_before), set(self.print_after)
         for each in self.passes:
+            if context.stopped:
+                break
             if each.name in before:
                 self.show(f"# before {each.name}\n{print_bir(program)}")
             program = self._run_one(each, program, context)
@@ -69,7 +71,7 @@ class PassManager:
         else:
             try:
                 result = each.run(program, context)
-                if self.verify:
+                if self.verify and result is not program:
                     check_sound(result)
             except (HauloutError, MemoryError):
                 raise

@@ -9,7 +9,9 @@ from haulout.ir.attributes import AttrValue, parse_attrs
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass
 from haulout.passes.build_fdeps import BuildFdeps
+from haulout.passes.check import Check
 from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared, Partitions
+from haulout.passes.estimate import Estimate
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
 from haulout.passes.fold_constants import FoldConstants
 from haulout.passes.localize_shared_memory import LocalizeSharedMemory
@@ -42,9 +44,34 @@ REGISTRY: dict[str, type[Pass]] = {
         SyncSharedAllocations,
         LowerSync,
         LowerBarriers,
+        Estimate,
+        Check,
     )
 }
 """Every pass by its name."""
+
+
+def compile_pipeline(
+    *,
+    fences: Fences = "minimal",
+    capacity: int | None = None,
+    partitions: Partitions = "proportional",
+    target: str = DEFAULT,
+    sync: Sync = "edges",
+) -> list[Pass]:
+    """All that `haulout compile` runs.
+
+    A program is checked before its order becomes semaphores, since mismatched barriers are hard to see in counts, and
+    after, as it will run.
+    """
+    check_option("sync", sync, Sync)
+    lowering: list[Pass] = [LowerSync(), LowerBarriers()][: get_args(Sync).index(sync)]
+    return [
+        *standard_pipeline(fences=fences, capacity=capacity, partitions=partitions, target=target),
+        Estimate(target=target),
+        Check(),
+        *([*lowering, Check()] if lowering else []),
+    ]
 
 
 def standard_pipeline(
@@ -55,7 +82,7 @@ def standard_pipeline(
     target: str = DEFAULT,
     share: Share = "inputs",
 ) -> list[Pass]:
-    """What `haulout compile` runs before the checker."""
+    """The passes that transform a program: order, fences, addresses."""
     return [
         FoldConstants(),
         *([ShareReplicated()] if share == "inputs" else []),
@@ -68,13 +95,6 @@ def standard_pipeline(
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]
-
-
-def sync_pipeline(sync: Sync) -> list[Pass]:
-    """What `haulout compile --sync` runs on top: dependences become semaphores, with `all` barriers too."""
-    check_option("sync", sync, Sync)
-    passes: list[Pass] = [LowerSync(), LowerBarriers()]
-    return passes[: ("edges", "semaphores", "all").index(sync)]
 
 
 _PASS = re.compile(r"""\s*([a-z_0-9]+)\s*(?:\{((?:"(?:[^"\\]|\\.)*"|[^"}])*)\})?\s*(?:,|\Z)""")

@@ -26,29 +26,23 @@ import numpy as np
 
 from haulout.analysis.region_engines import RegionEngines, engines_in, region_engines
 from haulout.analysis.unrolled import Joins
-from haulout.ir.attributes import parse_attrs
 from haulout.ir.edit import NewInstructions, add_dependences, insert
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
-from haulout.ir.schema import Dependences, Ids, Instructions, Ints
+from haulout.ir.schema import Bools, Dependences, Ids, Instructions, Ints
 from haulout.ir.structure import Arm, Fork, Loop, Walk, run
-
-JOIN = "join"
-"""Attribute, `true` on the `nop` in the header of a loop and on the one where arms end."""
-GATHER = "gather"
-"""Attribute, `true` on the `nop` at an arm's end."""
 
 
 def join_rows(program: Program) -> Joins:
     """The join of each loop and fork: the `nop` so marked in its block; NONE where there is none yet."""
-    structure, by_block = program.structure, _marked(program, JOIN)
+    structure, by_block = program.structure, _marked(program, program.instructions.join)
     loops = {number: by_block.get(loop.header, NONE) for number, loop in structure.loops.items()}
     return Joins(loops, [by_block.get(fork.join, NONE) for fork in structure.forks])
 
 
 def gather_rows(program: Program) -> dict[int, int]:
     """The gather of each arm by the number of its region; NONE where there is none yet."""
-    by_block = _marked(program, GATHER)
+    by_block = _marked(program, program.instructions.gather)
     arms = ((number, region) for number, region in enumerate(program.structure.regions) if isinstance(region, Arm))
     return {number: by_block.get(arm.end - 1, NONE) for number, arm in arms}
 
@@ -64,18 +58,14 @@ def with_joins(program: Program) -> Program:
     return add_dependences(program, edges.dependences())
 
 
-def _marked(program: Program, mark: str) -> dict[int, int]:
-    """Block -> the first `nop` in it, on engine `sync` and without operands, that has this attribute.
+def _marked(program: Program, mark: Bools) -> dict[int, int]:
+    """Block -> the first `nop` in it, on engine `sync` and without operands, that has this mark.
 
     Only such a `nop` can be a join: the edges of a join are made anew, and what else it did would be lost.
     """
-    table, strings = program.instructions, program.strings
-    empty = (
-        (table.opcode == strings.find("nop")) & (table.engine == Engine.SYNC) & (np.diff(program.access_starts) == 0)
-    )
-    texts = np.unique(table.attrs[empty & (table.attrs != NONE)]).tolist()
-    marked = [text for text in texts if mark in strings[text] and parse_attrs(strings[text]).get(mark) is True]
-    rows = np.flatnonzero(empty & np.isin(table.attrs, marked))[::-1]
+    table = program.instructions
+    is_nop = (table.opcode == program.strings.find("nop")) & (table.engine == Engine.SYNC)
+    rows = np.flatnonzero(mark & is_nop & (np.diff(program.access_starts) == 0))[::-1]
     return dict(zip(table.block[rows].tolist(), rows.tolist(), strict=True))
 
 
@@ -192,21 +182,22 @@ def _insert(program: Program) -> Program:
     if not first and not last:
         return program
     begin, end = _times(program)
-    places = [(block, JOIN, starts[block], begin[block]) for block in first]
-    places += [(block, GATHER, starts[block + 1], end[block]) for block in last]
-    # By block; two that go in front of one row are in the order of their blocks.
-    places.sort(key=lambda place: (place[0], place[1] == GATHER))
+    places = [(block, False, starts[block], begin[block]) for block in first]
+    places += [(block, True, starts[block + 1], end[block]) for block in last]
+    # By block, the join before the gather; two that go in front of one row keep the order of their blocks.
+    places.sort(key=lambda place: place[:2])
     names = _Names(program)
     new = NewInstructions(
         np.array([row for _, _, row, _ in places], np.int32),
         Instructions.make(
             len(places),
-            name=[names.free(block, mark) for block, mark, _, _ in places],
+            name=[names.free(block, "gather" if gathers else "join") for block, gathers, _, _ in places],
             block=[block for block, _, _, _ in places],
             opcode=program.strings.intern("nop"),
             engine=int(Engine.SYNC),
             seq=[seq for _, _, _, seq in places],
-            attrs=[program.strings.intern(f"{mark}=true") for _, mark, _, _ in places],
+            join=[not gathers for _, gathers, _, _ in places],
+            gather=[gathers for _, gathers, _, _ in places],
         ),
     )
     return insert(program, new)[0]

@@ -1,4 +1,4 @@
-"""`vnc_remote_addr_map`: where each core finds what another core owns.
+"""`vnc_remote_addr_map`: the addresses of views of other cores' locations.
 
 One row a view: the core and the name that it uses, the core and the name that own the allocation, and the owner's
 placement. It is read from the owner, not from the view, so that it holds whether or not `sync_shared_allocations`
@@ -15,12 +15,12 @@ from haulout.ir.program import Program
 
 
 class RemoteAddress(msgspec.Struct, frozen=True):
-    """A view and where it lies. Address in bytes, absolute in the one DRAM; null: the owner is not allocated."""
+    """A view and its address in bytes, absolute in the DRAM; null: the owner is not allocated."""
 
     function: str
     name: str
     core: int
-    """The core that looks."""
+    """The core of the view."""
     owner_core: int
     owner_name: str
     address: int | None

@@ -1,7 +1,7 @@
 """A memory map: time against offset, one offline HTML page, a panel a core (or one for a planner's problem).
 
-Every buffer is a box: when it is live, which bytes it holds. The page shows the peak, the buffers live there, and
-what a box is when the pointer is over it. It loads nothing from anywhere.
+Every buffer is a box: its live range and its bytes. The page shows the peak, the buffers that are live there, and the
+box under the pointer. It loads no other resource.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from haulout.support.render import encodable
 
 Ints = npt.NDArray[np.int64]
 
-MOST_BOXES = 20_000
-"""Boxes a panel draws; the largest by bytes times time when there are more, and the page says so."""
-MOST_LISTED = 40
+MAX_BOXES = 20_000
+"""Of a panel: the largest by bytes times time; the page reports the number of others."""
+MAX_LISTED = 40
 _IN_SCRIPT = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
-"""JSON in a script element: names that would end it, or begin a comment in it, are written as escapes."""
+"""Escapes for JSON in a script element: names must not end it or start a comment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Boxes of one address space. Ranges are half-open; bytes and whatever unit time has."""
+    """Boxes of one address space. Ranges are half-open."""
 
     title: str
     names: Sequence[str]
@@ -95,9 +95,9 @@ def memory_map(title: str, panels: Sequence[Panel], *, time_unit: str = "instruc
 def _view(panel: Panel) -> dict[str, object]:
     time, peak = _peak(panel)
     rows = np.arange(len(panel.lower))
-    if len(rows) > MOST_BOXES:
+    if len(rows) > MAX_BOXES:
         area = (panel.upper - panel.lower).astype(float) * panel.size[panel.buffer]
-        rows = np.sort(np.argsort(-area, kind="stable")[:MOST_BOXES])
+        rows = np.sort(np.argsort(-area, kind="stable")[:MAX_BOXES])
     live = np.flatnonzero((panel.lower <= time) & (time < panel.upper))
     live = live[np.argsort(-panel.size[panel.buffer[live]], kind="stable")]
     top = int((panel.offset + panel.size).max(initial=0))
@@ -117,9 +117,9 @@ def _view(panel: Panel) -> dict[str, object]:
                 "offset": f"{int(panel.offset[at]):#x}",
                 "range": f"{int(panel.lower[row])}..{int(panel.upper[row])}",
             }
-            for row, at in ((row, int(panel.buffer[row])) for row in live[:MOST_LISTED].tolist())
+            for row, at in ((row, int(panel.buffer[row])) for row in live[:MAX_LISTED].tolist())
         ],
-        "more": max(len(live) - MOST_LISTED, 0),
+        "more": max(len(live) - MAX_LISTED, 0),
         "data": {
             "names": [encodable(panel.names[at]) for at in buffer.tolist()],
             "lower": panel.lower[rows].tolist(),

@@ -1,4 +1,4 @@
-"""`report.json`: what a compile made, in numbers. Field names are an interface; fields are only ever added."""
+"""`report.json`: the figures of a compile. Field names are an interface; new fields may be added."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from haulout.support.diagnostics import Diagnostic
 from haulout.support.render import as_json
 
 PROVED = ("no race", "no deadlock", "one address for every shared location")
-"""What a clean check proves, in short (`checker/driver.py` has the list)."""
+"""The properties that a clean check proves (`checker/driver.py` has the full list)."""
 SPLIT = "that the split program equals the unsplit one"
-"""What nothing here looks at: it was split before, by XLA or by hand."""
+"""Never proved: XLA or the author has split the program before."""
 ASSUMED = {
     "assumed-trip": "anything about loops that run more often than assumed",
     "assumed-loop-count": "anything about other loop counts than assumed",
     "order-dependent-result": "which values atomic accesses fetch",
 }
-"""By the code of a note: what is not proved because of it."""
+"""Code of a note -> the property that is not proved because of it."""
 
 
 class CoreReport(msgspec.Struct):
@@ -38,9 +38,9 @@ class CoreReport(msgspec.Struct):
     barriers: int
     peak_bytes: int
     lower_bound_bytes: int
-    """The most bytes live at one time: no placement needs less."""
+    """The most bytes that are live at one time: a lower bound of every allocation."""
     busy_us: dict[str, float]
-    """Engine -> microseconds that it is estimated to work; engines that do nothing are absent."""
+    """Engine -> estimated busy time in microseconds; idle engines are absent."""
     wait_us: float
     """Microseconds from its arrival at each barrier or exchange until it leaves, estimated, summed."""
 
@@ -61,15 +61,15 @@ class Report(msgspec.Struct):
     instructions: int
     """On all cores."""
     barriers: int
-    """On each core; those that became semaphores are counted."""
+    """On each core, with those that became semaphores."""
     semaphores: int
-    """The most that a core has; 0 where order stays dependences and barriers."""
+    """The most on one core; 0 if order stays dependences and barriers."""
     fences: str
     """The policy."""
     longest_chain: int | None
     """The least number of fences that any correct placement has; only the policy `minimal` computes it."""
     shared_locations: int
-    """Real allocations that several cores touch."""
+    """Allocations that several cores access."""
     shared_bytes: int
     cores: list[CoreReport]
     total_peak_bytes: int
@@ -77,24 +77,24 @@ class Report(msgspec.Struct):
     partition_totals: dict[str, int]
     """Bytes of DRAM of all cores by kind of partitions; a joint space is absent where it was not tried."""
     target: str
-    """The machine that times are estimated for."""
+    """The machine of the estimated times."""
     estimated_makespan_us: float
     """From the start to the end of the slowest core."""
     phase_balance: float
     """Time of the cores between fences, on average over that of the slowest: 1 when all arrive together."""
     assumed_trips: int
-    """Loops whose trip count is not known and was assumed for the estimate."""
+    """Loops with an unknown trip count, which the estimate assumes."""
     placement: str | None
-    """The rule that placed the fences: the one of `makespans_us` that was estimated to be the fastest."""
+    """The rule that placed the fences: the one with the lowest estimate in `makespans_us`."""
     makespans_us: dict[str, float]
     """Of the program with the barriers that the lowering made (`lowered`), and with the fewest fences, placed by
     each rule that was tried; before addresses, whose order comes later. Policy `minimal` alone."""
     vnc_remote_addr_map: list[RemoteAddress]
     """Every view, and the owner's placement."""
     proved: list[str]
-    """What the checker has proved of the program; nothing where it has an error or a warning."""
+    """Proved properties; empty if there is an error or a warning."""
     not_proved: list[str]
-    """What is not proved of it."""
+    """Properties that are not proved."""
     counters: dict[str, dict[str, int]]
     diagnostics: list[dict[str, Any]]
     timings: list[Timing]
@@ -109,17 +109,17 @@ def make_report(
     program: Program,
     context: PassContext,
     records: list[PassRecord],
-    diagnostics: list[Diagnostic],
     fences: str,
     *,
-    proved: bool,
-    fenced: Program,
-    estimate: Estimate,
     target: str,
+    proved: bool,
 ) -> Report:
-    """Collect the numbers of a compile; `proved`: whether the checker found nothing; `fenced` is the program before
-    its barriers became semaphores, if they did, and `estimate` is of that, on the machine `target`.
+    """Collect the numbers of a compile.
+
+    Barriers are counted in the program that was timed on the machine `target`, before any became semaphores.
     """
+    assert context.timed is not None
+    fenced, estimate = context.timed.program, context.timed.estimate
     cores = np.arange(program.lnc)
     per_core = np.bincount(program.instruction_core, minlength=program.lnc)
     barriers = np.bincount(fenced.instruction_core[fence_rows(fenced)], minlength=program.lnc)
@@ -168,24 +168,24 @@ def make_report(
         },
         vnc_remote_addr_map=remote_address_map(program),
         proved=list(PROVED) if proved else [],
-        not_proved=[*([] if proved else PROVED), SPLIT, *_assumptions(diagnostics)],
+        not_proved=[*([] if proved else PROVED), SPLIT, *_assumptions(context.all_findings)],
         counters=context.counters,
-        diagnostics=as_json(diagnostics),
+        diagnostics=as_json(context.all_findings),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],
     )
 
 
 def _assumptions(diagnostics: Sequence[Diagnostic]) -> list[str]:
-    """What the proof takes for granted, as notes of the checker say."""
+    """The assumptions of the proof, from notes of the checker."""
     codes = {each.code for each in diagnostics}
     return [text for code, text in ASSUMED.items() if code in codes]
 
 
 def _busy(estimate: Estimate, core: int) -> dict[str, float]:
-    """Engines of a core that work, and how long."""
+    """Busy time of the engines of a core."""
     return {engine.text: _micro(time) for engine in Engine if (time := estimate.busy[core, engine]) > 0}
 
 
 def _micro(time: float) -> float:
-    """Microseconds to the nanosecond: what is printed does not differ by rounding."""
+    """Microseconds, rounded to nanoseconds."""
     return round(float(time), 3)

@@ -20,7 +20,7 @@ def format_bytes(count: int) -> str:
 
 
 def core_table(report: Report) -> Table:
-    """One line a core: what it runs, what it holds, how near that is to the least possible."""
+    """One line for each core: instructions, barriers, peak DRAM and its ratio to the lower bound."""
     # A name is text, not markup.
     table = Table(title=Text(f"{report.program}: {report.lnc} cores"), title_justify="left", title_style="bold")
     for heading in ("core", "instructions", "barriers", "peak DRAM", "lower bound", "ratio"):
@@ -39,7 +39,7 @@ def core_table(report: Report) -> Table:
 
 
 def summary_lines(report: Report) -> list[str]:
-    """What stands under the table."""
+    """The lines below the table."""
     chain = (
         ""
         if report.longest_chain is None
@@ -64,7 +64,7 @@ def summary_lines(report: Report) -> list[str]:
 
 
 def verdict_lines(report: Report) -> list[str]:
-    """What is proved, and what is not."""
+    """Proved and unproved properties."""
     if not report.proved:
         return ["NOT proved: see the findings above"]
     return [f"proved: {', '.join(report.proved)}", f"not proved: {', '.join(report.not_proved)}"]

@@ -1,13 +1,12 @@
-"""Comparing schedules: what depends on the order in which the queues happen to move.
+"""Comparing schedules: what depends on the order in which the queues advance.
 
-The judgement is by shadow memory (shadow.py), not by numbers that happen to differ, and it is exact: the
-schedules of `adversarial_schedules` agree if and only if every two accesses that conflict are ordered. On
-request the outputs are computed and compared as well.
+The comparison is by shadow memory (`shadow.py`), not by values that happen to differ, and it is exact: the schedules
+of `adversarial_schedules` agree if and only if every two conflicting accesses are ordered. On request the outputs are
+computed and compared as well.
 
-What runs must be known: loops whose `trip` is given run so often; where it is not, and for branches, the program is
-executed once in its own order to see. A program that cannot be executed is compared as if such loops ran twice, and
-several times over: as if all branches took their first successor, all the second one, and each in turn. The report
-says so.
+What runs must be known. Loops with a `trip` run that often; for other loops and for forks, the program is first
+executed in program order. A program that cannot be executed is compared under assumptions, which the report lists:
+these loops run twice, and all branches take their first successor, or all the second one, or each in turn.
 """
 
 from __future__ import annotations
@@ -16,20 +15,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from haulout.ir.enums import NONE
+from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
+from haulout.ir.structure import Loop
 from haulout.sim.events.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
 from haulout.sim.execution import Progress
-from haulout.sim.flow.control import Fork, Loop
-from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Iteration, Visits, walk
+from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Iteration, Visits, walk
 from haulout.sim.inputs import Values
 from haulout.sim.numerics.evaluate import KERNELS
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare
 from haulout.sim.run import run, run_reference
-from haulout.sim.shadow import GIVEN, NOBODY, Difference, Instance, Shadow
+from haulout.sim.shadow import GIVEN, UNWRITTEN, Difference, Instance, Shadow
 from haulout.support.diagnostics import Diagnostic, Label, Severity
 
 _ASSUMED_TRIP = 2
-"""Of loops of which nobody knows how often they run: what one iteration needs of the one before shows."""
+"""Of loops of unknown trip count: two iterations show what one needs of the one before."""
 _Turn = Callable[[int], bool]
 _TURNS: tuple[_Turn, ...] = (
     lambda turn: True,
@@ -37,7 +37,7 @@ _TURNS: tuple[_Turn, ...] = (
     lambda turn: turn % 2 == 0,
     lambda turn: turn % 2 == 1,
 )
-"""Where branches go of which nobody knows it: the turn grows with iterations and, at a divergent fork, with cores."""
+"""Assumptions about forks: the turn grows with iterations and, at a divergent fork, with cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,13 @@ class ScheduleReport:
     reference: str
     schedules: tuple[str, ...]
     differences: tuple[Difference, ...]
-    """At most one a schedule, and a way in which branches may go."""
+    """At most one for each schedule and assumption about forks."""
     unequal_outputs: tuple[tuple[str, str], ...]
     """(schedule, output) whose bytes differ from the reference's, where values were compared."""
     diagnostics: tuple[Diagnostic, ...]
     """`cross-core-race` and `missing-dependence`: one for each access and pair of writers."""
     assumed: tuple[str, ...] = ()
-    """Headers of loops that were taken to run twice, since how often they do is not known, and forks that were taken
-    to go this way and that."""
+    """Headers of loops that are assumed to run twice, and forks whose arms are assumed to be taken."""
 
     @property
     def agrees(self) -> bool:
@@ -69,7 +68,7 @@ def compare_schedules(
     *,
     seed: int = 0,
     values: bool = False,
-    max_instructions: int = MOST_INSTRUCTIONS,
+    max_instructions: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> ScheduleReport:
     """Compare schedules with the first of them; without any, `list` with every queue as the slowest in turn.
@@ -81,8 +80,8 @@ def compare_schedules(
     """
     prepared = prepare(program)
     chosen = [parse_schedule(each) if isinstance(each, str) else each for each in schedules or ()]
-    ways, assumed = _outcomes(prepared, inputs, seed, values, max_instructions)
-    plans = [plan_visits(prepared, visits) for visits in ways]
+    outcomes, assumed = _outcomes(prepared, inputs, seed, values, max_instructions)
+    plans = [plan_visits(prepared, visits) for visits in outcomes]
     runs = [chosen or adversarial_schedules(plan.trace) for plan in plans]
     found: list[Difference] = []
     for begun, (plan, schedules) in enumerate(zip(plans, runs, strict=True)):
@@ -99,16 +98,16 @@ def _compare(
     schedules: Sequence[Schedule],
     found: list[Difference],
     progress: Progress | None,
-    way: tuple[int, int],
+    plans: tuple[int, int],
 ) -> None:
-    """Compare the schedules of one plan; `way`: its number, and how many there are."""
+    """Compare the schedules of one plan; `plans`: its number, and how many there are."""
     trace, graph = plan.trace, plan.graph
     shadow = Shadow(prepared, plan, runs=len(schedules))
     reference = event_order(trace, graph, schedules[0])
     expected = shadow.hashes(reference)
     for number, schedule in enumerate(schedules[1:], 1):
         if progress is not None:
-            progress(number + way[0] * len(schedules), way[1] * len(schedules))
+            progress(number + plans[0] * len(schedules), plans[1] * len(schedules))
         order = event_order(trace, graph, schedule)
         step = shadow.first_difference(order, expected)
         if step is not None:
@@ -116,41 +115,41 @@ def _compare(
 
 
 def _outcomes(
-    prepared: Prepared, inputs: Values | None, seed: int, values: bool, most: int
+    prepared: Prepared, inputs: Values | None, seed: int, values: bool, limit: int
 ) -> tuple[list[Visits], tuple[str, ...]]:
-    """What runs, in one way or several, and the headers and forks about which that is a guess."""
+    """The visits of what runs, one or several possibilities, and the headers and forks that are assumed."""
     code = prepared.code
-    unknown = [each.name for each in code.nest.choices.values() if not isinstance(each, Loop) or each.trip == NONE]
+    choices = code.sections.choices
+    is_known = {section: isinstance(each, Loop) and each.trip != NONE for section, each in choices.items()}
+    unknown = [code.choice_name(section) for section in choices if not is_known[section]]
     if unknown and (values or _can_be_executed(prepared)):
-        return [run_reference(prepared, inputs, seed=seed, most=most)[0]], ()
+        return [run_reference(prepared, inputs, seed=seed, limit=limit)[0]], ()
 
-    def way(turn: _Turn) -> Visits:
-        def decide(choice: Loop | Fork, iteration: Iteration, core: int) -> bool:
+    def outcome(turn: _Turn) -> Visits:
+        def decide(section: int, iteration: Iteration, core: int) -> bool:
+            choice = choices[section]
             if isinstance(choice, Loop):
                 return iteration[-1] < (_ASSUMED_TRIP if choice.trip == NONE else choice.trip)
             return turn(sum(iteration) + (core if choice.divergent else 0))
 
-        return walk(code.nest, code.sizes, prepared.program.lnc, decide, most)
+        return walk(code, decide, limit)
 
-    ways = [way(turn) for turn in (_TURNS if code.nest.forks else _TURNS[:1])]
-    distinct = {(each.section.tobytes(), each.cores.tobytes()): each for each in reversed(ways)}
+    outcomes = [outcome(turn) for turn in (_TURNS if code.sections.structure.forks else _TURNS[:1])]
+    distinct = {(each.section.tobytes(), each.cores.tobytes()): each for each in reversed(outcomes)}
     return list(distinct.values())[::-1], tuple(unknown)
 
 
 def _can_be_executed(prepared: Prepared) -> bool:
     """Whether every instruction that may run is known and every operand has an element type."""
     program = prepared.program
-    known = {"nop", "core_barrier", "sendrecv", "memset", "dma_copy"}
-    for cores in prepared.code.rows:
-        for rows in cores:
-            for row in rows[rows < prepared.code.instructions].tolist():
-                opcode = program.strings[int(program.instructions.opcode[row])]
-                if opcode in known:
-                    continue
-                begin, end = program.access_starts[row : row + 2].tolist()
-                typed = program.locations.dtype[program.accesses.location[begin:end]] != NONE
-                if opcode not in KERNELS or not (typed.all() or "dtypes" in program.instruction_attrs(row)):
-                    return False
+    for row in prepared.code.run.tolist():
+        opcode = program.strings[int(program.instructions.opcode[row])]
+        if not lookup(opcode).typed:
+            continue
+        begin, end = program.access_starts[row : row + 2].tolist()
+        typed = program.locations.dtype[program.accesses.location[begin:end]] != NONE
+        if opcode not in KERNELS or not (typed.all() or "dtypes" in program.instruction_attrs(row)):
+            return False
     return True
 
 
@@ -167,7 +166,7 @@ def _unequal_outputs(
 
 
 def _diagnostics(prepared: Prepared, reference: str, found: Sequence[Difference]) -> tuple[Diagnostic, ...]:
-    """One finding for each access and pair of writers, in whatever iterations."""
+    """One finding for each access and pair of writers, for all iterations."""
     distinct: dict[tuple[int, int, bool, int, int], Difference] = {}
     for each in found:
         key = each.access.row, each.location, each.write, each.expected.row, each.found.row
@@ -182,7 +181,7 @@ def _diagnostic(prepared: Prepared, reference: str, difference: Difference) -> D
     cores = {int(code.core[access.row])}
     labels = [code.label(access.row)]
     for writer, schedule in ((difference.expected, reference), (difference.found, difference.schedule)):
-        if writer.row == NOBODY:
+        if writer.row == UNWRITTEN:
             labels.append(Label(f"under `{schedule}` nothing has written it before"))
         elif writer.row == GIVEN:
             labels.append(Label(f"under `{schedule}` it still holds what it held at the start"))

@@ -1,4 +1,4 @@
-"""One run under way: memory with its inputs, the events that happen to it, and its outputs in the end."""
+"""One run in progress: memory with its inputs, the events that change it, and its outputs at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from haulout.sim.plan import Plan, Prepared, within_memory
 from haulout.support.diagnostics import Diagnostics, Severity, bad_input
 
 Progress = Callable[[int, int], None]
-"""Called now and then with what is done and what there is: events of a run, schedules of a comparison."""
+"""Called from time to time with (done, total): events of a run, schedules of a comparison."""
 
 _PROGRESS_EVERY = 256
 
@@ -35,11 +35,11 @@ class Steps:
         self.item: list[int] = graph.item[order].tolist()
         self.effect: list[int] = graph.effect[order].tolist()
         self.row: list[int] = trace.row.tolist()
-        """Of each item, not of each step; so are the next two."""
+        """Of each item, not of each step, like the next two."""
         self.visit: list[int] = trace.visit.tolist()
         self.core: list[int] = trace.core.tolist()
         self.instructions = int((trace.row < trace.code.instructions).sum())
-        """Of the whole plan; so are the barriers."""
+        """Of the whole plan, like the barriers."""
         self.barriers = int((graph.queue == NONE).sum())
 
     def __len__(self) -> int:
@@ -47,14 +47,14 @@ class Steps:
 
 
 class Execution:
-    """The memory of one run, and what has happened so far."""
+    """The memory of one run, and the counts and findings so far."""
 
     def __init__(self, prepared: Prepared, inputs: Values | None, seed: int, progress: Progress | None) -> None:
         self.prepared, self.progress = prepared, progress
         self.found = Diagnostics()
         self.instructions = self.events = self.barriers = 0
         self.branches: dict[int, bool] = {}
-        """What branches have found last: rows of the code, true for the first successor."""
+        """Row of each branch -> whether it took its first successor when it was last executed."""
         with within_memory(prepared.layout.size):
             self.memory = _initial_memory(prepared, inputs, seed)
         self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found)
@@ -67,13 +67,13 @@ class Execution:
         numbers: Sequence[int] | None = None,
         schedule: str = "",
     ) -> None:
-        """Let events happen; with `around`, all in that iteration.
+        """Execute events; with `around`, all in that iteration.
 
-        With a `schedule`, branches are expected to go where the visits go; without, what they find stands in
-        `branches`. `sent` keeps what exchanges have read by row and visit; `numbers` are the names that the visits
-        have in there.
+        With a `schedule`, branches are expected to take the successors that the visits have; without, the successors
+        are recorded in `branches`. `sent` keeps the bytes that exchanges have read, by row and visit; `numbers` are
+        the numbers of the visits in it.
         """
-        machine, moving = self.machine, self.prepared.operands.moves.moving
+        machine, moving = self.machine, self.prepared.operands.strided.moving
         rows, senders, visits = steps.row, steps.senders, steps.visits
         sent = {} if sent is None else sent
 
@@ -83,7 +83,7 @@ class Execution:
         begun = self.events
         for step, (item, effect) in enumerate(zip(steps.item, steps.effect, strict=True), begun):
             if step % _PROGRESS_EVERY == 0:
-                self._tell(step, begun + len(steps))
+                self._report(step, begun + len(steps))
             row = rows[item]
             if row not in moving:
                 where: Iteration = ()
@@ -101,17 +101,17 @@ class Execution:
                 if not schedule:
                     self.branches[row] = takes
                 elif takes != visits.takes(steps.visit[item], steps.core[item]):
-                    self._strays(row, visits.around(steps.visit[item]), takes, schedule)
+                    self._report_divergence(row, visits.around(steps.visit[item]), takes, schedule)
         self.events += len(steps)
 
     def count(self, instructions: int, barriers: int) -> None:
-        """Count what has been executed to its end."""
+        """Count what is complete."""
         self.instructions += instructions
         self.barriers += barriers
 
     def outputs(self) -> dict[str, npt.NDArray[Any]]:
-        """The outputs of every core; notes the bytes that were never written."""
-        self._tell(self.events, self.events)
+        """The outputs of every core; reports the bytes that were never written."""
+        self._report(self.events, self.events)
         prepared, result = self.prepared, {}
         with within_memory(prepared.layout.size):
             for row in locations_of_kind(prepared.program, prepared.functions, Kind.OUTPUT, Kind.INOUT):
@@ -129,21 +129,21 @@ class Execution:
                     )
         return result
 
-    def _tell(self, done: int, total: int) -> None:
+    def _report(self, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(done, total)
 
-    def _strays(self, row: int, around: Iteration, takes: bool, schedule: str) -> None:
+    def _report_divergence(self, row: int, around: Iteration, takes: bool, schedule: str) -> None:
         code = self.prepared.code
         if row in self.branches:
             return
         self.branches[row] = takes
-        does = code.choice(row).takes(takes)
+        does = code.effect(row, takes)
         self.found.add(
             "missing-dependence",
             Severity.ERROR,
             f"under `{schedule}` {code.named(row)}{code.iteration(row, around)} {does}, unlike under `list`; "
-            "the run goes on as there",
+            "the run continues as under `list`",
             code.label(row),
         )
 
@@ -156,7 +156,7 @@ def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Mem
     for row in locations_of_kind(program, functions, Kind.CONST):
         text = program.strings.get(int(program.locations.data[row]))
         if text is None:
-            bad_input("a constant without data", location_label(program, row))
+            bad_input("constant has no data", location_label(program, row))
         contents[row] = np.frombuffer(base64.b64decode(text), np.uint8)
     for row, data in contents.items():
         memory.write(prepared.operands.whole(row), data)

@@ -1,7 +1,7 @@
-"""Outputs held against expected ones: is a run's result what JAX, or whoever else, computed?
+"""Outputs compared with expected ones, for example those that JAX computed.
 
-Floats agree when `max|a - b| <= tolerance * max|b|`, with a tolerance that goes with the element type;
-everything else agrees when it is equal. Not-a-number agrees with itself alone.
+Floats agree when `max|a - b| <= tolerance * max|b|`, with a tolerance for each element type; everything else agrees
+when it is equal. NaN agrees only with NaN.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def compare_outputs(outputs: Mapping[str, Array], expected: Mapping[str, Array])
     for name, want in expected.items():
         got = outputs.get(name)
         if got is None:
-            bad_input(f"expected output {name} is no output of the program", help=[f"outputs: {', '.join(outputs)}"])
+            bad_input(f"unknown expected output {name}", help=[f"outputs: {', '.join(outputs)}"])
         message, error = _difference(got, want)
         worst = max(worst, error)
         if message:

@@ -1,10 +1,10 @@
-"""What the inputs of a run are: arrays that the user names, or numbers drawn from a seed.
+"""The inputs of a run: arrays that the user names, or numbers drawn from a seed.
 
-Every location of kind `input` or `inout` takes a value, under the key `MODULE/LOCATION`, or under `LOCATION`
-for the same value on every core. Drawn values depend on the seed and on the name of the location alone, so
-cores that hold the same parameter hold the same numbers: NumPy's Philox with the first 16 bytes of SHA-256 of
-`SEED:LOCATION` as its key; floats are normal (drawn as f32, f64 as f64) with standard deviation 0.1, integers
-uniform from 0 to 7, predicates 0 or 1.
+Every location of kind `input` or `inout` takes a value, under the key `MODULE/LOCATION`, or under `LOCATION` for the
+same value on every core. Drawn values depend only on the seed and the name of the location, so cores that have the
+same parameter get the same numbers: NumPy's Philox with the first 16 bytes of SHA-256 of `SEED:LOCATION` as its key;
+floats are normal (drawn as f32, f64 as f64) with standard deviation 0.1, integers uniform from 0 to 7, predicates 0
+or 1.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
         known.update(keys)
         key = next((key for key in keys if key in inputs), None)
         if key is None:
-            message = f"input '{keys[0]}' is missing (nor is there '{keys[1]}')"
+            message = f"missing input '{keys[0]}' (or '{keys[1]}')"
             found.add("bad-input", Severity.ERROR, message, location_label(program, row))
         else:
             _take(program, row, key, np.asarray(inputs[key]), found, result)
     known |= _check_copies(program, functions, inputs, result, found)
     for key in sorted(set(inputs) - known):
-        found.add("bad-input", Severity.ERROR, f"'{key}' is no input of the program", help=[_names(sorted(known))])
+        found.add("bad-input", Severity.ERROR, f"unknown input '{key}'", help=[_names(sorted(known))])
     found.raise_if_errors()
     return result
 
@@ -118,7 +118,7 @@ def _take(
     # A .npz file keeps no name of an ml_dtypes type, only its width.
     unnamed = value.dtype.kind == "V" and name_of(value.dtype) is None and value.dtype.itemsize == dtype.itemsize
     if (value.dtype != dtype and not unnamed) or value.shape != shape:
-        message = f"input '{key}' is {_type(value.dtype, value.shape)}, the program takes {_type(dtype, shape)}"
+        message = f"input '{key}' is {_type(value.dtype, value.shape)}, expected {_type(dtype, shape)}"
         found.add("bad-input", Severity.ERROR, message, location_label(program, row))
         return
     result[row] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)

@@ -1,8 +1,8 @@
-"""One run's memory, and what an instruction does to it.
+"""One run's memory, and the effect of instructions on it.
 
-An instruction reads its operands, computes (`numerics.evaluate`), and writes its results. The two halves are
-apart, because a `sendrecv` reads when it arrives and writes, what its partner has read, when it completes. A branch
-reads its `cond` alone.
+An instruction reads its operands, computes (`numerics.evaluate`), and writes its results. Reading and writing are
+separate functions, because a `sendrecv` reads when it arrives and writes its partner's bytes when it completes. A
+branch only reads its `cond`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from haulout.ir.attributes import AttrValue
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label, location_label
+from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
 from haulout.sim.flow.code import Code
 from haulout.sim.flow.visits import Iteration
 from haulout.sim.memory.arena import Memory
-from haulout.sim.memory.extents import Regions
+from haulout.sim.memory.extents import Extents
 from haulout.sim.memory.layout import Layout
 from haulout.sim.numerics import TensorType, evaluate
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
 
-_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute")
-_MOST = 20
+_MAX_FINDINGS = 20
 """Findings that are listed."""
 _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
@@ -53,13 +53,13 @@ class Machine:
         self.code, self.memory, self.layout, self.found = code, memory, layout, found
         self.program = code.program
         self.operands = memory.operands
-        self._repeats = bool(code.nest.loops)
-        """Whether it is worth while to remember what an instruction needs."""
+        self._repeats = bool(code.sections.structure.loops)
+        """Whether rows may run more than once, so that what they share is kept."""
         self._known: dict[int, _Prepared] = {}
         self._attrs: dict[int, dict[str, AttrValue]] = {}
         self._types: dict[tuple[int, int, int], TensorType] = {}
         self._typed_rows: dict[int, list[TensorType]] = {}
-        self._told: set[tuple[int, int]] = set()
+        self._reported: set[tuple[int, int]] = set()
 
     def execute(self, instruction: int, around: Iteration) -> None:
         """Read, compute and write, at once; `around`: the iterations of the loops around it."""
@@ -81,7 +81,9 @@ class Machine:
         writes = self._operands(known, known.writes, around)
         wanted = sum(self.operands[access].nbytes for access in writes)
         if wanted != len(data):
-            bad_input(f"{len(data)} bytes arrive, its destination holds {wanted}", self.code.label(instruction))
+            bad_input(
+                f"it receives {len(data)} bytes, but its destination has {wanted}", self.code.label(instruction)
+            )
         begin = 0
         for access in writes:
             end = begin + self.operands[access].nbytes
@@ -107,7 +109,7 @@ class Machine:
                 bad_input(f"`dma_copy` reads {sizes[0]} bytes and writes {sizes[1]}")
             self.memory.write(writes[0], self.memory.read(reads[0]))
             return
-        if opcode in _COLLECTIVES:
+        if lookup(opcode).collective:
             bad_input(f"`{opcode}` cannot be executed by a core", help=["compile the program: it lowers collectives"])
         attrs = self._attributes(instruction)
         if opcode == "memset":
@@ -133,7 +135,7 @@ class Machine:
                 self.program.strings[int(self.program.instructions.opcode[instruction])],
                 tuple(range(begin, middle)),
                 tuple(range(middle, end)),
-                instruction in self.operands.moves.moving,
+                instruction in self.operands.strided.moving,
             )
             if self._repeats:
                 self._known[instruction] = known
@@ -143,7 +145,7 @@ class Machine:
         """The operands of accesses, where the iteration takes them."""
         if not known.moves:
             return accesses
-        return tuple(self.operands.moves.operand(access, around) for access in accesses)
+        return tuple(self.operands.strided.operand(access, around) for access in accesses)
 
     def _attributes(self, instruction: int) -> dict[str, AttrValue]:
         text = int(self.program.instructions.attrs[instruction])
@@ -174,17 +176,17 @@ class Machine:
     def _check_defined(self, row: int, reads: Sequence[int]) -> None:
         for operand in reads:
             undefined = self.memory.undefined(operand)
-            if undefined is None or len(self.found) >= _MOST:
+            if undefined is None or len(self.found) >= _MAX_FINDINGS:
                 continue
             location = int(self.operands.location[operand])
-            if (row, location) in self._told:
+            if (row, location) in self._reported:
                 continue
-            self._told.add((row, location))
+            self._reported.add((row, location))
             name = self.program.strings[int(self.program.locations.name[location])]
             self.found.add(
                 "uninitialized-read",
                 Severity.ERROR,
-                f"{undefined[0]} of the bytes that it reads of %{name} have never been written, the first at byte "
+                f"{undefined[0]} of the bytes that it reads of %{name} were never written, the first at byte "
                 f"{self.layout.byte_of(location, undefined[1])}",
                 self.code.label(row),
                 location_label(self.program, location),
@@ -195,14 +197,14 @@ class Machine:
         return HauloutError(*(replace(each, labels=(label, *each.labels)) for each in error.diagnostics))
 
 
-def check_patterns_known(program: Program, regions: Regions, instructions: np.ndarray[Any, Any]) -> None:
+def check_patterns_known(program: Program, extents: Extents, instructions: np.ndarray[Any, Any]) -> None:
     """`bad-input` at the first of some instructions that touches bytes which are not known statically."""
     unknown = np.zeros(len(program.instructions), np.bool_)
-    first = regions.starts[: len(program.accesses)]
-    unknown[program.accesses.instruction[regions.run[first] == NONE]] = True
+    first = extents.starts[: len(program.accesses)]
+    unknown[program.accesses.instruction[extents.run[first] == NONE]] = True
     unknown[program.barriers.instruction] = False
     for row in instructions[unknown[instructions]][:1].tolist():
         bad_input(
-            "it touches bytes that are not known statically (`?`); the simulator must know them",
+            "it touches bytes that are not known statically (`?`), which the simulator does not support",
             instruction_label(program, row),
         )

@@ -1,13 +1,14 @@
-"""The run that finds out what runs: in the order of the program, as far as the cores let each other.
+"""The reference run, in program order: it finds what runs by running it, section by section.
 
-Section by section: the cores that stand furthest behind enter their next section together, its events happen in the
-order of `list`, and its branches say where they go on. Most sections can be run to their end like that; how, is found
-once for each section and whoever runs it.
+The cores that are first in program order enter their next section together, its events happen in the order of the
+schedule `list`, and its branches decide where the cores go next. Most sections run to their end this way; the order
+of their events is computed once for each section and set of cores.
 
-Some cannot: an arm of a divergent branch, say, in which one core meets another one that is in the other arm, or a
-wait for a semaphore to which the other core adds in its next section. Then sections *pend*. Whenever cores enter
-another one, all that pend are planned again, and what has not happened yet and now can does. What is over on a core
-(`settled.py`) pends no more. When no core can enter anything, the cores hang, and the plan of everything tells why.
+Some sections depend on later ones: in an arm of a divergent fork, say, a core waits at a barrier for a core that
+takes the other arm, or it waits for a semaphore that another core raises in its next section. Such sections *pend*.
+Each time that cores enter another section, all pending sections are planned again, and every event that has become
+possible happens. Sections that are complete on a core (`retired.py`) no longer pend. When no core can enter a
+section, the cores hang; the plan of everything then explains why.
 """
 
 from __future__ import annotations
@@ -18,38 +19,37 @@ import numpy as np
 
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bytes, Ids
+from haulout.ir.structure import Fork, Loop
 from haulout.sim.events.graph import Effect
-from haulout.sim.events.schedules import ListOrder, as_far_as_it_goes, event_order
+from haulout.sim.events.schedules import ListOrder, event_order, possible_events
 from haulout.sim.events.semaphores import Tally, gains, nothing_counted
 from haulout.sim.execution import Execution, Steps
-from haulout.sim.flow.control import Fork, Loop
 from haulout.sim.flow.trace import Trace
 from haulout.sim.flow.visits import Visits, Walk, mask_of
 from haulout.sim.plan import Plan, Prepared, plan_section, plan_visits
-from haulout.sim.retired import settled
+from haulout.sim.retired import find_retired
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
 _Alone = tuple[Steps, Tally]
-"""How a section is run to its end, and what that adds to the semaphores."""
+"""The steps that run a section to its end, and what they add to semaphores."""
 
 
 class Reference:
-    """One run in the order of the program, under way."""
+    """One run in program order, in progress."""
 
-    def __init__(self, prepared: Prepared, execution: Execution, most: int) -> None:
-        code = prepared.code
-        self.prepared, self.execution, self.code, self.nest = prepared, execution, code, code.nest
+    def __init__(self, prepared: Prepared, execution: Execution, limit: int) -> None:
+        self.prepared, self.execution, self.code = prepared, execution, prepared.code
         self.every = range(prepared.program.lnc)
-        self.walk = Walk(code.nest, code.sizes, len(self.every), most)
+        self.walk = Walk(prepared.code, limit)
         self.tally = nothing_counted(prepared.semaphores)
-        """Of what does not pend."""
-        self.under_way = b""
-        """In it, how much more each semaphore is than `wait_back` counts."""
+        """The semaphores after all sections that do not pend."""
+        self.excess = b""
+        """Of each semaphore in `tally`: its value, less what `wait_back` counts."""
         self.alone: dict[tuple[int, int, bytes], _Alone | None] = {}
         self.pending: dict[int, int] = {}
         """Visits that pend, with masks of cores."""
         self.happened: set[tuple[int, int, int, int]] = set()
-        """Events of what pends: row, visit, effect, and which of several."""
+        """Events of pending sections: row, visit, effect, and an index that tells equal ones apart."""
         self.sent: dict[tuple[int, int], Bytes] = {}
 
     def run(self) -> Visits:
@@ -64,10 +64,10 @@ class Reference:
         return self.walk.visits()
 
     def _run_alone(self, visit: int, cores: tuple[int, ...]) -> bool:
-        """Run a section to its end, when everything before it is over; False: it needs more than that."""
+        """Run a section to its end, after everything before it; False: it depends on later sections."""
         place = self.walk.places[visit]
-        # Waits that look back depend on nothing but how many signals are under way; others get easier.
-        key = place.section, mask_of(cores), self.under_way
+        # `wait_back` depends only on the excess; the condition of `wait` stays true once it is true.
+        key = place.section, mask_of(cores), self.excess
         if key not in self.alone:
             self.alone[key] = self._plan_alone(place.section, key[1])
         known = self.alone[key]
@@ -77,13 +77,12 @@ class Reference:
         self.execution.happen(steps, place.iteration)
         self.execution.count(steps.instructions, steps.barriers)
         self._add(gained)
-        choice = self.nest.choices.get(place.section)
-        if choice is not None:
+        if place.section in self.code.sections.choices:
             branches = self.execution.branches
-            taken = tuple(core for core in cores if branches[self.code.branch(choice.blocks[core])])
-            self._decide(visit, taken, choice, True)
+            taken = tuple(core for core in cores if branches[self.code.branch(place.section, core)])
+            self._decide(visit, taken, True)
             if taken != cores:
-                self._decide(visit, tuple(core for core in cores if core not in taken), choice, False)
+                self._decide(visit, tuple(core for core in cores if core not in taken), False)
         return True
 
     def _plan_alone(self, section: int, cores: int) -> _Alone | None:
@@ -91,43 +90,43 @@ class Reference:
             plan = plan_section(self.prepared, section, cores, self.tally, self.every)
         except HauloutError:
             return None
-        order = as_far_as_it_goes(plan.trace, plan.graph, ListOrder())
+        order = possible_events(plan.trace, plan.graph, ListOrder())
         if len(order) < len(plan.graph):
             return None
         return Steps(plan, order), gains(plan.trace, self.prepared.semaphores)
 
     def _run_pending(self) -> None:
-        """Let happen what can."""
+        """Let the possible events of pending sections happen."""
         try:
             plan = plan_visits(self.prepared, self.walk.visits(self.pending), self.tally, self.every)
         except HauloutError:
             self._plan_everything()
             raise
         trace, graph = plan.trace, plan.graph
-        order = as_far_as_it_goes(trace, graph, ListOrder())
+        order = possible_events(trace, graph, ListOrder())
         numbers = self.walk.chosen(self.pending)
         names = self._names(trace, graph.item[order].tolist(), graph.effect[order].tolist(), numbers)
         is_new = np.array([name not in self.happened for name in names], np.bool_)
         self.happened.update(names)
         steps = Steps(plan, order[is_new])
         self.execution.happen(steps, sent=self.sent, numbers=numbers)
-        self._settle(plan, order, numbers)
+        self._retire(plan, order, numbers)
         for item, effect in zip(steps.item, steps.effect, strict=True):
             if effect == Effect.BRANCHES:
                 visit, row = numbers[steps.visit[item]], steps.row[item]
-                self._decide(visit, (steps.core[item],), self.code.choice(row), self.execution.branches[row])
+                self._decide(visit, (steps.core[item],), self.execution.branches[row])
 
-    def _settle(self, plan: Plan, order: Ids, numbers: list[int]) -> None:
-        """Let go of what is over, core by core; what follows then has no need to plan it again."""
+    def _retire(self, plan: Plan, order: Ids, numbers: list[int]) -> None:
+        """Remove what is complete, core by core, from the pending visits; later plans do without it."""
         trace, graph = plan.trace, plan.graph
-        over = settled(plan, order)
-        for visit, cores in zip(numbers, over.T.tolist(), strict=True):
+        retired = find_retired(plan, order)
+        for visit, cores in zip(numbers, retired.T.tolist(), strict=True):
             self.pending[visit] &= ~mask_of(tuple(core for core in self.every if cores[core]))
             if not self.pending[visit]:
                 del self.pending[visit]
         if not self.pending:
             self.happened, self.sent = set(), {}
-        items = over[trace.core, trace.visit]
+        items = retired[trace.core, trace.visit]
         instructions = int((items & (trace.row < self.code.instructions)).sum())
         self.execution.count(instructions, int((items[graph.item] & (graph.queue == NONE)).sum()))
         self._add(gains(trace, self.prepared.semaphores, items))
@@ -135,7 +134,7 @@ class Reference:
     def _names(
         self, trace: Trace, items: list[int], effects: list[int], numbers: list[int]
     ) -> list[tuple[int, int, int, int]]:
-        """What events are called whatever else pends; deliveries of one instruction are told apart by number."""
+        """Names of events that do not depend on other pending visits; deliveries of one instruction are numbered."""
         rows, visits = trace.row.tolist(), trace.visit.tolist()
         count: dict[tuple[int, int, int], int] = {}
         names = []
@@ -149,43 +148,43 @@ class Reference:
         if not len(gained.value):
             return
         self.tally = Tally(self.tally.value + gained.value, self.tally.issued + gained.issued)
-        self.under_way = (self.tally.value - self.tally.issued).tobytes()
+        self.excess = (self.tally.value - self.tally.issued).tobytes()
 
     def _plan_everything(self) -> Plan:
-        """The plan of the run so far; in it, what is wrong is told with the counts of the whole run."""
+        """The plan of the run so far: its messages have the counts of the whole run."""
         walk = self.walk
-        going_on = {*walk.undecided, *(core for cores in walk.ready.values() for core in cores)}
-        return plan_visits(self.prepared, walk.visits(), going_on=going_on)
+        unfinished = {*walk.undecided, *(core for cores in walk.ready.values() for core in cores)}
+        return plan_visits(self.prepared, walk.visits(), unfinished=unfinished)
 
     def _explain(self) -> NoReturn:
-        """Raise why the cores hang: a mismatch, or what waits for what."""
+        """Raise the reason why the cores hang: a mismatch or a cycle of waits."""
         plan = self._plan_everything()
         event_order(plan.trace, plan.graph, ListOrder())
         raise AssertionError("the cores hang, but their plan does not")
 
-    def _decide(self, visit: int, cores: tuple[int, ...], choice: Loop | Fork, taken: bool) -> None:
-        """Send cores on their way. Raises where they disagree, with others or with the loop's trip."""
+    def _decide(self, visit: int, cores: tuple[int, ...], taken: bool) -> None:
+        """Move cores past their branches. Raises where they disagree, with other cores or with the loop's trip."""
         if not cores:
             return
         walk, code = self.walk, self.code
-        place = walk.places[visit]
-        decided = walk.decided[visit]
-        if decided and not choice.divergent and (walk.taken[visit] != 0) != taken:
+        place, decided = walk.places[visit], walk.decided[visit]
+        choice, name = code.sections.choices[place.section], code.choice_name(place.section)
+        branch = code.branch(place.section, cores[0])
+        is_divergent = isinstance(choice, Fork) and choice.divergent
+        if decided and not is_divergent and (walk.taken[visit] != 0) != taken:
             other = (decided & -decided).bit_length() - 1
             where = ", ".join(map(str, place.iteration))
-            says = [
-                code.label(code.branch(choice.blocks[core]), f"core {core} {choice.takes(takes)}")
-                for core, takes in sorted([(other, not taken), (cores[0], taken)])
-            ]
             fail(
                 "barrier-mismatch",
-                f"cores take different branches at {choice.name}" + (f", in iteration {where}" if where else ""),
-                *says,
-                help=["`divergent=true` on the block says that they may"] if isinstance(choice, Fork) else [],
+                f"cores take different branches at {name}" + (f", in iteration {where}" if where else ""),
+                *(
+                    code.label(code.branch(place.section, core), f"core {core} {code.effect(branch, takes)}")
+                    for core, takes in sorted([(other, not taken), (cores[0], taken)])
+                ),
+                help=["`divergent=true` on the block allows it"] if isinstance(choice, Fork) else [],
             )
         if isinstance(choice, Loop) and choice.trip >= 0 and taken != (place.iteration[-1] < choice.trip):
             k = place.iteration[-1]
             does = f"enters the body once more after {k}" if taken else f"leaves the loop after {k}"
-            label = code.label(code.branch(choice.blocks[cores[0]]))
-            bad_input(f"{choice.name} says trip={choice.trip}, but its branch {does} iterations", label)
+            bad_input(f"{name} has trip={choice.trip}, but its branch {does} iterations", code.label(branch))
         walk.decide(visit, cores, taken)

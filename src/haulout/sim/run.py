@@ -1,9 +1,9 @@
 """Simulating a program: its outputs under one schedule.
 
-The recipe: lay the locations out, fill in constants and inputs. Then the *reference* (`reference.py`) goes through
-the program section by section, each section's events in the order of `list`, and follows the branches where their
-conditions take them. For the schedule `list` that is all. For another one the reference has found what runs; the
-events of all of it happen once more, in the order of that schedule.
+The recipe: lay out the locations, fill in constants and inputs. Then the *reference* (`reference.py`) executes the
+program section by section, each section's events in the order of `list`, and takes the branches as their conditions
+say. For the schedule `list` that is all. For another schedule the reference has found what runs; all its events then
+happen once more, in the order of that schedule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from haulout.ir.program import Program
 from haulout.sim.events.schedules import ListOrder, Schedule, event_order, parse_schedule
 from haulout.sim.execution import Execution, Progress, Steps
-from haulout.sim.flow.visits import MOST_INSTRUCTIONS, Visits
+from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Visits
 from haulout.sim.inputs import Values
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
@@ -25,26 +25,26 @@ from haulout.support.diagnostics import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a run did."""
+    """The counts of a run."""
 
     instructions: int
     """Instructions executed, on all cores."""
     events: int
-    """Steps of the schedule; branches and the deliveries of signals to other cores are steps, too."""
+    """Steps of the schedule; these include branches and the deliveries of signals to other cores."""
     barriers: int
-    """Barriers passed; one that several cores attend counts once."""
+    """Barriers passed; one of several cores counts once."""
     memory_bytes: int
     """Bytes of simulated memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What a run produced."""
+    """The outputs and findings of a run."""
 
     outputs: dict[str, npt.NDArray[Any]]
     """`MODULE/LOCATION` -> value, for every output and inout location of every core."""
     diagnostics: tuple[Diagnostic, ...]
-    """`uninitialized-read` and `output-not-written`; the run went on with zeros."""
+    """`uninitialized-read` and `output-not-written`; the run continued with zeros."""
     statistics: Statistics
     schedule: str
     """The schedule, as `parse_schedule` reads it."""
@@ -59,7 +59,7 @@ def simulate(
     *,
     seed: int = 0,
     schedule: Schedule | str = "list",
-    max_instructions: int = MOST_INSTRUCTIONS,
+    max_instructions: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> SimulationResult:
     """Run a program and return the outputs of every core.
@@ -74,7 +74,7 @@ def simulate(
     """
     schedule = parse_schedule(schedule) if isinstance(schedule, str) else schedule
     prepared = prepare(program)
-    visits, result = run_reference(prepared, inputs, seed=seed, most=max_instructions, progress=progress)
+    visits, result = run_reference(prepared, inputs, seed=seed, limit=max_instructions, progress=progress)
     if isinstance(schedule, ListOrder):
         return result
     return run(prepared, plan_visits(prepared, visits), inputs, seed=seed, schedule=schedule, progress=progress)
@@ -85,13 +85,13 @@ def run_reference(
     inputs: Values | None = None,
     *,
     seed: int = 0,
-    most: int = MOST_INSTRUCTIONS,
+    limit: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> tuple[Visits, SimulationResult]:
-    """The run in program order: what it executes and what it produces."""
+    """The run in program order: its visits and its result."""
     execution = Execution(prepared, inputs, seed, progress)
     with within_memory(prepared.layout.size):
-        visits = Reference(prepared, execution, most).run()
+        visits = Reference(prepared, execution, limit).run()
     return visits, _result(execution, ListOrder())
 
 

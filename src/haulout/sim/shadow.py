@@ -1,21 +1,21 @@
-"""Who wrote what an access finds: a run without numbers.
+"""Shadow memory: the last writer of each byte that an access finds, in a run without values.
 
-Beside every byte stands its last writer: an execution of an instruction, or nobody, or what was there before
-the run. The reference run leaves, for every access, a hash of the writers that it finds: those whose values a
-read sees, and those whose values a write destroys. Another schedule is followed until the first access whose
-hash differs. A branch is a read of `cond`; all schedules go where the reference goes.
+The shadow of a byte is its last writer: an execution of an instruction, nothing, or the initial contents. The
+reference run records, for every access, a hash of the writers that it finds: for a read, those whose values it sees;
+for a write, those whose values it destroys. Another schedule is followed until the first access whose hash differs. A
+branch is a read of `cond`; all schedules take the branches as the reference does.
 
-That is exact. If two accesses that conflict are ordered, they are so in every schedule. If nothing orders
-them, some queue's `slowest` schedule inverts them, and then an access finds another writer: let x write
-before y touches the same byte in one run, and after it in the other. Of the writers that follow x in the
-first run, or y itself, the first one finds x there; in the other run it cannot, since x comes after y. Reads
-alone would not do: a third writer may hide the inversion from every reader that the schedules at hand show.
+The comparison is exact. Ordered accesses have the same order in every schedule. If nothing orders two conflicting
+accesses, some queue's `slowest` schedule inverts them, and then an access finds another writer: let x write before y
+touches the same byte in one run, and after it in the other. In the first run, the first of the writers after x, or y
+itself, finds x there; in the other run it cannot, since x comes after y. Reads alone would not suffice: a third
+writer may hide the inversion from every reader.
 
-Atomic accesses of one kind (`ir/atomics.py`) commute: the bytes are the same in whatever order they come. Such an
-access finds what stood there before the first of them, and the last writer is then a *group*: what stood there, the
-kind, and the sum of a number for each of its members, whatever their order. Anything else finds that group.
+Atomic accesses of one kind (`ir/atomics.py`) commute: the bytes are the same in every order. Such an access finds the
+contents from before the first of them, and the last writer is then a *group*: those contents, the kind, and the sum
+of a number for each of its members, in any order. Any other access finds that group.
 
-Bytes that are never told apart share a shadow (atoms.py).
+The bytes of an atom share a shadow (`atoms.py`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from haulout.sim.inputs import locations_of_kind
 from haulout.sim.plan import Plan, Prepared
 from haulout.support.jit import interpreted, njit, plain_if_small
 
-NOBODY = -1
+UNWRITTEN = -1
 GIVEN = -2
-"""Writers that are no instructions: nothing has been written; it was there before the run."""
+"""Writers that are not instructions: nothing was written; the initial contents."""
 
 LOOK = -3
 READS, WRITES = 2, 1
@@ -47,18 +47,19 @@ _EFFECT_BITS[[Effect.BOTH, Effect.READS, Effect.WRITES, Effect.BRANCHES]] = READ
 
 PRIME = 2**42 - 11
 FACTOR = 2**20 - 3
-"""Of the hash: a polynomial modulo a prime, so small that products stay within 63 bits."""
+"""Of the hash: a polynomial modulo a prime, small enough for products of 63 bits."""
 
 WRITER, BELOW, KIND, MEMBERS = range(4)
-"""Columns of the shadow, of each atom: the last writer; of a group what stood there before it, its kind (0: there is
-no group) and the sum of its members."""
+"""Columns of the shadow, of each atom: the last writer; of a group, the contents before it, its kind (0: no group)
+and the sum of its members.
+"""
 
 
 class Instance(NamedTuple):
     """An execution of a row of the code."""
 
     row: int
-    """Of the code (`code.py`): an instruction or a branch. `NOBODY` and `GIVEN` stand for writers that are none."""
+    """Of the code (`code.py`): an instruction or a branch. `UNWRITTEN` and `GIVEN` are writers that are not rows."""
     around: Iteration = ()
     """The iterations of the loops around it."""
 
@@ -69,20 +70,19 @@ class Difference:
 
     schedule: str
     access: Instance
-    """Who reads or overwrites."""
+    """The one that reads or overwrites."""
     location: int
-    """What: a row of `locations` ..."""
     byte: int
-    """... and the first of its bytes that differs."""
+    """The first byte of the location that differs."""
     write: bool
     expected: Instance
-    """Who has written it under the reference."""
+    """The last writer under the reference."""
     found: Instance
-    """Who has written it under this schedule."""
+    """The last writer under this schedule."""
 
 
 class Columns(NamedTuple):
-    """What the scans below walk: operands with their atoms, and who reads and writes when."""
+    """The input of the scans below: operands with their atoms, accesses and events."""
 
     starts: Ints
     """Ranges of atoms of operand a: rows `starts[a]:starts[a + 1]`."""
@@ -167,7 +167,7 @@ class Shadow:
         return Difference(schedule, self._instance(item), location, byte, access >= middle, expected, found_)
 
     def _members(self, atom: int, event: int, reference: Ids, order: Ids, last: int) -> list[int]:
-        """A writer of an atom that comes before an event in one of two orders alone, and `last` for the other one."""
+        """A writer of an atom that precedes an event in only one of two orders, and `last` for the other order."""
         before = [set(each[: int(np.flatnonzero(each == event)[0])].tolist()) for each in (reference, order)]
         for other in sorted(before[0] ^ before[1]):
             item = int(self.columns.item[other])
@@ -185,8 +185,8 @@ class Shadow:
         kind = np.zeros(len(self.atoms.starts) - 1, np.int32)
         accesses = find_atomics(self.prepared.program).kind
         kind[: len(accesses)] = accesses
-        for access, move in operands.moves.by_access.items():
-            kind[move.first : move.first + len(move.shifts)] = accesses[access]
+        for access, strided in operands.strided.by_access.items():
+            kind[strided.first : strided.first + len(strided.shifts)] = accesses[access]
         return kind
 
     def _operands(self, first: Ints, accesses: int) -> Ints:
@@ -194,11 +194,13 @@ class Shadow:
         code, trace = self.prepared.code, self.plan.trace
         each = (code.end - code.begin)[trace.row]
         result = np.repeat(code.begin[trace.row] - first, each) + np.arange(accesses)
-        for access, move in self.prepared.operands.moves.by_access.items():
+        for access, strided in self.prepared.operands.strided.by_access.items():
             row = int(self.prepared.program.accesses.instruction[access])
             items = np.flatnonzero(trace.row == row)
             iterations = trace.visits.iteration[trace.visit[items]]
-            result[first[items] + access - code.begin[row]] = self.prepared.operands.moves.operands(move, iterations)
+            result[first[items] + access - code.begin[row]] = self.prepared.operands.strided.operands(
+                strided, iterations
+            )
         return np.asarray(result)
 
     def _writers_before(self, order: Ids, event: int) -> Ints:
@@ -215,7 +217,7 @@ class Shadow:
     def _initial(self) -> Ints:
         program, functions = self.prepared.program, self.prepared.functions
         shadow = np.zeros((len(self.atoms), 4), np.int64)
-        shadow[:, WRITER] = NOBODY
+        shadow[:, WRITER] = UNWRITTEN
         for row in locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT, Kind.CONST):
             shadow[self.atoms.of(self.prepared.operands.whole(row)), WRITER] = GIVEN
         return shadow
@@ -284,7 +286,7 @@ def _scan_found(shadow: Ints, atom: int, kind: int) -> int:
 
 @njit
 def _scan_number(item: int) -> int:
-    """A number for an item, of which sums tell sets apart."""
+    """A number for an item; sums of these distinguish sets of items."""
     mixed = (int(item) + 1) * FACTOR % PRIME
     for _ in range(2):
         mixed = ((mixed ^ mixed >> 17) * FACTOR + 1) % PRIME

@@ -1,1 +1,1 @@
-"""Helpers that import nothing else of haulout: diagnostics, files, ragged arrays, timing."""
+"""Diagnostics, files, rendering and kernels. These modules import no other package of haulout."""

@@ -1,11 +1,11 @@
-"""What went wrong, where, what was seen, and what to do: one object, several renderers (`render.py`).
+"""Diagnostics: code, message, places, notes and help of a finding. `render.py` has several renderers.
 
-A `Diagnostic` is a value. Code that can go on after a finding appends it to a `Diagnostics` collector; code that
-cannot raises `HauloutError`, which carries the diagnostics to the command line (exit status 2) or to the caller.
-No finding is ever a bare exception text: the code names it for `haulout explain`.
+A `Diagnostic` is a value. Code that can continue after a finding appends it to a `Diagnostics` collector. Other code
+raises `HauloutError`, which passes the diagnostics to the command line or to the caller. Every finding has a code
+that `haulout explain` describes.
 
-What a finding is about is its `Subject`: data. Whatever compares, merges, counts or excuses findings uses the code,
-the severity and the subject. Texts are for readers only, and no program reads them back.
+The `Subject` of a finding is data. Code that compares, merges, counts or excuses findings uses the code, the severity
+and the subject, never the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal, NoReturn, Protocol
 
 
 class Severity(enum.IntEnum):
-    """How bad it is; notes do not change the exit status."""
+    """Severity of a finding; notes do not change the exit status."""
 
     NOTE = 0
     WARNING = 1
@@ -40,9 +40,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One entity of a finding: a sentence about it, and where it stands.
+    """One place of a finding, with a sentence about it.
 
-    `source` is the text of the line that `span` names, when it is at hand; a renderer puts a caret below it.
+    `source` is the text of the line of `span`, if it is known; a renderer prints a caret below it.
     """
 
     message: str
@@ -56,7 +56,7 @@ class Entity:
 
     core: int
     name: str
-    """As the program has it, without the `%`; of a branch, its block's with the `^`."""
+    """The name in the program, without `%`; for a branch, the name of its block with `^`."""
     operand: int = -1
     """Number of the operand, reads first; -1: not an operand."""
     write: bool = False
@@ -64,7 +64,7 @@ class Entity:
     """The row in the program's table; of a branch, the number of instructions plus the row of its block."""
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; the row is left out, because it means nothing outside the process."""
+        """Plain values, without the row, which has no meaning outside the process."""
         plain: dict[str, Any] = {"core": self.core, "name": self.name}
         return plain if self.operand < 0 else plain | {"operand": self.operand, "write": self.write}
 
@@ -82,10 +82,10 @@ class Proviso:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a finding is about. Two findings with one code and one `identity` are the same finding."""
+    """The subject of a finding. Two findings with equal code and `identity` are the same finding."""
 
     kind: str
-    """What was found, finer than the code: `read after write`, `barrier sequence`, ..."""
+    """A finer kind than the code: `read after write`, `barrier sequence`, ..."""
     function: str = ""
     instructions: tuple[Entity, ...] = ()
     locations: tuple[Entity, ...] = ()
@@ -95,12 +95,12 @@ class Subject:
     distance: int = 0
     """Iterations from the first instruction to the second, of the innermost loop in which they differ."""
     pairs: int = 1
-    """How many pairs of accesses the finding stands for."""
+    """Number of pairs of accesses that the finding represents."""
     provisos: tuple[Proviso, ...] = ()
 
     @property
     def identity(self) -> Subject:
-        """The subject without what may differ between two sightings of one fault."""
+        """The subject without the fields that may differ between reports of one fault."""
         return replace(self, pairs=1, provisos=())
 
     def as_json(self) -> dict[str, Any]:
@@ -117,26 +117,26 @@ class Subject:
 
 
 class Remedy(Protocol):
-    """A change of what a finding is about."""
+    """A change of the program that removes a finding."""
 
     def apply(self, program: Any) -> Any:
-        """The program with the change in it."""
+        """The program with the change."""
 
     def text(self, program: Any) -> str:
         """The change in words."""
 
     @property
     def is_barrier(self) -> bool:
-        """Whether it adds barriers of all cores and nothing else."""
+        """Whether it only adds barriers of all cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What makes a finding go."""
+    """A fix of a finding."""
 
     fix: Remedy
     verified: bool
-    """The program with the fix was checked: it does not have the finding, nor one that it did not have before."""
+    """The checker has checked the program with the fix: the finding is gone, and there is no new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Diagnostic:
 
 
 class HauloutError(Exception):
-    """The work cannot go on. Carries at least one diagnostic of severity ERROR."""
+    """An error that stops the work. It has at least one diagnostic of severity ERROR."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__("\n".join(str(d) for d in diagnostics))
@@ -171,7 +171,7 @@ class HauloutError(Exception):
 
 
 def error_text(error: BaseException) -> str:
-    """What an exception says, for a message; an exception of somebody else's class may fail even at that."""
+    """The text of an exception, for a message. `str` of a user's exception class may fail."""
     try:
         return str(error).strip() or type(error).__name__
     except Exception:
@@ -201,7 +201,7 @@ class Diagnostics:
         self.items.extend(items)
 
     def raise_if_errors(self) -> None:
-        """Raise `HauloutError` with everything collected when any of it is an error."""
+        """Raise `HauloutError` with all findings if one of them is an error."""
         if any(item.severity is Severity.ERROR for item in self.items):
             raise HauloutError(*self.items)
 

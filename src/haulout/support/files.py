@@ -1,11 +1,11 @@
-"""Files written whole or not at all, and read with a diagnostic where they cannot be read.
+"""Atomic writes of files, and reads with diagnostics.
 
-Where a path leads decides how it is written:
+The kind of a path decides how it is written:
 
-    "-", or this process's own stdout      into stdout, behind what was printed
-    a device, a named pipe, a descriptor   into it; it is never replaced
+    "-", or this process's own stdout      into stdout, after earlier output
+    a device, a named pipe, a descriptor   into it, without replacing it
     a symbolic link                        its target is written, the link stays
-    a file, or nothing yet                 staged beside it, then renamed over it (see `staging.py`)
+    a file, or a new path                  staged next to it, then renamed over it (see `staging.py`)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from haulout.support.diagnostics import Label, Span, bad_input
-from haulout.support.staging import Staged, commit, stage, told
+from haulout.support.staging import Staged, commit, reporting, stage
 
 Name = TypeVar("Name", bound=str | Path)
 
@@ -29,7 +29,7 @@ STDOUT = "-"
 
 
 def write_files(contents: Mapping[Name, bytes]) -> None:
-    """Write files that belong together; folders are made. Raises `bad-input`, and then none of them is changed.
+    """Write files as one transaction, and make folders. Raises `bad-input`, and then no file is changed.
 
     The text `-` is stdout; `Path("-")` is a file of that name.
     """
@@ -37,7 +37,7 @@ def write_files(contents: Mapping[Name, bytes]) -> None:
         staged: list[Staged] = []
         streams: list[tuple[Name, bytes]] = []
         for path, data in contents.items():
-            with told(path):
+            with reporting(path):
                 if is_stdout(path) or not _is_file(path):
                     streams.append((path, data))
                 else:
@@ -46,7 +46,7 @@ def write_files(contents: Mapping[Name, bytes]) -> None:
             if is_stdout(path):
                 _write_stdout(data)
             else:
-                with told(path):
+                with reporting(path):
                     _write_into(path, data)
         commit(staged)
 
@@ -90,7 +90,7 @@ def read_text(path: Path) -> str:
         bad_input(f"not UTF-8: byte {data[error.start]:#04x}", Label("this byte", Span(str(path), line)))
 
 
-# -- where a path leads ----------------------------------------------------------------------------------------------
+# -- kinds of paths --------------------------------------------------------------------------------------------------
 
 
 def _is_file(path: str | Path) -> bool:
@@ -126,17 +126,17 @@ def _write_stdout(data: bytes) -> None:
         sys.stdout.flush()
         if hasattr(sys.stdout, "buffer"):
             sys.stdout.buffer.write(data)
-        else:  # a text stream that a caller put in its place
+        else:  # a text stream of the caller
             sys.stdout.write(data.decode("utf-8", "surrogateescape"))
         sys.stdout.flush()
     except BrokenPipeError:
-        raise  # its reader has gone, which is no error of the input
+        raise  # the reader of the pipe has exited: not an error of the input
     except OSError as error:
         bad_input(f"cannot write to stdout: {error.strerror or error}")
 
 
 def _write_into(path: str | Path, data: bytes) -> None:
-    """Write into what is there: no file is made, none is cut."""
+    """Write into an existing device or pipe, without creating or truncating a file."""
     number = _descriptor(path)
     opened = os.open(path, os.O_WRONLY | os.O_NOCTTY) if number is None else os.dup(number)
     with os.fdopen(opened, "wb") as file:

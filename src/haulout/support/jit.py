@@ -1,7 +1,7 @@
-"""Compile scalar loops with Numba, and pay for it only when one of them is called.
+"""Compilation of scalar loops with Numba, on their first call.
 
-Importing Numba costs about half a second and compiling a kernel costs seconds the first time, so neither may
-happen when `haulout` is imported. `@njit` therefore wraps the function in a `Kernel`: its first call imports
+Importing Numba costs about half a second and compiling a kernel costs seconds the first time, so neither
+happens when `haulout` is imported. `@njit` therefore wraps the function in a `Kernel`: its first call imports
 Numba and makes the dispatcher (compiled code is cached on disk, so the seconds are paid once per machine). A
 kernel may call other kernels as ordinary functions: Numba finds their dispatchers through `_numba_type_`.
 
@@ -33,8 +33,8 @@ _interpret: ContextVar[bool] = ContextVar("haulout_interpret_kernels", default=F
 _always_compile: ContextVar[bool] = ContextVar("haulout_always_compile_kernels", default=False)
 
 
-class _Forgiving:
-    """Numba's cache of one kernel; its files may be cut off, unreadable, or on a disk that is full."""
+class _RobustCache:
+    """Numba's cache of one kernel. Its files may be truncated, unreadable, or on a full disk."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -43,25 +43,25 @@ class _Forgiving:
         return getattr(self._cache, name)
 
     def load_overload(self, *args: Any) -> Any:
-        """What is stored for a signature; None, and an empty cache, when it cannot be read."""
+        """The stored code for a signature; None, and an empty cache, if it cannot be read."""
         try:
             return self._cache.load_overload(*args)
-        except Exception as error:  # unpickling bytes that are not what they were may raise anything
+        except Exception as error:  # unpickling changed bytes may raise any exception
             _log.info("the kernel cache cannot be read: %s: %s", type(error).__name__, error)
             with suppress(Exception):
                 self._cache.flush()
             return None
 
     def save_overload(self, *args: Any) -> None:
-        """Store what was compiled, if that is possible."""
+        """Store compiled code if possible."""
         try:
             self._cache.save_overload(*args)
         except Exception as error:
             _log.info("the kernel cache cannot be written: %s: %s", type(error).__name__, error)
 
 
-class _Announcing:
-    """Numba's compiler of one kernel: watchers are told before it runs, and its time is counted."""
+class _WatchedCompiler:
+    """Numba's compiler of one kernel. It calls watchers before it runs, and measures its time."""
 
     def __init__(self, compiler: Any, name: str) -> None:
         self._compiler, self._name = compiler, name
@@ -70,13 +70,13 @@ class _Announcing:
         return getattr(self._compiler, name)
 
     def compile(self, args: Any, return_type: Any) -> Any:
-        """Compile for one signature: what the cache did not have."""
+        """Compile for one signature that the cache does not have."""
         with _compilation.running(self._name):
             return self._compiler.compile(args, return_type)
 
 
 class _Compilation:
-    """What this process has compiled so far. A kernel is compiled within another that calls it: time counts once."""
+    """Compilation in this process. A kernel may be compiled within its caller: time counts once."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -135,10 +135,10 @@ class Kernel(Generic[P, R]):
         compile_it: Any = numba.njit
         try:
             compiled = compile_it(cache=True)(self.py_func)
-            compiled._cache = _Forgiving(compiled._cache)
+            compiled._cache = _RobustCache(compiled._cache)
         except (RuntimeError, OSError):  # no directory to cache in, as for code in a zip file or a read-only home
             compiled = compile_it(self.py_func)
-        compiled._compiler = _Announcing(compiled._compiler, self.name)
+        compiled._compiler = _WatchedCompiler(compiled._compiler, self.name)
         return cast("Callable[P, R]", compiled)
 
     @property
@@ -154,12 +154,12 @@ class Kernel(Generic[P, R]):
 
     @property
     def cache_folder(self) -> str | None:
-        """Where its compiled code is stored; None when there is no such place."""
+        """The folder of its compiled code; None if there is none."""
         return getattr(self.dispatcher._cache, "cache_path", None)  # type: ignore[attr-defined]
 
     @property
     def is_ready(self) -> bool:
-        """Whether a call would find the dispatcher made."""
+        """Whether its dispatcher exists."""
         return "dispatcher" in self.__dict__
 
     @property

@@ -1,7 +1,7 @@
-"""Files that a library reads, TOML and NumPy's: whatever the library raises becomes `bad-input`, here and only here.
+"""Readers of TOML, .npy and .npz files: every exception of the library becomes `bad-input`.
 
-A library says little about what it raises on bytes that are not what it expects: NumPy passes on errors of zipfile,
-zlib, pickle, struct and tokenize, and takes the memory that a header claims.
+Libraries do not document what they raise on malformed bytes: NumPy raises errors of zipfile, zlib, pickle, struct and
+tokenize, and allocates the memory that a header claims.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)")
 
 @contextmanager
 def reading(file: str | Path, expected: str) -> Iterator[None]:
-    """Turn what a library raises in the block on the contents of `file` into `bad-input`: it is not `expected`."""
+    """Turn exceptions of a library in the block into `bad-input`: `file` is not `expected`."""
     try:
         yield
     except HauloutError:
@@ -37,13 +37,13 @@ def reading(file: str | Path, expected: str) -> Iterator[None]:
 
 
 def parse_toml(text: str, file: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file's text; `bad-input` with the line when it is none."""
+    """The tables of a TOML file's text; `bad-input` with the line if it is invalid."""
     try:
         tree = tomllib.loads(text)
         _refuse_long_integers(tree)
         return tree
     except RecursionError:
-        bad_input("no TOML: tables or lists are nested too deeply", Label("here", Span(str(file))))
+        bad_input("invalid TOML: tables or lists are nested too deeply", Label("here", Span(str(file))))
     except ValueError as error:
         message = error_text(error)
         if not isinstance(error, tomllib.TOMLDecodeError):
@@ -52,11 +52,11 @@ def parse_toml(text: str, file: str | Path) -> dict[str, Any]:
         line, column = (int(where[1]), int(where[2])) if where else (0, 0)
         if message.endswith("(at end of document)"):
             line = text.count("\n") + 1
-        bad_input(f"no TOML: {_AT_LINE.sub('', message)}", Label("here", Span(str(file), line, column)))
+        bad_input(f"invalid TOML: {_AT_LINE.sub('', message)}", Label("here", Span(str(file), line, column)))
 
 
 def _refuse_long_integers(tree: dict[str, Any]) -> None:
-    """TOML has integers of 64 bits; `tomllib` takes any, and some are too long to be shown."""
+    """Refuse integers of more than 64 bits: `tomllib` accepts them, and some are too long to print."""
     pending: list[Any] = [tree]
     while pending:
         match pending.pop():
@@ -84,6 +84,6 @@ def read_npz(path: Path) -> dict[str, Array]:
     with reading(path, "an .npz file of arrays"):
         arrays = np.load(io.BytesIO(data), allow_pickle=False)
         if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise TypeError("it holds one array without a name")
+            raise TypeError("it has one array without a name")
         with arrays:
             return {name: arrays[name] for name in arrays.files}

@@ -1,4 +1,4 @@
-"""Diagnostics as text for people, as JSON for programs, as SARIF for code hosts."""
+"""Renderers of diagnostics: text, JSON, and SARIF for code hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SARIF_LEVEL = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERRO
 
 
 def render_text(diagnostics: Sequence[Diagnostic]) -> str:
-    """One paragraph a finding: what, where with the source line and a caret, notes, what to do."""
+    """One paragraph for each finding: message, places with the source line and a caret, notes, help."""
     return "\n\n".join(_paragraph(each) for each in diagnostics)
 
 
@@ -29,12 +29,12 @@ def _paragraph(diagnostic: Diagnostic) -> str:
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal would obey; input that is shown may hold anything."""
+"""Control characters, which a terminal would interpret."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
-    """The text with an escape for each surrogate: what a byte of a file name becomes that is no UTF-8."""
+    """The text with escaped surrogates, which stand for bytes of a file name that are not UTF-8."""
     return _SURROGATE.sub(_escape, text)
 
 
@@ -149,4 +149,4 @@ RENDERERS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
     "json": render_json,
     "sarif": render_sarif,
 }
-"""What `--format` chooses from."""
+"""The values of `--format`."""

@@ -1,9 +1,9 @@
-"""Files that belong together, replaced all at once: first staged beside their places, then renamed over them.
+"""Several files replaced as one transaction: staged next to their targets, then renamed over them.
 
-A staged file has no name where the system can do that (Linux), so a process that is killed leaves nothing
-half-written. It gets the mode and, as far as we may, the owner of the file that it replaces. The renames happen with
-the folder locked, so two runs never leave files of both; signals wait until they are done; when one fails, the others
-are undone. Only a process that is killed between two renames, or a power cut, can leave files of two runs.
+On Linux a staged file has no name, so a killed process leaves no incomplete file. It gets the mode and, if permitted,
+the owner of the file that it replaces. The renames hold a lock on the folder, so that two runs do not mix their
+files. Signals wait until the renames are done; if one fails, the others are undone. Only a process that is killed
+between two renames, or a power failure, can leave files of two runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def told(path: str | Path) -> Iterator[None]:
+def reporting(path: str | Path) -> Iterator[None]:
     """What the system refuses is `bad-input` with the path."""
     try:
         yield
@@ -125,7 +125,7 @@ def commit(staged: list[Staged]) -> None:
     """Rename all staged files over their targets, or none."""
     with ExitStack() as stack:
         for folder in sorted({each.target.parent for each in staged}):
-            with told(folder):
+            with reporting(folder):
                 stack.enter_context(_locked(folder))
         stack.enter_context(_uninterrupted())
         before: dict[Path, Path | None] = {}
@@ -133,11 +133,11 @@ def commit(staged: list[Staged]) -> None:
         done: list[Path] = []
         try:
             for each in staged:
-                with told(each.path):
+                with reporting(each.path):
                     if len(staged) > 1:
                         before[each.target] = _kept(each.target)
             for each in staged:
-                with told(each.path):
+                with reporting(each.path):
                     each.put()
                 done.append(each.target)
         except BaseException:

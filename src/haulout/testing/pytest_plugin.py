@@ -1,12 +1,12 @@
-"""The pytest plugin: one line checks a kernel.
+"""The pytest plugin: check a kernel in one line.
 
     def test_fused_mlp(nki_check):
         nki_check("kernels.py::fused_mlp", x="bf16[4,1,1024]", k=4)
 
 The fixture fails the test with the report that `haulout check` prints. Arguments are arrays, specs or plain values;
-a string is read as the command line reads it. A relative file is looked for beside the test, then
-in the current folder. `allow` names codes that do not fail the test. `--nki-barrier-scope` sets the reading of
-`core_barrier` for all tests.
+a string is parsed as on the command line. A relative file is searched in the folder of the test, then in the current
+folder. `allow` lists codes that do not fail the test. `--nki-barrier-scope` sets the interpretation of `core_barrier`
+for all tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--nki-barrier-scope",
         choices=("data", "global"),
         default="data",
-        help="what core_barrier orders in kernels that nki_check checks: its tensor, as documented, or everything",
+        help="the accesses that core_barrier orders in nki_check: of its tensor, as documented, or all",
     )
 
 

@@ -1,22 +1,22 @@
-"""The smallest program that still shows what is looked for: delta debugging over a program's tables.
+"""Test case reduction: delta debugging over the tables of a program.
 
     functions       all but the first that matters
     cores           modules, with everything that names them
-    instructions    those that meet, those of one name on all cores together, then singly
-    branches        each arm left out, or both one behind the other; no longer divergent
-    loops           each written as a straight line of blocks; empty blocks are merged away
+    instructions    rendezvous, then those of one name on all cores, then single ones
+    branches        without an arm, or both arms in sequence; not divergent
+    loops           as straight code; empty blocks are merged
     locations       by name on all cores, with their accesses and views
     operands        single accesses
     dependences     single edges; participants of barriers; steps; semaphores
     patterns        whole locations in place of patterns, then ranges in place of strided ones
     attributes      addresses, `seq`, trip counts, sizes
 
-Each candidate must be sound (`verify`) and must satisfy `keeps`. The rounds are repeated until none of them makes the
-program smaller, or the time is over. Everything is tried in a fixed order, so equal inputs give equal outputs as long
-as the time suffices.
+Each candidate must be sound (`verify`) and must satisfy `keeps`. The rounds repeat until none of them makes the
+program smaller, or the time limit is reached. The order of candidates is fixed, so equal inputs give equal outputs
+within the time limit.
 
 The search inside a round is `ddmin` of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"
-(2002): leave out halves, then quarters, ... of what is left, until no single element can be left out.
+(2002): remove halves, then quarters, ... of the rest, until no single element can be removed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from haulout.ir.attributes import AttrValue, format_attrs
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import TABLES, Bools, Column, Ids
-from haulout.ir.semaphores import REMOTE_SIGNAL, items, rows_with
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
 
@@ -41,7 +39,7 @@ TIME_LIMIT = 60.0
 
 
 def reduce_program(program: Program, keeps: Keeps, *, time_limit: float = TIME_LIMIT) -> Program:
-    """The smallest program that is found for which `keeps` still holds; `program` itself when it does not hold there.
+    """The smallest program found that satisfies `keeps`; `program` itself if it does not satisfy it.
 
     `keeps` sees sound programs only. `time_limit` in seconds bounds the search, not the last call of `keeps`.
     """
@@ -190,7 +188,7 @@ class _Reduction:
             program = self.better(program, [program.replace(accesses=program.accesses.replace(atomic=False))])
         if program.steps.phase.any():
             program = self.better(program, [program.replace(steps=program.steps.replace(phase=0))])
-        said = np.flatnonzero(program.instructions.attrs != NONE).tolist()
+        said = np.flatnonzero(_says_more(program)).tolist()
         return self.without(program, [(row,) for row in said], _without_attributes)
 
 
@@ -228,8 +226,7 @@ def without_core(program: Program, core: int) -> Program:
     def moved(cores: Column) -> Column:
         return np.where(cores > core, cores - 1, cores)
 
-    attrs = _signals_without(program, core)
-    program = program.replace(instructions=program.instructions.replace(attrs=attrs))
+    signals = program.semaphores.take(program.semaphores.core != core)
     meetings = program.meetings
     to, source = (np.where(each == core, NONE, moved(each)) for each in (meetings.to, meetings.source))
     mask = program.barriers.cores
@@ -240,24 +237,9 @@ def without_core(program: Program, core: int) -> Program:
         modules=program.modules.replace(core=moved(program.modules.core)),
         locations=program.locations.replace(remote_core=moved(program.locations.remote_core)),
         meetings=meetings.replace(to=to, source=source),
+        semaphores=signals.replace(core=moved(signals.core)),
         barriers=program.barriers.replace(cores=low | high),
     )
-
-
-def _signals_without(program: Program, core: int) -> Ids:
-    """The attributes without signals to a core; those to later cores go one lower."""
-    attrs = program.instructions.attrs.copy()
-    for row in rows_with(program, (REMOTE_SIGNAL,)):
-        said = program.instruction_attrs(row)
-        kept: list[AttrValue] = []
-        for item in items(said, REMOTE_SIGNAL):
-            match item:
-                case [int(to), name, amount] if to != core:
-                    kept.append([to - (to > core), name, amount])
-        said[REMOTE_SIGNAL] = kept
-        text = format_attrs({key: value for key, value in said.items() if value != []})
-        attrs[row] = program.strings.intern(text) if text else NONE
-    return attrs
 
 
 def _has_bodies(program: Program) -> bool:
@@ -291,9 +273,20 @@ def _without_instructions(program: Program, gone: Sequence[Sequence[int]]) -> Pr
 
 
 def _without_attributes(program: Program, gone: Sequence[tuple[int]]) -> Program:
-    attrs = program.instructions.attrs.copy()
-    attrs[[row for (row,) in gone]] = NONE
-    return program.replace(instructions=program.instructions.replace(attrs=attrs))
+    rows, plain = program.instructions, _mask(len(program.instructions), [row for (row,) in gone])
+    attrs, maybe = np.where(plain, rows.attrs, NONE), program.accesses.maybe & plain[program.accesses.instruction]
+    return program.replace(
+        instructions=rows.replace(attrs=attrs, join=rows.join & plain, gather=rows.gather & plain),
+        accesses=program.accesses.replace(maybe=maybe),
+    )
+
+
+def _says_more(program: Program) -> Bools:
+    """Of each instruction: whether it has an attribute that may go."""
+    rows = program.instructions
+    found: Bools = (rows.attrs != NONE) | rows.join | rows.gather
+    found[program.accesses.instruction[program.accesses.maybe]] = True
+    return found
 
 
 def _without_locations(program: Program, gone: Sequence[Sequence[int]]) -> Program:
@@ -445,7 +438,7 @@ def _size(program: Program) -> tuple[int, ...]:
         int((program.accesses.pattern != NONE).sum()),
         int((program.locations.address != NONE).sum()),
         int(program.blocks.divergent.sum()),
-        int((program.instructions.attrs != NONE).sum()),
+        int(_says_more(program).sum()),
     )
 
 

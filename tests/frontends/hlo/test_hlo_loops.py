@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.frontends.hlo.executor import Executor
 
 from haulout.frontends.hlo import lower, parse_hlo
-from haulout.frontends.hlo.copies import in_sequence
+from haulout.frontends.hlo.parallel_copies import sequentialize
 from haulout.ir.enums import Kind
 from haulout.ir.program import Program
 from haulout.ir.text.parser import parse_bir
@@ -340,7 +340,7 @@ def test_a_loop_in_a_condition() -> None:
     text = text.replace("ENTRY", inner + "ENTRY").replace(
         "while(start), condition=condition", "while(start), condition=outer"
     )
-    assert "not supported yet: a loop in the condition of a loop" in message(text)
+    assert "a loop in the condition of a loop is not supported" in message(text)
 
 
 def test_a_loop_in_a_computation_on_scalars() -> None:
@@ -351,7 +351,7 @@ def test_a_loop_in_a_computation_on_scalars() -> None:
         "ENTRY e {\n  x = f32[4] parameter(0)\n  z = f32[] constant(0)\n"
         "  ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=f\n}\n"
     )
-    assert "`while` is not supported yet" in message(text)
+    assert "`while` is not supported" in message(text)
 
 
 # -- copies in sequence ---------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ def test_copies_in_sequence_are_copies_at_once(sources: list[int], count: int) -
 
     wanted = [(str(sources[target]), str(target)) for target in range(count)]
     names = {name: name for name in values}
-    copies = in_sequence([(names[source], names[target]) for source, target in wanted], save)
+    copies = sequentialize([(names[source], names[target]) for source, target in wanted], save)
     for source, target in copies:
         values[target] = values[source]
     assert {place: values[place] for place in expected} == expected

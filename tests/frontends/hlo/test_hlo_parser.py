@@ -157,7 +157,7 @@ def test_an_error_shows_line_caret_and_what_was_expected() -> None:
         (module("x = f32[] parameter(0)\ny = f32[] call(x), to_apply=g"), "computation %g is not defined"),
         (module("x = f32[] parameter(0), a=1, a=2"), "given twice"),
         (module("x = f32[2,3]{1,1} parameter(0)"), "not a permutation"),
-        (module("x = f33[2] parameter(0)"), "`f33` is not an element type"),
+        (module("x = f33[2] parameter(0)"), "unknown element type `f33`"),
         (module("x = f32[<=2] parameter(0)"), "dynamic dimensions are not supported"),
         (module("x = f32[99999999999999999999] parameter(0)"), "does not fit 64 bits"),
         (module("x = f32[" + "9" * 9999 + "] parameter(0)"), "does not fit 64 bits"),

@@ -18,9 +18,9 @@ RAISED = {
     "raise MemoryError": "MemoryError: MemoryError",
     "f = lambda: f(); f()": "RecursionError: maximum recursion depth exceeded",
     "x = nl.ndarray((1 << 40, 1 << 40), dtype=nl.float32)": "has more than 2**62 bytes",
-    "x = nl.ndarray((4,), dtype=nl.float32, name='a\\nb')": "a tensor cannot have the name 'a\\nb'",
-    "x = nl.ndarray((4,), dtype=nl.float32, name='\\udcff')": "a tensor cannot have the name '\\udcff'",
-    "x = nl.ndarray((4,), dtype=nl.float32, name=7)": "a tensor cannot have the name 7",
+    "x = nl.ndarray((4,), dtype=nl.float32, name='a\\nb')": "invalid name 'a\\nb'",
+    "x = nl.ndarray((4,), dtype=nl.float32, name='\\udcff')": "invalid name '\\udcff'",
+    "x = nl.ndarray((4,), dtype=nl.float32, name=7)": "invalid name 7",
 }
 
 

@@ -41,20 +41,20 @@ def test_engines_have_names_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("cores", "says"),
     [
-        ("(0, -1)", "there is no core -1: the kernel runs on 2 cores"),
-        ("(0, 2)", "there is no core 2: the kernel runs on 2 cores"),
-        ("(0, 2**70)", f"there is no core {2**70}"),
-        ("(0, 1.5)", "1.5 in cores is no integer"),
-        ("(0, None)", "None in cores is no integer"),
-        ("(0, nl.float32)", "'float32' in cores is no integer"),
-        ("(0, nisa.register_alloc(1))", "a register that holds 1 in cores is no integer"),
-        ("(0, object())", "something of type object in cores is no integer"),
-        ("1", "cores is 1; it lists the cores that meet"),
-        ("()", "cores is ()"),
-        ("'01'", "cores is '01'"),
+        ("(0, -1)", "core -1"),
+        ("(0, 2)", "core 2"),
+        ("(0, 2**70)", f"core {2**70}"),
+        ("(0, 1.5)", "1.5"),
+        ("(0, None)", "None"),
+        ("(0, nl.float32)", "'float32'"),
+        ("(0, nisa.register_alloc(1))", "a register that holds 1"),
+        ("(0, object())", "something of type object"),
+        ("1", "found 1"),
+        ("()", "()"),
+        ("'01'", "'01'"),
     ],
 )
-def test_a_barrier_of_cores_that_are_not_there(tmp_path: Path, cores: str, says: str) -> None:
+def test_a_barrier_of_invalid_cores(tmp_path: Path, cores: str, says: str) -> None:
     found = checked(tmp_path, TWO_CORE.format(meet=f"nisa.core_barrier(shared, {cores})"), X)
     assert codes(found) == ["bad-input"]
     assert found.diagnostics[0].message.startswith("nisa.core_barrier: ")
@@ -67,7 +67,7 @@ def test_a_barrier_of_cores_that_are_not_there(tmp_path: Path, cores: str, says:
 def test_a_barrier_on_no_tensor(tmp_path: Path) -> None:
     found = checked(tmp_path, TWO_CORE.format(meet="nisa.core_barrier(3, (0, 1))"), X)
     assert codes(found) == ["bad-input"]
-    assert "data is 3, which is no tensor" in found.diagnostics[0].message
+    assert "found 3" in found.diagnostics[0].message
 
 
 @pytest.mark.parametrize("cores", ["(0, 1)", "[1, 0]", "range(2)", "(np.int64(0), np.int32(1))"])

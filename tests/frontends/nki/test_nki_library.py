@@ -1,4 +1,4 @@
-"""The twelve kernels of nki-library whose truths are known, unmodified, from a checkout; skipped without one.
+"""The twelve kernels of nki-library with known results, unmodified, from a checkout; skipped without one.
 
 What is expected was found by hand in the published code; see `docs/nki.md`. Taking a barrier away must show, or the
 tool must say that the barrier orders nothing.

@@ -106,7 +106,7 @@ def test_a_barrier_that_orders_nothing(tmp_path: Path) -> None:
     )
     found = checked(tmp_path, body, {"x": hnki.tensor("f32", 2, 512)})
     assert codes(found) == ["redundant-barrier"]
-    assert "of out that" in found.diagnostics[0].message
+    assert " of out " in found.diagnostics[0].message
 
 
 LOOP = """

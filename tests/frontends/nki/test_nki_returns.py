@@ -102,7 +102,7 @@ def test_allocations_in_another_order_are_said_and_matched_by_name(tmp_path: Pat
     found = checked(tmp_path, ALLOCATIONS.format(allocations=crossed, meet=MEET), X)
     assert codes(found) == ["shared-allocation-mismatch"]
     mismatch = finding(found.diagnostics, "shared-allocation-mismatch")
-    assert "shared allocation 0 has another name on core 1" in mismatch.message
+    assert "shared allocation 0 has a different name on core 1" in mismatch.message
     assert [label.message.partition(":")[0] for label in mismatch.labels] == ["core 0", "core 1"]
     # `first` is one tensor on both cores: without the barrier they race on it.
     without = codes(checked(tmp_path, ALLOCATIONS.format(allocations=crossed, meet="pass"), X))

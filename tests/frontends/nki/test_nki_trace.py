@@ -100,10 +100,10 @@ def test_an_unknown_instruction_touches_all_its_tensors_and_is_said_once(tmp_pat
         ("nisa.memset(tile, 0, None, None, 5)", "takes"),
         ("nisa.dma_copy(dst=tile, src=x[0:2, :])", "16 elements"),
         ("nisa.tensor_tensor(tile, tile[0:2, :], tile[0:2, :], nl.add)", "spans 2 partitions"),
-        ("nl.ndarray((4, 4), dtype='float99')", "no element type"),
+        ("nl.ndarray((4, 4), dtype='float99')", "element type 'float99'"),
         ("undefined_name", "NameError"),
         ("tile.reshape((5, 5))", "elements"),
-        ("tile[0:5, :]", "elements 0:5 of dimension 0"),
+        ("tile[0:5, :]", "elements 0:5"),
     ],
 )
 def test_wrong_kernels_are_told_at_their_line(tmp_path: Path, body: str, says: str) -> None:

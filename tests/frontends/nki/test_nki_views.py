@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.byte_sets import meet, shifted_bytes, touched
-from haulout.frontends.nki.diagnose import Findings
+from haulout.frontends.nki.byte_sets import overlap, shifted_bytes, touched
+from haulout.frontends.nki.findings import Findings
 from haulout.frontends.nki.layout import DynamicSlice
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import Recorder
@@ -147,7 +147,7 @@ def test_patterns_meet_when_they_share_a_byte(
     offset: int, run: int, first: list[tuple[int, int]], other_run: int, second: list[tuple[int, int]]
 ) -> None:
     one, other = touched(200, run, tuple(first)), touched(offset, other_run, tuple(second))
-    assert meet(one, other) == bool(set(one.bytes().tolist()) & set(other.bytes().tolist()))
+    assert overlap(one, other) == bool(set(one.bytes().tolist()) & set(other.bytes().tolist()))
 
 
 @given(st.integers(2, 5), st.integers(1, 12), st.integers(0, 30), st.integers(1, 5), dims)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from haulout.ir.dtypes import NUMPY
 from haulout.sim.numerics import TensorType, evaluate
@@ -138,7 +139,7 @@ def test_results_never_share_memory_with_operands() -> None:
             assert not any(np.shares_memory(found, operand) for operand in inputs), opcode
 
 
-@settings(max_examples=3000)
+@settings(max_examples=examples(3000))
 @example(("reduce_window", {"op": "add", "size": [2**33], "pad_low": [2**33 - 1]}, [(F, [5]), (F, [])], [(F, [5])]))
 @example(("reduce_window", {"body": [["add", F, [0, 1]]], "results": [2], "size": [2**40], "pad_low": [2**40 - 1]},
           [(F, [5]), (F, [])], [(F, [5])]))  # fmt: skip

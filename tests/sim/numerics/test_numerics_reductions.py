@@ -202,7 +202,7 @@ def test_select_and_scatter_adds_where_windows_overlap_and_ignores_padding() -> 
 
 def test_a_window_on_padding_alone_is_refused() -> None:
     attrs = {"select": "GE", "op": "add", "size": [1], "pad_low": [1]}
-    with pytest.raises(HauloutError, match="wholly on padding"):
+    with pytest.raises(HauloutError, match="covers only padding"):
         evaluate("select_and_scatter", attrs, [np.array([1]), np.array([1, 1]), np.array(0)], [TensorType(S64, (1,))])
 
 

@@ -82,7 +82,7 @@ def test_a_comparison_that_is_no_order_is_refused() -> None:
 @pytest.mark.parametrize(
     ("attrs", "arrays", "expected"),
     [
-        ({"dim": 1, **BY_FIRST, "results": [2]}, [np.zeros(3)], "1 is no dimension of a rank 1 array"),
+        ({"dim": 1, **BY_FIRST, "results": [2]}, [np.zeros(3)], "a rank 1 array has no dimension 1"),
         ({**BY_FIRST, "results": [2]}, [np.zeros(3)], "attribute `dim` is missing"),
         ({"dim": 0}, [np.zeros(3)], "attribute `op` is missing, and so is `body`"),
         ({"dim": 0, **BY_FIRST, "results": [4]}, [np.zeros(3), np.zeros(4)], "differ in shape"),

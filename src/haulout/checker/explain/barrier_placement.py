@@ -18,9 +18,10 @@ import numpy as np
 
 from haulout.checker.explain.fixes import AddBarrier, Place
 from haulout.checker.model import Model
-from haulout.checker.paths.loops import block_rows, chain, left_region
 from haulout.ir.enums import NONE, Engine
+from haulout.ir.read_structure import block_rows, chain
 from haulout.ir.schema import Bools, Ids, Ints
+from haulout.ir.structure import Arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +87,22 @@ class Placer:
         """Blocks at whose start, or else end, a barrier stands between two others, outside of loops and arms."""
         unrolled = self.model.unrolled
         assert unrolled is not None
-        nest = unrolled.nest
+        structure = unrolled.structure
         for block, other, start in ((here, there, True), (there, here, False)):
-            if nest.around[other][: len(nest.around[block])] == nest.around[block]:
+            number = structure.left_region(block, other)
+            if number == NONE:
                 continue
-            number, arm = left_region(nest, block, other)
-            if arm != NONE:
-                yield (nest.forks[number].join, True) if start else (nest.forks[number].block, False)
+            region = structure.regions[number]
+            if isinstance(region, Arm):
+                fork = structure.forks[region.fork]
+                yield (fork.join, True) if start else (fork.block, False)
             elif start:
-                yield nest.loops[number].end, True
-        if not together:
-            common = [one for one, two in zip(nest.paths[here], nest.paths[there], strict=False) if one == two]
-            yield from ((nest.loops[number].header, True) for number in reversed(common))
+                yield region.end, True
+        if not together and (common := structure.common_loop(here, there)) != NONE:
+            headers = [
+                structure.loops[number].header for number in structure.loops_around(structure.loops[common].header)
+            ]
+            yield from ((header, True) for header in reversed(headers))
 
     @property
     def _cores(self) -> range:
@@ -216,7 +221,7 @@ class Placer:
             block = block_rows(self.program, self.functions[core])[segments.block]
         else:
             listed = chain(self.program, self.functions[core])
-            assert isinstance(listed, list)
+            assert listed is not None
             block = listed[-1]
         return Place(block, int(np.searchsorted(blocks, block, "right")))
 

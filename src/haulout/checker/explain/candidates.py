@@ -21,9 +21,9 @@ from haulout.checker.explain.fixes import AddDependence, AddExchange, AddRelay, 
 from haulout.checker.model import Model
 from haulout.checker.order.graph import Graph
 from haulout.checker.order.happens_before import Order
-from haulout.checker.paths.loops import block_rows, left_region
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Column, Ids
+from haulout.ir.structure import Loop
 
 _TRIED = 3
 """Ends of a dependence that are tried in one place."""
@@ -82,16 +82,14 @@ class Candidates:
         unrolled, rows = self.model.unrolled, (self.row(i), self.row(j))
         if unrolled is None or NONE in rows or self.model.later(i, j):
             return
-        blocks = [int(unrolled.block[self.model.rows[each]]) for each in (i, j)]
-        function = int(self.source.blocks.function[blocks[0]])
-        own = block_rows(self.source, function)
-        number, arm = left_region(unrolled.nest, *(block - own.start for block in blocks))
-        if arm == NONE:
-            places: tuple[Place, ...] = (self._start(own[unrolled.nest.loops[number].header]),)
+        flow, structure = unrolled.flow, unrolled.structure
+        own = flow.rows[int(self.model.core[i])]
+        region = structure.regions[structure.left_region(*(int(flow.block[row]) for row in rows))]
+        if isinstance(region, Loop):
+            places: tuple[Place, ...] = (self._start(own[region.header]),)
         else:
-            fork = unrolled.nest.forks[number]
-            places = (self._end(own[fork.arms[arm].stop - 1]), self._start(own[fork.join]))
-        yield Fix((AddRelay(*rows, places, arm == NONE),))
+            places = (self._end(own[region.end - 1]), self._start(own[structure.forks[region.fork].join]))
+        yield Fix((AddRelay(*rows, places, isinstance(region, Loop)),))
 
     def _start(self, block: int) -> Place:
         return Place(block, int(np.searchsorted(self.source.instructions.block, block)))

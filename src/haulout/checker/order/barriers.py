@@ -169,14 +169,15 @@ def _mismatch(model: Model, barriers: Barriers, first: int, second: int) -> Diag
 
 
 def _apart(model: Model, barriers: Barriers, left: Ids, right: Ids) -> Bools:
-    """Pairs that stand in different arms of one divergent fork."""
+    """Pairs in different arms of one divergent fork."""
     apart = np.zeros(len(left), bool)
     if model.unrolled is None:
         return apart
-    executions = model.unrolled.run.executions
+    executions, structure = model.unrolled.run.executions, model.unrolled.structure
     sides = [model.unrolled.execution[model.rows[barriers.instruction[rows]]].tolist() for rows in (left, right)]
     for at, (one, other) in enumerate(zip(*sides, strict=True)):
-        apart[at] = model.unrolled.nest.opposite(executions[one][0], executions[other][0])
+        fork = structure.separating_fork(executions[one][0], executions[other][0])
+        apart[at] = fork != NONE and structure.forks[fork].divergent
     return apart
 
 

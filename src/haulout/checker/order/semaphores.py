@@ -4,7 +4,7 @@ A semaphore is a core and a name. It starts at 0 and never falls. A signal adds 
 wait holds its instruction back until the count is reached. `wait_back` stands for a count as soon as the run is
 known: what its core has issued to that name before, less its number.
 
-A run may execute a loop less often than the program does; what follows for counts is in `iterations.py`.
+A run may execute a loop less often than the program does; what follows for counts is in `skipped_iterations.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from haulout.checker.model import Model
 from haulout.checker.order.skipped_iterations import Given, Outrun, left_out
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
-from haulout.ir.labels import instruction_label
 from haulout.ir.schema import Ids, Ints
 from haulout.ir.semaphores import semaphore_use
-from haulout.support.diagnostics import Diagnostic, Severity, Subject, bad_input
+from haulout.support.diagnostics import Diagnostic, Severity, Subject
 
 _MOST = 10
 """Waits that are listed."""
@@ -65,14 +64,10 @@ class Counts:
 
 
 def find_counts(model: Model) -> Counts:
-    """The semaphores of a model; `bad-input` where an attribute says nothing of the kind."""
-
-    def malformed(row: int, message: str) -> None:
-        bad_input(message, instruction_label(model.program, row))
-
+    """The semaphores of a model."""
     if model.unrolled is not None and not any(model.unrolled.footprints.has_semaphores):
         return _none()  # many runs, one look
-    use = semaphore_use(model.program, malformed)
+    use = semaphore_use(model.program)
     if not use:
         return _none()
     signals, waits = use.signals, use.waits

@@ -5,7 +5,7 @@ different with all of them.
 
 1. They add to what stands behind. `wait_back` counts what its core issues before it, so it shrinks with the run. From
    a count that is a constant, what the iterations left out would have added before is subtracted. (Where a wait for a
-   constant stands in the loop, `constants.py` has it run often enough.)
+   constant stands in the loop, `wait_trips.py` has it run often enough.)
 
 2. Engines run ahead: signals of later iterations may satisfy a wait before them, when those that it means have not
    been made yet. So signals of the last iteration count as often as one likes for waits before that iteration. For
@@ -177,15 +177,15 @@ class _Instance:
 
 def _instances(unrolled: Unrolled) -> Iterator[_Instance]:
     """Inner ones first, since an outer iteration that is left out has inner ones."""
-    nest, run = unrolled.nest, unrolled.run
+    structure, run = unrolled.structure, unrolled.run
     found: dict[tuple[int, int, tuple[int, ...]], list[tuple[int, int]]] = {}
     for at, (block, iterations) in enumerate(run.executions):
-        for depth, loop in enumerate(nest.paths[block]):
+        for depth, loop in enumerate(structure.loops_around(block)):
             found.setdefault((-depth, loop, iterations[:depth]), []).append((at, iterations[depth]))
     exact = {place for place, _ in run.shortened}
     for (_, loop, _), places in sorted(found.items()):
         end, times = places[-1]
-        trip, name = nest.loops[loop].trip, nest.loops[loop].name
+        trip, name = structure.loops[loop].trip, unrolled.flow.name(structure.loops[loop].header)
         if trip == NONE:
             yield _Instance(places, times, NONE, times > 0 and end not in exact, name)
         else:

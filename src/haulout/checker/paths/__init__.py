@@ -1,1 +1,1 @@
-"""Which runs of a function with loops and branches are looked at, and each as straight code."""
+"""Which runs of a function with loops and forks are checked, and each run as straight code."""

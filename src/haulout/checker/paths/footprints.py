@@ -1,6 +1,6 @@
-"""What the blocks of a function touch, so that choices which cannot meet are not combined.
+"""What the blocks of a function touch, so that choices which cannot affect each other are not combined.
 
-Locations that may share storage are one *group*: an owner, its views, and whatever lies on the same addresses
+Locations that may share storage are one *group*: an owner, its views, and all that overlaps their addresses
 (partitions of SBUF and PSUM are not told apart: a group may be too large, never too small).
 """
 
@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from haulout.checker.paths.control_flow import ControlFlow
 from haulout.checker.paths.counts_across_fences import counts_carry
-from haulout.checker.paths.loops import Nest, block_rows
 from haulout.checker.paths.wait_trips import counts_choices
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Ids, Ints
-from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, rows_with
+from haulout.ir.schema import Bools, Ids
 
 _ONE_CORE = (1 << (LINES + 1)) - 1
 """Engines of a core, and its branches."""
@@ -28,30 +27,31 @@ class Footprints:
     """By block of the function, on all cores."""
 
     reads: list[dict[int, int]]
-    """Groups read, and on which lines: a bit for each engine of each core. The branch of a header or a fork reads its
+    """Groups read -> on which lines: a bit for each engine of each core. The branch of a header or a fork reads its
     `cond`."""
     writes: list[dict[int, int]]
     fences: list[tuple[int, ...]]
     """Barriers of all cores on `all`, core by core."""
     has_work: list[bool]
-    """Some instruction stands in it, on some core."""
+    """It has instructions on some core."""
     has_rendezvous: list[bool]
-    """Some instruction is a barrier or a `sendrecv`, or has to do with semaphores."""
+    """Some instruction is a barrier or a `sendrecv`, or uses semaphores."""
     has_semaphores: list[bool]
-    meets_others: list[bool]
-    """Some instruction makes cores wait for each other: a barrier, a `sendrecv`; or has to do with semaphores, unless
-    no core signals one of another."""
-    fenced_only: list[bool]
-    """Whatever does so is a barrier on `all`."""
+    synchronizes: list[bool]
+    """Some instruction makes cores wait for each other: a barrier, a `sendrecv`; or uses semaphores, unless no core
+    signals one of another."""
+    only_on_all: list[bool]
+    """If it synchronizes, only by barriers on `all`."""
     counts_carry: bool
-    """What is chosen before a fence of all cores might change what a wait behind it implies (`carryover.py`)."""
+    """What is chosen before a fence of all cores might change what a wait after it implies
+    (`counts_across_fences.py`)."""
     counts_choices: bool
-    """Leaving out what a run need not execute might add order (`constants.py`)."""
-    rises: bool
-    """`seq` never falls from one block to those behind it, on any core."""
+    """Leaving out what a run need not execute might add order (`wait_trips.py`)."""
+    seq_rises: bool
+    """`seq` never falls from one block to later ones, on any core."""
     group: Ids
     """Of every location of the program."""
-    valued: frozenset[int]
+    undefined: frozenset[int]
     """Groups with a location that starts without a value."""
     shared: frozenset[int]
     """Groups of several owners."""
@@ -88,23 +88,18 @@ def cores_of(lines: int) -> int:
 
 
 def may_conflict(writes: dict[int, int], touches: dict[int, int]) -> bool:
-    """Whether some write may meet an access on another line; what one line does is in order."""
+    """Whether some write may conflict with an access on another line; what one line does is in order."""
     return any(
         lines | touches[group] != lines or lines & (lines - 1) for group, lines in writes.items() if group in touches
     )
 
 
-def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> Footprints:
-    """What each block of a function, given by its rows on all cores, touches."""
-    count = len(nest.paths)
-    number = np.full(len(program.blocks), NONE, np.int64)
-    for function in functions:
-        rows = block_rows(program, function)
-        number[rows.start : rows.stop] = np.arange(count)
+def find_footprints(flow: ControlFlow) -> Footprints:
+    """What each block of a function touches."""
+    program, block, count = flow.program, flow.block, len(flow.blocks)
     group = _groups(program)
-    block = number[program.instructions.block]
     accesses = program.accesses
-    at = block[accesses.instruction]
+    at = block[accesses.instruction].astype(np.int64)
     mine = at != NONE
     sides: list[list[dict[int, int]]] = [[{} for _ in range(count)] for _ in range(2)]
     lines, groups = (LINES + 1) * program.lnc, int(group.max(initial=0)) + 1
@@ -114,10 +109,11 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
         where, which = divmod(key // lines, groups)
         side = sides[where % 2][where // 2]
         side[which] = side.get(which, 0) | 1 << key % lines
-    for row in np.flatnonzero((number != NONE) & (program.blocks.cond != NONE)).tolist():
-        which, branch = int(group[program.blocks.cond[row]]), int(program.block_core[row]) * (LINES + 1) + LINES
-        side = sides[0][int(number[row])]
-        side[which] = side.get(which, 0) | 1 << branch
+    for core, blocks in enumerate(flow.rows):
+        for at_block, cond in enumerate(program.blocks.cond[blocks.start : blocks.stop].tolist()):
+            if cond != NONE:
+                which, branch = int(group[cond]), core * (LINES + 1) + LINES
+                sides[0][at_block][which] = sides[0][at_block].get(which, 0) | 1 << branch
 
     barriers = program.barriers
     everyone = np.uint64((1 << program.lnc) - 1)
@@ -126,32 +122,34 @@ def find_footprints(program: Program, functions: Sequence[int], nest: Nest) -> F
     fences = np.zeros((count, program.lnc), np.int64)
     rows = barriers.instruction[full]
     np.add.at(fences, (block[rows], program.instruction_core[rows]), 1)
-    signals, meets, crooked = np.zeros(count, bool), np.zeros(count, bool), np.zeros(count, bool)
-    for table, marks in ((program.semaphores, signals), (program.barriers, meets), (program.meetings, meets)):
-        marked = block[table.instruction]
-        marks[marked[marked != NONE]] = True
-    apart = barriers.instruction[program.instructions.engine[barriers.instruction] != Engine.ALL]
-    for astray in (apart, program.meetings.instruction):
-        marked = block[astray]
-        crooked[marked[marked != NONE]] = True
-    far = block[rows_with(program, (REMOTE_SIGNAL, WAIT_BACK))]
-    signals[far[far != NONE]] = True
-    sends = bool((block[rows_with(program, (REMOTE_SIGNAL,))] != NONE).any())
-    foreign = signals & sends
+
+    def having(*instructions: Ids | list[int]) -> Bools:
+        """Blocks that have some of some instructions."""
+        found = np.zeros(count, bool)
+        for each in instructions:
+            marked = block[each]
+            found[marked[marked != NONE]] = True
+        return found
+
+    semaphores = having(program.semaphores.instruction)
+    rendezvous = having(barriers.instruction, program.meetings.instruction)
+    on_engines = barriers.instruction[program.instructions.engine[barriers.instruction] != Engine.ALL]
+    not_on_all = having(on_engines, program.meetings.instruction)
+    foreign = semaphores & having(program.semaphores.instruction[program.semaphores.core != NONE]).any()
     return Footprints(
         sides[0],
         sides[1],
         [tuple(each) for each in fences.tolist()],
-        (np.bincount(block[block != NONE], minlength=count) > 0).tolist(),
-        (meets | signals).tolist(),
-        signals.tolist(),
-        (meets | foreign).tolist(),
-        (~(crooked | foreign)).tolist(),
-        bool(signals.any()) and counts_carry(program, block, nest, fences.sum(axis=1) > 0, signals),
-        bool(signals.any()) and counts_choices(program, functions, nest),
-        _rises(program, block, count),
+        [size > 0 for size in flow.sizes],
+        (rendezvous | semaphores).tolist(),
+        semaphores.tolist(),
+        (rendezvous | foreign).tolist(),
+        (~(not_on_all | foreign)).tolist(),
+        bool(semaphores.any()) and counts_carry(flow, fences.sum(axis=1) > 0, semaphores),
+        bool(semaphores.any()) and counts_choices(flow),
+        _seq_rises(program, block, count),
         group,
-        *_kinds(program, functions, group),
+        *_kinds(program, flow.functions, group),
     )
 
 
@@ -166,7 +164,7 @@ def _groups(program: Program) -> Ids:
     order = placed[np.lexsort((rows.address[placed], core, space))]
     kind = rows.space[order].astype(np.int64)
     kind = np.where(kind <= Space.DRAM_SHARED, NONE, kind * program.lnc + program.location_core[order])
-    # Sweep: a location joins the one before when it begins before everything so far has ended.
+    # Sweep: a location joins the one before when it begins before the end of all so far.
     begin, end = rows.address[order], rows.address[order] + rows.size[order]
     new = np.ones(len(order), bool)
     first = np.append(True, kind[1:] != kind[:-1])[: len(order)]
@@ -176,7 +174,7 @@ def _groups(program: Program) -> Ids:
         new[at + 1 : stop] = begin[at + 1 : stop] >= reach[:-1]
     label = np.arange(count, dtype=np.int64)
     label[order] = order[np.flatnonzero(new)][np.cumsum(new) - 1] if len(order) else label[order]
-    # Views belong to their owners; few do not lie there already.
+    # Views belong to their owners; few are not in that group already.
     parent = np.arange(count)
 
     def root(row: int) -> int:
@@ -202,7 +200,7 @@ def _kinds(program: Program, functions: Sequence[int], group: Ids) -> tuple[froz
     return frozenset(group[mine[empty]].tolist()), frozenset(groups[owners > 1].tolist())
 
 
-def _rises(program: Program, block: Ints, count: int) -> bool:
+def _seq_rises(program: Program, block: Ids, count: int) -> bool:
     """Whether `seq` never falls from block to block."""
     seq = program.instructions.seq
     timed = np.flatnonzero((seq != NONE) & (block != NONE))

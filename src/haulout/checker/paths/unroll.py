@@ -1,20 +1,20 @@
-"""A run of a function with loops and branches as a program of its own: straight lines, with a copy of a block for
-each execution. Behind a divergent fork cores have copies of other blocks.
+"""A run of a function with loops and forks as a program of its own: straight lines, with a copy of a block for each
+execution. In the arms of a divergent fork cores have copies of different blocks.
 
 The straight-line proofs then hold for the run. What a copy means:
 
 - A dependence waits for the newest copy of the producer that comes before; a carried one for that of the previous
   iteration of the innermost loop around both, and for nothing in the first, nor when it did not run then.
-- A branch is an instruction on a line of its own, `BRANCH`, behind each execution of a header or a fork. It reads
-  `cond`, waits for its block's writes of it, and whatever follows on its core waits for it (`Model.is_branch`).
-- A pattern with `step` stands where the iteration takes it.
+- A branch is an instruction on a line of its own, `BRANCH`, after each execution of a header or a fork. It reads
+  `cond`, waits for its block's writes of it, and all that follows on its core waits for it (`Model.is_branch`).
+- A pattern with `step` is moved by its iteration.
 
 Whole columns: a copy is a range of rows taken again, and only blocks are looped over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
@@ -22,10 +22,10 @@ from typing import TypeVar
 import numpy as np
 
 from haulout.checker.columns import stretched
+from haulout.checker.paths.control_flow import ControlFlow
 from haulout.checker.paths.footprints import Footprints
-from haulout.checker.paths.loops import Fork, Nest, block_rows, left_region
 from haulout.checker.paths.runs import Execution, Run
-from haulout.checker.paths.step_trips import Copies, Moves
+from haulout.checker.paths.step_trips import Copies, FunctionSteps
 from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import LINES, NONE
 from haulout.ir.program import Program
@@ -42,10 +42,11 @@ from haulout.ir.schema import (
     Semaphores,
     Steps,
 )
+from haulout.ir.structure import Fork, Loop, Structure
 from haulout.support.diagnostics import Proviso
 
 BRANCH = LINES
-"""The line of the branches of a core, behind those of the engines."""
+"""The line of the branches of a core, after those of the engines."""
 
 
 @dataclass(slots=True)
@@ -53,8 +54,7 @@ class Unrolled:
     """A straight-line program, and where its rows come from."""
 
     program: Program
-    source: Program
-    nest: Nest
+    flow: ControlFlow
     run: Run
     origin: Ids
     """Instruction -> the source's, NONE for branches."""
@@ -66,26 +66,37 @@ class Unrolled:
     """Instruction -> its place in the source's order of the run, (iterations, seq); NONE: it has no seq."""
     access_origin: Ids
     """Access -> the source's, NONE for branches."""
-    stepped: tuple[bool, ...]
-    """Loops whose iterations differ."""
+    copies: Mapping[int, Copies]
     footprints: Footprints
+
+    @property
+    def source(self) -> Program:
+        """The program as it is written."""
+        return self.flow.program
+
+    @property
+    def structure(self) -> Structure:
+        """The loops and forks of the source's function."""
+        return self.flow.structure
 
     def branch(self, instruction: int) -> str:
         """What to call a branch."""
-        block, _ = self.run.executions[int(self.execution[instruction])]
-        if block in self.nest.forking:
-            return f"the branch of {self.nest.forks[self.nest.forking[block]].names[0]}"
-        return f"the branch of {self.nest.loops[self.nest.headers[block]].name}"
+        return f"the branch of {self.flow.name(self._at(instruction)[0])}"
+
+    def _at(self, instruction: int) -> Execution:
+        return self.run.executions[int(self.execution[instruction])]
 
     def distance(self, first: int, second: int) -> tuple[int, int, int] | None:
-        """The outermost loop around two instructions whose iterations differ, and these iterations; None: none."""
-        here, there = (self.run.executions[int(self.execution[row])] for row in (first, second))
-        path, other = self.nest.paths[here[0]], self.nest.paths[there[0]]
-        for loop, twin, i, j in zip(path, other, here[1], there[1], strict=False):
-            if loop != twin:
+        """The header of the outermost loop around two instructions whose iterations differ, and these iterations;
+        None: none.
+        """
+        (here, ours), (there, theirs) = self._at(first), self._at(second)
+        around = (self.structure.loops_around(block) for block in (here, there))
+        for loop, other, i, j in zip(*around, ours, theirs, strict=False):
+            if loop != other:
                 break
             if i != j:
-                return loop, i, j
+                return self.structure.loops[loop].header, i, j
         return None
 
     def later(self, first: int, second: int) -> str:
@@ -93,61 +104,64 @@ class Unrolled:
         found = self.distance(first, second)
         return "" if found is None else self._distance(*found)
 
-    def _distance(self, loop: int, i: int, j: int) -> str:
-        name = self.nest.loops[loop].name
-        if self.stepped[loop]:
+    def _distance(self, header: int, i: int, j: int) -> str:
+        name = self.flow.name(header)
+        if self.copies[header].stepped:
             return f"in iteration {j} of {name}, seen from iteration {i}"
         if abs(j - i) == 1:
             return f"in the {'next' if j > i else 'previous'} iteration of {name}"
         return f"{abs(j - i)} iterations of {name} {'later' if j > i else 'earlier'}"
 
     def wait(self, first: int, second: int) -> str:
-        """Where a wait of the second of two instructions of a core for the first can stand: `deps`, `carried`, the
-        `^header` of a loop that is over by then, or `join ^block` behind an arm.
+        """Where the second of two instructions of a core can wait for the first: `deps`, `carried`, the `^header` of
+        a loop that has ended by then, or `join ^block` after an arm.
         """
-        here, there = (self.run.executions[int(self.execution[row])] for row in (first, second))
+        here, there = self._at(first)[0], self._at(second)[0]
         if self.later(first, second):
             return "carried"
-        if self.nest.dominates(here[0], there[0]):
+        if self.structure.dominates(here, there):
             return "deps"
-        number, arm = left_region(self.nest, here[0], there[0])
-        return self.nest.loops[number].name if arm == NONE else f"join {self.nest.forks[number].names[3]}"
+        region = self.structure.regions[self.structure.left_region(here, there)]
+        if isinstance(region, Loop):
+            return self.flow.name(region.header)
+        return f"join {self.flow.name(self.structure.forks[region.fork].join)}"
 
     def provisos(
         self, first: int, second: int, matters: Callable[[range], bool], cores: Sequence[int] = ()
     ) -> tuple[Proviso, ...]:
-        """What this run supposes between two instructions, one of them NONE for the start: of loops that might have
-        run more often, and of forks around neither of the two, when blocks that do not run for it matter. Of forks
-        that diverge only some cores may be told.
+        """What this run assumes between two instructions, one of them NONE for the start: of loops that might have
+        run more often, and of forks around neither of the two, when blocks that do not run for it matter. Of
+        divergent forks only those of some cores may be named.
         """
         ends = [0 if row == NONE else int(self.execution[row]) for row in (first, second)]
         blocks = [self.run.executions[place][0] for place in ends]
         found: dict[Proviso, None] = {}
         for place, times in self.run.shortened:
-            loop = self.nest.loops[self.nest.headers[self.run.executions[place][0]]]
-            if min(ends) <= place <= max(ends) and matters(range(loop.header, loop.end)):
-                text = f"the loop at {loop.name} runs {_times(times)}"
-                found[Proviso("loop", loop.name, (times,), text)] = None
+            loop = self.structure.loops[self.structure.loop_at[self.run.executions[place][0]]]
+            if min(ends) <= place <= max(ends) and matters(range(loop.begin, loop.end)):
+                name = self.flow.name(loop.header)
+                text = f"the loop at {name} runs {_times(times)}"
+                found[Proviso("loop", name, (times,), text)] = None
         for place, arms in self.run.taken:
-            fork = self.nest.forks[self.nest.forking[self.run.executions[place][0]]]
+            fork = self.structure.forks[self.structure.fork_at[self.run.executions[place][0]]]
             inside = any(fork.block < block < fork.join for block in blocks)
             if not min(ends) <= place <= max(ends) or (inside and not fork.divergent):
                 continue
             chosen = {arm for core, arm in enumerate(arms) if arm != NONE and (not cores or core in cores)}
-            if any(matters(each) for arm, each in enumerate(fork.arms) if chosen - {arm}):
-                told = tuple(arm if not cores or core in cores else NONE for core, arm in enumerate(arms))
-                text = f"the branch at {fork.names[0]} takes {told_arms(fork, arms, cores)}"
-                found[Proviso("branch", fork.names[0], told, text)] = None
+            if any(matters(each) for arm, each in enumerate(fork.sides) if chosen - {arm}):
+                named = tuple(arm if not cores or core in cores else NONE for core, arm in enumerate(arms))
+                name = self.flow.name(fork.block)
+                text = f"the branch at {name} takes {self._arms(fork, named)}"
+                found[Proviso("branch", name, named, text)] = None
         return tuple(found)
 
-
-def told_arms(fork: Fork, arms: Sequence[int], cores: Sequence[int] = ()) -> str:
-    """Which arms were taken, in words; by some cores only, when they are given."""
-    names = [fork.names[1], fork.names[2], "no arm"]
-    there = {core: arm for core, arm in enumerate(arms) if arm != NONE and (not cores or core in cores)}
-    if len(set(there.values())) == 1:
-        return names[next(iter(there.values()))]
-    return ", ".join(f"{names[arm]} on core {core}" for core, arm in there.items())
+    def _arms(self, fork: Fork, arms: Sequence[int]) -> str:
+        """Which arms were taken, in words; NONE is left out."""
+        names = [self.flow.name(fork.block + 1), self.flow.name(fork.middle), "no arm"]
+        there = {core: arm for core, arm in enumerate(arms) if arm != NONE}
+        if len(set(there.values())) == 1:
+            return names[next(iter(there.values()))]
+        return ", ".join(f"{names[arm]} on core {core}" for core, arm in there.items())
 
 
 def _times(number: int) -> str:
@@ -155,27 +169,21 @@ def _times(number: int) -> str:
 
 
 def unroll(
-    program: Program,
-    functions: Sequence[int],
-    nest: Nest,
-    run: Run,
-    moves: Moves,
-    copies: Sequence[Copies],
-    footprints: Footprints,
+    flow: ControlFlow, run: Run, steps: FunctionSteps, copies: Mapping[int, Copies], footprints: Footprints
 ) -> Unrolled:
-    """The run of a function, given by its rows on all cores."""
-    layout = _Layout(program, functions, nest, run)
+    """A run of a function."""
+    program, layout = flow.program, _Layout(flow, run)
     origin, execution = layout.origin, layout.execution
     branch = origin == NONE
     table = program.instructions if len(program.instructions) else Instructions.make(1)
     rows = table.take(np.where(branch, 0, origin))
-    rows.block = np.array(functions, np.int32)[layout.core]
+    rows.block = np.array(flow.functions, np.int32)[layout.core]
     rows.name[branch] = rows.opcode[branch] = rows.attrs[branch] = rows.loc[branch] = NONE
     rows.seq[branch], rows.engine[branch] = NONE, BRANCH
     rows.text_line[branch] = program.blocks.text_line[layout.block[branch]]
 
     accesses, access_origin = _accesses(program, layout)
-    accesses, patterns = _move(program, layout, moves, copies, accesses, access_origin)
+    accesses, patterns = _move(program, layout, steps, copies, accesses, access_origin)
     made = program.replace(
         blocks=Blocks.make(
             len(program.functions), name=program.functions.name, function=np.arange(len(program.functions))
@@ -184,31 +192,27 @@ def unroll(
         instructions=rows,
         accesses=accesses,
         patterns=patterns,
-        dependences=_dependences(program, layout, nest, run),
+        dependences=_dependences(flow, layout, run),
         barriers=_barriers(program, layout),
         meetings=_again(program.meetings, origin),
         steps=Steps.empty(),
         semaphores=_semaphores(program, layout),
     )
-    time = _ranks(nest, run.executions, rows.seq, execution)
-    stepped = tuple(each.stepped for each in copies)
-    return Unrolled(
-        made, program, nest, run, origin, execution, layout.block, time, access_origin, stepped, footprints
-    )
+    time = _ranks(flow.structure, run.executions, rows.seq, execution)
+    return Unrolled(made, flow, run, origin, execution, layout.block, time, access_origin, copies, footprints)
 
 
 class _Layout:
-    """Where the copies of the blocks stand in the run: core after core, execution after execution, branches last."""
+    """Where the copies of the blocks are in the run: core after core, execution after execution, branches last."""
 
-    def __init__(self, program: Program, functions: Sequence[int], nest: Nest, run: Run) -> None:
-        starts = program.starts("instructions", "blocks")
-        self.blocks = [block_rows(program, function) for function in functions]
-        first = np.array([rows.start for rows in self.blocks], np.int64)
-        cores = len(functions)
+    def __init__(self, flow: ControlFlow, run: Run) -> None:
+        starts = flow.program.starts("instructions", "blocks")
+        first = np.array([rows.start for rows in flow.rows], np.int64)
+        cores = len(flow.rows)
         number = np.array([block for block, _ in run.executions], np.int64)
         # [core, execution]: whether the core takes part.
         self.present = np.array([[mask >> core & 1 for mask in run.cores] for core in range(cores)], bool)
-        branches = np.isin(number, [*nest.headers, *nest.forking])
+        branches = np.isin(number, [*flow.structure.loop_at, *flow.structure.fork_at])
         rows = first[:, None] + number  # of each copy: its block
         size = np.where(self.present, starts[rows + 1] - starts[rows], 0)
         length = size + (branches & self.present)
@@ -221,19 +225,19 @@ class _Layout:
         self.block = np.repeat(rows.ravel(), flat).astype(np.int32)
         self.execution = np.repeat(np.tile(np.arange(len(number), dtype=np.int32), cores), flat)
         self.core = np.repeat(np.repeat(np.arange(cores), len(number)), flat)
-        self.starts, self.first, self.number = starts, first, number
-        deepest = max(len(path) for _, path in run.executions)
+        self.starts, self.number = starts, number
+        deepest = max(len(iterations) for _, iterations in run.executions)
         self.iteration = np.zeros((len(number), max(deepest, 1)), np.int64)
-        """[execution, depth]: the iteration of the loop at that depth of its path."""
-        for at, (_, path) in enumerate(run.executions):
-            self.iteration[at, : len(path)] = path
+        """[execution, depth]: the iteration of the loop at that depth."""
+        for at, (_, iterations) in enumerate(run.executions):
+            self.iteration[at, : len(iterations)] = iterations
 
 
-Said = TypeVar("Said", Barriers, Meetings)
+Table = TypeVar("Table", Barriers, Meetings)
 
 
-def _again(table: Said, origin: Ids) -> Said:
-    """The rows of a table that say something of instructions, for each copy of them."""
+def _again(table: Table, origin: Ids) -> Table:
+    """The rows of a table that belong to instructions, for each copy of them."""
     row_of = np.full(int(origin.max(initial=0)) + 2, NONE, np.int32)
     known = table.instruction <= int(origin.max(initial=NONE))
     row_of[table.instruction[known]] = np.flatnonzero(known)
@@ -255,16 +259,16 @@ def _semaphores(program: Program, layout: _Layout) -> Semaphores:
 
 def _barriers(program: Program, layout: _Layout) -> Barriers:
     table = _again(program.barriers, layout.origin)
-    # An index is a place in the text: it says nothing of later copies.
+    # An index is a place in the text: later copies have none.
     _, first = np.unique(layout.origin[table.instruction], return_index=True)
     index = np.full(len(table), NONE, np.int64)
     index[first] = table.index[first]
     return table.replace(index=index)
 
 
-def _ranks(nest: Nest, executions: Sequence[Execution], seq: Ints, execution: Ids) -> Ints:
+def _ranks(structure: Structure, executions: Sequence[Execution], seq: Ints, execution: Ids) -> Ints:
     """Rank by (iterations, seq): blocks of the same iterations that follow each other share their `seq` axis."""
-    context = [(nest.paths[block], path) for block, path in executions]
+    context = [(structure.loops_around(block), iterations) for block, iterations in executions]
     segment = np.cumsum([0, *(one != other for one, other in pairwise(context))])
     key = segment[execution]
     timed = np.flatnonzero(seq != NONE)
@@ -291,41 +295,43 @@ def _accesses(program: Program, layout: _Layout) -> tuple[Accesses, Ids]:
         program = program.replace(accesses=Accesses.make(1))
     accesses = program.accesses.take(np.where(read, 0, rows)).replace(instruction=instruction)
     accesses.location[read] = cond[instruction[read]]
-    accesses.pattern[read], accesses.write[read], accesses.atomic[read] = NONE, False, False
+    accesses.pattern[read] = NONE
+    for mark in (accesses.write, accesses.atomic, accesses.maybe):
+        mark[read] = False
     return accesses, np.where(read, NONE, rows).astype(np.int32)
 
 
 def _move(
     program: Program,
     layout: _Layout,
-    moves: Moves,
-    copies: Sequence[Copies],
+    steps: FunctionSteps,
+    copies: Mapping[int, Copies],
     accesses: Accesses,
     origin: Ids,
 ) -> tuple[Accesses, Patterns]:
-    """The operands where the iteration takes their patterns, and the patterns with those that this needs."""
+    """The operands with their patterns moved by the iteration, and the patterns with those that this needs."""
     read = np.flatnonzero(origin == NONE)
     item = _item_sizes(program, accesses.location[read])
     sizes = np.unique(item[item != NONE])
     patterns = program.patterns.append(Patterns.make(len(sizes), run=sizes))
     accesses.pattern[read] = np.where(item == NONE, NONE, len(program.patterns) + np.searchsorted(sizes, item))
-    if len(moves.access) == 0:
+    if len(steps.access) == 0:
         return accesses, patterns
 
     # Join the steps with the copies of their operands.
     order = np.argsort(origin, kind="stable")
-    begin, end = (np.searchsorted(origin[order], moves.access, side) for side in ("left", "right"))
-    step = np.repeat(np.arange(len(moves.access)), end - begin)
+    begin, end = (np.searchsorted(origin[order], steps.access, side) for side in ("left", "right"))
+    step = np.repeat(np.arange(len(steps.access)), end - begin)
     copy = order[stretched(begin, end - begin)]
-    iteration = layout.iteration[layout.execution[accesses.instruction[copy]], moves.depth[step]]
-    modulus = moves.modulus[step]
-    turns = np.where(modulus > 0, (iteration + moves.phase[step]) % np.maximum(modulus, 1), iteration)
+    iteration = layout.iteration[layout.execution[accesses.instruction[copy]], steps.depth[step]]
+    modulus = steps.modulus[step]
+    turns = np.where(modulus > 0, (iteration + steps.phase[step]) % np.maximum(modulus, 1), iteration)
     shift = np.zeros(len(accesses), np.int64)
-    np.add.at(shift, copy, moves.stride[step] * turns)
+    np.add.at(shift, copy, steps.stride[step] * turns)
     guess = np.zeros(len(accesses), bool)
-    guess[copy] = np.array([each.unknown for each in copies], bool)[moves.loop[step]]
+    guess[copy] = np.isin(steps.header[step], [header for header, each in copies.items() if each.unknown])
     moved = np.flatnonzero((shift != 0) & ~guess)
-    # An operand of the whole location has nowhere to go, unless its loop stops first.
+    # An operand of the whole location cannot move, unless its loop ends first.
     whole = accesses.pattern[moved] == NONE
     guess[moved[whole]] = True
     moved = moved[~whole]
@@ -354,7 +360,7 @@ def _item_sizes(program: Program, locations: Ids) -> Ints:
 
 
 def _hulls(program: Program, patterns: Patterns) -> tuple[Ints, Ints]:
-    """First byte and byte behind the last of every pattern; 0 and 0 of `?`."""
+    """First byte and end of every pattern; 0 and 0 of `?`."""
     reach = program.dims.stride * (program.dims.count - 1)
     below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
     low = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
@@ -366,16 +372,14 @@ def _hulls(program: Program, patterns: Patterns) -> tuple[Ints, Ints]:
 # -- dependences -----------------------------------------------------------------------------------------------------
 
 
-def _dependences(program: Program, layout: _Layout, nest: Nest, run: Run) -> Dependences:
+def _dependences(flow: ControlFlow, layout: _Layout, run: Run) -> Dependences:
     """What each copy waits for, branches included."""
-    rows = program.dependences
+    program, rows = flow.program, flow.program.dependences
     function = program.instruction_function[rows.instruction]
     parts = []
-    for core, blocks in enumerate(layout.blocks):
-        owner = program.blocks.function[blocks.start] if len(blocks) else NONE
-        mine = np.flatnonzero(function == owner)
-        producer, consumer = rows.producer[mine], rows.instruction[mine]
-        of, by = (program.instructions.block[row] - blocks.start for row in (producer, consumer))
+    for core, blocks in enumerate(flow.rows):
+        mine = np.flatnonzero(function == flow.functions[core])
+        of, by = (flow.block[row[mine]].astype(np.int64) for row in (rows.producer, rows.instruction))
         key = (of * len(blocks) + by) * 2 + rows.carried[mine]
         keys, which = np.unique(key, return_inverse=True)
         order = np.argsort(which, kind="stable")
@@ -383,7 +387,7 @@ def _dependences(program: Program, layout: _Layout, nest: Nest, run: Run) -> Dep
         for at, packed in enumerate(keys.tolist()):
             pair, carried = divmod(packed, 2)
             first, second = divmod(pair, len(blocks))
-            copies = _carried(nest, run, core, first, second) if carried else _newest(layout, core, first, second)
+            copies = _carried(flow, run, core, first, second) if carried else _newest(layout, core, first, second)
             if not len(copies):
                 continue
             edges = mine[order[cuts[at] : cuts[at + 1]]]
@@ -407,24 +411,19 @@ def _newest(layout: _Layout, core: int, first: int, second: int) -> Ints:
     return np.stack([candidates[np.searchsorted(candidates, copies, "right") - 1], copies], axis=1)
 
 
-def _carried(nest: Nest, run: Run, core: int, first: int, second: int) -> Ints:
+def _carried(flow: ControlFlow, run: Run, core: int, first: int, second: int) -> Ints:
     """(Last copy of one block in the previous iteration, copy of another), where a core has one."""
-    if run.forgets and nest.may_miss(first, second) != NONE:
+    common = flow.structure.common_loop(first, second)
+    if common == NONE or (run.forgets and flow.may_miss(first, second) != NONE):
         return np.zeros((0, 2), np.int64)
-    depth = 0  # of the innermost loop around both
-    for loop, other in zip(nest.paths[first], nest.paths[second], strict=False):
-        if loop != other:
-            break
-        depth += 1
-    if depth == 0:
-        return np.zeros((0, 2), np.int64)
+    depth = len(flow.structure.loops_around(flow.structure.loops[common].header))
     mine = [at for at, mask in enumerate(run.cores) if mask >> core & 1]
     last = {run.executions[at][1][:depth]: at for at in mine if run.executions[at][0] == first}
     found = []
     for at in mine:
-        block, path = run.executions[at]
+        block, iterations = run.executions[at]
         if block == second:
-            before = last.get((*path[: depth - 1], path[depth - 1] - 1))
+            before = last.get((*iterations[: depth - 1], iterations[depth - 1] - 1))
             if before is not None:
                 found.append((before, at))
     return np.array(found, np.int64).reshape(-1, 2)

@@ -1,101 +1,87 @@
 """Waits for a constant count where loops signal: how many iterations show everything then.
 
-`wait_back` looks back from where it stands, so it is the same in every iteration, as dependences are. A constant is
-not. `wait=[[S,3]]` in a loop that signals S holds back the first iterations and no later one; behind such a loop it
+`wait_back` looks back from its own place, so it is the same in every iteration, as dependences are. A constant is
+not. `wait=[[S,3]]` in a loop that signals S holds back the first iterations and no later one; after such a loop it
 holds back until the third, however many there are. Each iteration adds at least 1, so after as many as the constant
 it is satisfied for good: two more show what happens from then on. Of a loop whose trip count is unknown, each number
 of iterations up to there is another case.
 
-Two are simpler. What stands behind a loop of known trips: the iterations that are not looked at are subtracted from
-the count. And what is satisfied by signals that have been made before the loop (`iterations.py`).
+Two cases are simpler. After a loop of known trips, the iterations that are not checked are subtracted from the count.
+And some waits are satisfied by signals made before the loop (`order/skipped_iterations.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from haulout.checker.paths.loops import Nest, block_rows
-from haulout.checker.paths.step_trips import MOST_COPIES, MOST_GUESSED, Copies
+from haulout.checker.paths.control_flow import ControlFlow
+from haulout.checker.paths.runs import MAX_INSTRUCTIONS, longest
+from haulout.checker.paths.step_trips import MAX_COPIES, MAX_COPIES_UNKNOWN, Copies
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import LINES, NONE
 from haulout.ir.labels import instruction_label
-from haulout.ir.program import Program
 from haulout.ir.semaphores import semaphore_use
-from haulout.support.diagnostics import Diagnostic, Severity, bad_input
-
-_MOST_ROWS = 1 << 18
-"""Instructions of the run in which all loops run."""
+from haulout.support.diagnostics import bad_input
 
 
-def counted_copies(
-    program: Program, functions: Sequence[int], nest: Nest, wanted: Sequence[Copies]
-) -> list[Copies] | Diagnostic:
-    """The iterations of each loop to look at, where `wanted` would do without constants; a diagnostic when that is
-    too many.
+def counted_copies(flow: ControlFlow, wanted: Mapping[int, Copies]) -> dict[int, Copies]:
+    """The iterations of each loop to check, where `wanted` is enough without constants.
+
+    `bad-input` when that is too many.
     """
-
-    def malformed(row: int, message: str) -> None:
-        bad_input(message, instruction_label(program, row))
-
-    chosen = list(wanted)
-    use = semaphore_use(program, malformed)
-    fixed = np.flatnonzero(~use.waits.back & np.isin(program.instruction_function[use.waits.instruction], functions))
-    if not len(fixed) or not nest.loops:
+    program, structure = flow.program, flow.structure
+    chosen = dict(wanted)
+    use = semaphore_use(program)
+    waiting = flow.block[use.waits.instruction]
+    constants = np.flatnonzero(~use.waits.back & (waiting != NONE))
+    if not len(constants) or not structure.loops:
         return chosen
-    first = np.zeros(len(program.functions), np.int64)
-    for function in functions:
-        first[function] = block_rows(program, function).start
-
-    def place(instruction: np.ndarray) -> np.ndarray:
-        blocks = program.instructions.block[instruction] - first[program.instruction_function[instruction]]
-        return np.asarray(blocks)
-
-    mine = np.flatnonzero(np.isin(program.instruction_function[use.signals.instruction], functions))
+    signalling = flow.block[use.signals.instruction]
     made: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-    for at, block in zip(mine.tolist(), place(use.signals.instruction[mine]).tolist(), strict=True):
+    for at in np.flatnonzero(signalling != NONE).tolist():
         semaphore = int(use.signals.core[at]), int(use.signals.name[at])
         row = int(use.signals.instruction[at])
-        made.setdefault(semaphore, []).append((block, row, int(use.signals.amount[at])))
-    for at, block in zip(fixed.tolist(), place(use.waits.instruction[fixed]).tolist(), strict=True):
-        row, value = int(use.waits.instruction[at]), int(use.waits.value[at])
+        made.setdefault(semaphore, []).append((int(signalling[at]), row, int(use.signals.amount[at])))
+    for at in constants.tolist():
+        row, value, block = int(use.waits.instruction[at]), int(use.waits.value[at]), int(waiting[at])
         signals = made.get((int(program.instruction_core[row]), int(use.waits.name[at])), [])
-        for number, loop in enumerate(nest.loops):
-            if not any(loop.header <= inside < loop.end for inside, *_ in signals):
+        for loop in structure.loops.values():
+            if not any(loop.begin <= inside < loop.end for inside, *_ in signals):
                 continue
             if block >= loop.end and loop.trip != NONE:
                 continue
-            outside = [each for each in signals if not loop.header <= each[0] < loop.end]
-            if value <= _before(program, nest, outside, row, block):
+            outside = [each for each in signals if not loop.begin <= each[0] < loop.end]
+            if value <= _before(flow, outside, row, block):
                 continue
             needed = value + 2 if loop.trip == NONE else min(value + 2, loop.trip)
-            if needed <= chosen[number].count:
+            if needed <= chosen[loop.header].count:
                 continue
-            chosen[number] = Copies(needed, 0 if loop.trip != NONE else needed, stepped=True)
-            most = MOST_GUESSED if loop.trip == NONE else MOST_COPIES
-            if needed > most or _rows(program, functions, nest, chosen) > _MOST_ROWS:
-                return _refusal(program, row, use.names[int(use.waits.name[at])], value, loop.name, needed)
+            chosen[loop.header] = Copies(needed, 0 if loop.trip != NONE else needed, stepped=True)
+            limit = MAX_COPIES_UNKNOWN if loop.trip == NONE else MAX_COPIES
+            if needed > limit or longest(structure, chosen, flow.sizes) > MAX_INSTRUCTIONS:
+                name = format_name(use.names[int(use.waits.name[at])])
+                bad_input(
+                    f"not supported: it waits until semaphore {name} is {value}, which the loop at "
+                    f"{flow.name(loop.header)} signals; {needed} iterations would have to be looked at",
+                    instruction_label(program, row),
+                    help=["wait_back counts back from where it stands, and needs two"],
+                )
     return chosen
 
 
-def counts_choices(program: Program, functions: Sequence[int], nest: Nest) -> bool:
+def counts_choices(flow: ControlFlow) -> bool:
     """Whether leaving out what a run need not execute might add order: where a semaphore that is signalled in an arm,
     or in a loop that may not run, is waited for by a constant, or is signalled by several queues.
     """
-    use = semaphore_use(program, lambda row, message: None)
-    block = np.full(len(program.blocks), NONE, np.int64)
-    for function in functions:
-        rows = block_rows(program, function)
-        block[rows.start : rows.stop] = np.arange(len(rows))
-    maybe = np.array(
-        [any(arm != NONE or nest.loops[number].trip == NONE for number, arm in around) for around in nest.around]
-    )
+    program = flow.program
+    use = semaphore_use(program)
     signals, waits = use.signals, use.waits
-    made = block[program.instructions.block[signals.instruction]]
+    made = flow.block[signals.instruction]
     mine = np.flatnonzero(made != NONE)
     name = signals.core[mine].astype(np.int64) * (len(use.names) + 1) + signals.name[mine]
-    chosen = np.unique(name[maybe[made[mine]]])
+    chosen = np.unique(name[flow.is_conditional[made[mine]]])
     constant = waits.instruction[~waits.back]
     wanted = program.instruction_core[constant].astype(np.int64) * (len(use.names) + 1) + waits.name[~waits.back]
     if np.isin(wanted, chosen).any():
@@ -106,40 +92,17 @@ def counts_choices(program: Program, functions: Sequence[int], nest: Nest) -> bo
     return bool(len(np.unique(pairs[0])) < pairs.shape[1])
 
 
-def _before(program: Program, nest: Nest, signals: Sequence[tuple[int, int, int]], row: int, block: int) -> int:
+def _before(flow: ControlFlow, signals: Sequence[tuple[int, int, int]], row: int, block: int) -> int:
     """The least that some signals (block, instruction, amount) add before an instruction, by list order."""
-    total = 0
+    total, core, structure = 0, flow.program.instruction_core, flow.structure
     for theirs, instruction, amount in signals:
         if theirs == block:
-            same = program.instruction_core[instruction] == program.instruction_core[row]
-            total += amount if same and instruction < row else 0
+            total += amount if core[instruction] == core[row] and instruction < row else 0
         elif theirs < block:
             times = 1
-            for loop in nest.paths[theirs]:
-                if loop not in nest.paths[block]:
-                    times *= max(nest.loops[loop].trip, 0) + (nest.loops[loop].header == theirs)
+            for number in structure.loops_around(theirs):
+                if number not in structure.loops_around(block):
+                    loop = structure.loops[number]
+                    times *= max(loop.trip, 0) + (loop.header == theirs)
             total += amount * times
     return total
-
-
-def _rows(program: Program, functions: Sequence[int], nest: Nest, copies: Sequence[Copies]) -> int:
-    """Instructions of the run in which all loops run."""
-    starts = program.starts("instructions", "blocks")
-    total = 0
-    for function in functions:
-        for number, block in enumerate(block_rows(program, function)):
-            times = 1
-            for loop in nest.paths[number]:
-                times *= copies[loop].count + 1
-            total += times * int(starts[block + 1] - starts[block])
-    return total
-
-
-def _refusal(program: Program, row: int, name: str, value: int, loop: str, needed: int) -> Diagnostic:
-    message = (
-        f"not supported: it waits until semaphore {format_name(name)} is {value}, which the loop at {loop} signals; "
-        f"{needed} iterations would have to be looked at"
-    )
-    help_text = "wait_back counts back from where it stands, and needs two"
-    label = instruction_label(program, row)
-    return Diagnostic("bad-input", Severity.ERROR, message, (label,), (), (help_text,))

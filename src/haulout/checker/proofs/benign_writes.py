@@ -35,6 +35,7 @@ from haulout.checker.proofs import sweep
 from haulout.checker.proofs.conflicts import Conflicts
 from haulout.checker.proofs.equal_values import Values, number_values
 from haulout.checker.proofs.extents import Regions
+from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids, Ints
 
 MAX_ACCESSES = 1 << 20
@@ -281,7 +282,7 @@ class _Judge:
         unrolled = self.model.unrolled
         if unrolled is None:
             return False
-        blocks = [block for block, around in enumerate(unrolled.nest.around) if around]
+        blocks = [block for block, region in enumerate(unrolled.structure.region_of) if region != NONE]
         group = int(unrolled.footprints.group[self.model.location[access]])
         return unrolled.footprints.touch(blocks, group) != 0
 

@@ -13,10 +13,10 @@ hold. A number stands for a term:
     mixed     the same, run by run, where some of it was overwritten
     own       everything else: equal to nothing but itself
 
-`result` needs opcodes that are deterministic and say all that they do in their attributes: those of the opcode table
-(`docs/opcodes.md`), and NKI's where `args` gives all arguments. What runs in a loop or in an arm is `own`, `memset`
-excepted, and so is what reads a location that a loop or an arm writes: a run leaves iterations and arms out, and with
-them what they write. An atomic result is `own` because it depends on the order.
+`result` needs opcodes that are deterministic and say all that they do in their attributes: the functions of the
+opcode table (`ir/opcodes.py`), of NKI's where `args` gives all arguments. What runs in a loop or in an arm is `own`,
+`memset` excepted, and so is what reads a location that a loop or an arm writes: a run leaves iterations and arms out,
+and with them what they write. An atomic result is `own` because it depends on the order.
 
 The numbering follows one schedule. `benign_writes.py` shows when that is enough for all of them.
 
@@ -34,33 +34,14 @@ from haulout.checker import bytesets
 from haulout.checker.model import Model
 from haulout.checker.order.sendrecv import Meetings
 from haulout.checker.proofs.extents import Regions
-from haulout.checker.values.byte_flow import ELEMENTS
 from haulout.ir.attributes import AttrValue, format_attrs, format_value
 from haulout.ir.enums import NONE, Kind
+from haulout.ir.opcodes import NKI_COMMUTING, Opcode, lookup
 from haulout.ir.schema import Ids, Ints
 
 MOST_PARTS = 4096
 """A read of more differently written parts is `own`."""
 
-_COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
-"""Opcodes of the table whose two reads may be exchanged."""
-_NKI_COMMUTATIVE = frozenset(
-    {"add", "multiply", "maximum", "minimum", "logical_and", "logical_or", "bitwise_and", "bitwise_or"}
-)
-"""Operators of `nki.tensor_tensor` for which the same holds."""
-_COPIES = frozenset({"dma_copy", "copy", "nki.dma_copy", "nki.tensor_copy"})
-"""Opcodes that write what they read, or convert it."""
-_OPCODES = ELEMENTS | frozenset(
-    {"dma_copy", "memset", "bitcast_convert", "iota", "broadcast", "pad", "dynamic_slice", "dynamic_update_slice"}
-    | {"dot", "convolution", "reduce", "reduce_window", "select_and_scatter", "gather", "scatter", "sort", "topk"}
-)
-"""Opcodes of the table that are functions of their reads and attributes."""
-_NKI_OTHERWISE = frozenset({"nki.rng", "nki.rand2", "nki.rand_get_state", "nki.dropout"})
-"""NKI's opcodes whose results depend on the state of a random number generator."""
-_NKI_BY_RANK = ("nki.reduce_scatter", "nki.all_to_all", "nki.collective_permute", "nki.all_gather_v")
-"""How those begin whose results differ between the members of a group."""
-_ABOUT_ORDER = frozenset({"remote_signal", "wait_back"})
-"""Attributes that say when an instruction runs, not what it computes."""
 
 _OWN = -1
 
@@ -250,30 +231,30 @@ class _Numbering:
         program = model.program
         if program.instructions.opcode[row] == NONE:
             return _OWN
-        opcode = program.strings[int(program.instructions.opcode[row])]
-        attrs = {key: value for key, value in program.instruction_attrs(row).items() if key not in _ABOUT_ORDER}
+        opcode = lookup(program.strings[int(program.instructions.opcode[row])])
+        attrs = program.instruction_attrs(row)
         reads = [access for access in self._operands(i) if not model.write[access]]
         numbers = [moved[access] for access in reads]
-        if opcode == "memset" and not reads:
+        if opcode.name == "memset" and not reads:
             number = self.term("fill", format_value(attrs.get("value", 0)))
             self.fills[number] = attrs.get("value", 0)
             return number
         if self._varies(i) or _OWN in numbers or not _is_function(opcode, attrs):
             return _OWN
-        if opcode in _COPIES and len(reads) == 1 and (fill := self.fills.get(numbers[0])) is not None:
+        if opcode.copies and len(reads) == 1 and (fill := self.fills.get(numbers[0])) is not None:
             # NKI's copies convert, and zeros stay zeros; the others move as many bytes as they read.
             sizes = {self._bytes(access) for access in self._operands(i)}
-            if fill == 0 if opcode.startswith("nki.") else len(sizes) == 1:
+            if fill == 0 if opcode.is_nki else len(sizes) == 1:
                 return numbers[0]
         arrays: list[Hashable] = [
             (number, self._array(access)) for number, access in zip(numbers, reads, strict=True)
         ]
         outputs = tuple(self._array(access) for access in self._operands(i) if model.write[access])
-        if opcode in _COMMUTATIVE and "shapes" not in attrs and "dtypes" not in attrs:
+        if opcode.commutes and "shapes" not in attrs and "dtypes" not in attrs:
             arrays.sort(key=repr)
-        elif opcode == "nki.tensor_tensor":
+        elif opcode.name == "nki.tensor_tensor":
             attrs, arrays = _exchanged(attrs, arrays)
-        return self.term("result", opcode, format_attrs(attrs), tuple(arrays), outputs)
+        return self.term("result", opcode.name, format_attrs(attrs), tuple(arrays), outputs)
 
     def _received(self, i: int, sender: int, moved: list[int]) -> int:
         """What a `sendrecv` brings: one operand, of as many bytes as were sent and in the same layout."""
@@ -295,11 +276,12 @@ class _Numbering:
         return size if pattern is None else pattern.nbytes
 
     def _array(self, access: int) -> Hashable:
-        """Bytes of an operand, and the type and shape that it has from its location when it is all of it."""
+        """Bytes of an operand, whether all are touched, and its location's type and shape when it is all of it."""
         program, location = self.model.program, int(self.model.location[access])
         whole = int(self.model.pattern[access]) == NONE
         dtype = int(program.locations.dtype[location])
-        return self._bytes(access), dtype, program.shape(location) if whole else None
+        maybe = bool(self.model.maybe[access])
+        return self._bytes(access), maybe, dtype, program.shape(location) if whole else None
 
     def _varies(self, instruction: int) -> bool:
         """Whether it may compute something else in a run, or a schedule, that is not looked at."""
@@ -310,7 +292,7 @@ class _Numbering:
             return False
         block, _ = unrolled.run.executions[int(unrolled.execution[model.rows[instruction]])]
         group = unrolled.footprints.group
-        return bool(unrolled.nest.around[block]) or any(
+        return unrolled.structure.region_of[block] != NONE or any(
             int(group[model.location[access]]) in self.inside
             for access in self._operands(instruction)
             if not model.write[access]
@@ -330,15 +312,13 @@ def _in_regions(model: Model) -> list[dict[int, int]]:
     unrolled = model.unrolled
     if unrolled is None:
         return []
-    around = unrolled.nest.around
-    return [writes for block, writes in enumerate(unrolled.footprints.writes) if around[block]]
+    regions = zip(unrolled.structure.region_of, unrolled.footprints.writes, strict=True)
+    return [writes for region, writes in regions if region != NONE]
 
 
-def _is_function(opcode: str, attrs: dict[str, AttrValue]) -> bool:
-    """Whether equal reads and equal attributes give equal results."""
-    if opcode.startswith("nki."):
-        return "args" in attrs and opcode not in _NKI_OTHERWISE and not opcode.startswith(_NKI_BY_RANK)
-    return opcode in _OPCODES
+def _is_function(opcode: Opcode, attrs: dict[str, AttrValue]) -> bool:
+    """Whether equal reads and attributes give equal results. Attributes of NKI say all where they have `args`."""
+    return opcode.function and ("args" in attrs or not opcode.is_nki)
 
 
 def _exchanged(attrs: dict[str, AttrValue], arrays: list[Hashable]) -> tuple[dict[str, AttrValue], list[Hashable]]:
@@ -348,7 +328,7 @@ def _exchanged(attrs: dict[str, AttrValue], arrays: list[Hashable]) -> tuple[dic
         return attrs, arrays
     named = {each[0]: each[1:] for each in args if isinstance(each, list) and each and isinstance(each[0], str)}
     one, other = named.get("data1", []), named.get("data2", [])
-    if named.get("op", [None])[0] not in _NKI_COMMUTATIVE or one[:1] == other[:1] or one[1:] != other[1:]:
+    if named.get("op", [None])[0] not in NKI_COMMUTING or one[:1] == other[:1] or one[1:] != other[1:]:
         return attrs, arrays
     rest: list[AttrValue] = [each for each in args if not (isinstance(each, list) and each[0] in ("data1", "data2"))]
     both: list[AttrValue] = ["both", *one[1:]]

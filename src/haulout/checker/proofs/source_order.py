@@ -128,8 +128,7 @@ def _before(order: Order, first: int, second: int) -> bool:
 def check_comparable(function: Function, source: Program) -> list[Diagnostic]:
     """A warning where the source's order cannot be compared, because its function has other loops and branches."""
     other = _function_of(source, function.name)
-    shapes = [each.nest.shape if each.nest is not None else None for each in (function, other) if each is not None]
-    if len(shapes) == 2 and shapes[0] == shapes[1]:
+    if other is not None and other.structure == function.structure:
         return []
     why = "has other loops or branches" if other is not None else "has none that is understood"
     message = f"the source {why} in @{function.name}: its order was not compared"
@@ -147,9 +146,9 @@ def _model_of(source: Program, model: Model) -> Model | None:
     if other is None:
         return None
     if model.unrolled is None:
-        return other.straight() if other.nest is None else None
-    if other.nest is not None and other.nest.shape == model.unrolled.nest.shape:
-        return other.model(model.unrolled.run, other.wanted)
+        return other.straight() if other.runs is None else None
+    if other.runs is not None and other.structure == model.unrolled.structure:
+        return other.runs.model(model.unrolled.run, other.runs.wanted)
     return None
 
 

@@ -1,14 +1,8 @@
-"""Which bytes of a result an instruction makes of which bytes of an operand, as far as its opcode says.
-
-    bytes        byte k of the result is byte k of the operand
-    elements     element k of a result is made of element k of each operand, or of an operand's only element
-    partitions   what lies in a partition is made of what lies in the same partition of each operand
-    transposed   element k of a partition is made of the partition k of the operand
-    nothing      of every other opcode: each byte of a result may come from each byte of an operand
+"""Which bytes of a result an instruction makes of which bytes of an operand, as far as its opcode says (`Flow`).
 
 Bytes and elements count in the order of the operand's pattern. Partitions count upwards among those that the pattern
-touches, so an operand in partitions 32:64 meets a result in 0:32. Operands that do not fit each other in that way, as
-one that is broadcast along the partitions, fall back to nothing known; so do those whose order is not that of their
+touches, so an operand in partitions 32:64 fits a result in 0:32. Of operands that do not fit each other in that way,
+as one that is broadcast along the partitions, nothing is known; nor of those whose order is not that of their
 pattern, or is not known (`layouts.py`).
 """
 
@@ -22,65 +16,14 @@ import numpy as np
 
 from haulout.checker import bytesets
 from haulout.checker.columns import distinct, stretched
+from haulout.ir.opcodes import Flow
 from haulout.ir.schema import Ints
 
 Runs = tuple[Ints, Ints]
 """Maximal runs of bytes, ascending: the first byte of each, and the byte after its last."""
 
 NO_BYTES: Runs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-BYTES = frozenset({"dma_copy", "bitcast_convert", "sendrecv"})
-
-# fmt: off
-ELEMENTS = frozenset((
-    "add", "multiply", "maximum", "minimum", "subtract", "divide", "remainder", "power", "atan2", "and", "or", "xor",
-    "not", "shift_left", "shift_right_logical", "shift_right_arithmetic", "negate", "abs", "sign", "popcnt",
-    "count_leading_zeros", "floor", "ceil", "round_nearest_even", "round_nearest_afz", "is_finite", "exponential",
-    "exponential_minus_one", "log", "log_plus_one", "logistic", "tanh", "sqrt", "rsqrt", "cbrt", "sine", "cosine",
-    "tan", "erf", "copy", "compare", "select", "clamp", "convert", "reduce_precision", "combine",
-))
-
-NKI_ELEMENTS = frozenset((
-    "nki.tensor_copy", "nki.tensor_copy_predicated", "nki.activation", "nki.activation_reduce", "nki.tensor_tensor",
-    "nki.tensor_scalar", "nki.scalar_tensor_tensor", "nki.tensor_scalar_reduce", "nki.reciprocal", "nki.exponential",
-    "nki.range_select", "nki.select_reduce", "nki.dropout", "nki.affine_select",
-))
-"""Elements, where there are as many on both sides; else partitions."""
-NKI_COPIES = frozenset(("nki.dma_copy", "nki.assign"))
-"""Elements, where there are as many on both sides."""
-
-PARTITIONS = NKI_ELEMENTS | frozenset((
-    "nki.activate2", "nki.tensor_reduce", "nki.tensor_scalar_cumulative", "nki.tensor_tensor_scan", "nki.bn_stats",
-    "nki.bn_aggr", "nki.max8", "nki.nc_find_index8", "nki.nc_match_replace8",
-))
-# fmt: on
-
-COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"})
-"""Other cores read their operands, in no instruction of theirs; those of NKI, whose names begin so, other devices."""
-
-
-def is_index(opcode: str, operand: int, reads: int, guesses: bool) -> bool:
-    """Whether one of the `reads` that an instruction has may be an index.
-
-    Where an opcode of no known index `guesses`, that is touches bytes which are not known statically, each operand
-    may be the one that says which.
-    """
-    match opcode:
-        case "gather" | "dynamic_slice":
-            return operand >= 1
-        case "dynamic_update_slice":
-            return operand >= 2
-        case "scatter":
-            return operand == (reads - 1) // 2
-        case "nki.local_gather" | "nki.nc_n_gather":
-            return True
-    return guesses
-
-
-def is_collective(opcode: str) -> bool:
-    """Whether others read the operands."""
-    name = opcode.removeprefix("nki.")
-    return name in COLLECTIVES or (name != opcode and name.startswith(tuple(COLLECTIVES)))
+_IN_PARTITIONS = (Flow.PARTITIONED, Flow.PARTITIONS)
 
 
 class Extent(NamedTuple):
@@ -112,28 +55,28 @@ class Order(IntEnum):
     UNKNOWN = 2
 
 
-def spread(opcode: str, source: Extent, some: Runs, target: Extent, order: Order) -> Runs:
+def spread(flow: Flow, source: Extent, some: Runs, target: Extent, order: Order) -> Runs:
     """The bytes of a result that may be made of some bytes of an operand."""
     if order is Order.UNKNOWN:
         return target.runs
     if order is Order.PATTERN:
-        found = _by_order(opcode, source, some, target)
+        found = _by_order(flow, source, some, target)
         if found is not None:
             return found
-    return _by_partition(source, some, target) if opcode in PARTITIONS else target.runs
+    return _by_partition(source, some, target) if flow in _IN_PARTITIONS else target.runs
 
 
-def _by_order(opcode: str, source: Extent, some: Runs, target: Extent) -> Runs | None:
-    """What follows from the order of bytes or elements, None: nothing does."""
+def _by_order(flow: Flow, source: Extent, some: Runs, target: Extent) -> Runs | None:
+    """What follows from the order of bytes or elements; None: nothing."""
     steps: tuple[int, int] | None = None
-    if opcode in BYTES and source.nbytes == target.nbytes:
+    if flow is Flow.BYTES and source.nbytes == target.nbytes:
         steps = 1, 1
-    elif opcode in ELEMENTS:
+    elif flow is Flow.ELEMENTS:
         steps = _element_sizes(source, target)
     elif _elements(source) == _elements(target) > 0:
-        if opcode == "nki.nc_transpose":
+        if flow is Flow.TRANSPOSED:
             return _transposed(source, some, target)
-        if opcode in NKI_ELEMENTS or opcode in NKI_COPIES:
+        if flow in (Flow.PARTITIONED, Flow.COPIED):
             steps = source.item, target.item
     return None if steps is None else _by_place(source, some, target, *steps)
 
@@ -151,11 +94,11 @@ class Role(NamedTuple):
 
 
 def spread_product(role: Role, source: Extent, some: Runs, target: Extent, order: Order) -> Runs:
-    """Of `nki.nc_matmul`: element j of each partition of the stationary operand makes partition j of the result,
+    """Of a product: element j of each partition of the stationary operand makes partition j of the result,
     element j of the moving one element j of each partition. Any other operand is what the result is added to.
     """
     if not role.stationary and not role.moving:
-        return spread("nki.tensor_tensor", source, some, target, order)
+        return spread(Flow.PARTITIONED, source, some, target, order)
     if order is not Order.PATTERN or not source.row or not target.row or not len(some[0]):
         return target.runs
     theirs = _partitions(target.runs, target.row)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.checker import bytesets
-from haulout.checker.values.byte_flow import BYTES, Extent, Order, Role, Runs, is_index, spread, spread_product
+from haulout.checker.values.byte_flow import Extent, Order, Role, Runs, spread, spread_product
 from haulout.checker.values.interned import Sets
 from haulout.checker.values.nki_operands import NOTHING, Given, order, read_args
 from haulout.ir import dtypes
-from haulout.ir.attributes import int_list, parse_attrs
+from haulout.ir.attributes import parse_attrs
 from haulout.ir.enums import NONE
+from haulout.ir.opcodes import Flow, Opcode, lookup
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
@@ -25,8 +26,6 @@ _NO_OPERANDS: frozenset[int] = frozenset()
 class _Facts:
     """What an instruction's attributes say of its operands."""
 
-    maybe: frozenset[int]
-    """Those of which only some bytes are touched."""
     typed: bool
     """They have the types of their locations."""
     has_args: bool
@@ -75,16 +74,13 @@ class Operands:
         return moves or int(self.program.patterns.run[pattern]) == NONE
 
     def guess(self, access: int) -> bool:
-        """Whether only some of its bytes are touched, it is not known which: `?`, or listed in `maybe`."""
-        if self.is_unknown(access):
-            return True
-        instruction = int(self.instruction[access])
-        return access - int(self.starts[instruction]) in self._facts(instruction).maybe
+        """Whether only some of its bytes are touched, it is not known which: `?`, or `maybe`."""
+        return bool(self.program.accesses.maybe[access]) or self.is_unknown(access)
 
-    def opcode(self, instruction: int) -> str:
-        """What it does."""
+    def opcode(self, instruction: int) -> Opcode:
+        """What is known of what it does."""
         opcode = int(self.program.instructions.opcode[instruction])
-        return "" if opcode == NONE else self.program.strings[opcode]
+        return lookup("" if opcode == NONE else self.program.strings[opcode])
 
     def is_index(self, access: int) -> bool:
         """Whether a read may be an index."""
@@ -92,26 +88,28 @@ class Operands:
         mine = self.of(instruction)
         if index := self._role(instruction, "index"):
             return access - mine.start in index
-        reads = sum(not self.write[each] for each in mine)
-        guesses = not self.guess(access) and any(map(self.guess, mine))
-        return is_index(self.opcode(instruction), access - mine.start, reads, guesses)
+        opcode = self.opcode(instruction)
+        if opcode.indices:
+            return opcode.is_index(access - mine.start, reads=sum(not self.write[each] for each in mine))
+        # Of no known index, but it touches bytes that are not known statically: each operand may say which.
+        return not self.guess(access) and any(map(self.guess, mine))
 
     def spread(self, source: int, some: Runs, target: int) -> Runs:
         """The bytes of a write that may be made of some bytes of a read; of the same instruction, or of a partner."""
         sides = self.of(int(self.instruction[source])), self.of(int(self.instruction[target]))
-        opcode, extent = self.opcode(int(self.instruction[target])), self.extent(target)
+        flow, extent = self.opcode(int(self.instruction[target])).flow, self.extent(target)
         if any(self.guess(each) for side in sides for each in side):
             return extent.runs
         reads, writes = sum(not self.write[each] for each in sides[0]), sum(self.write[each] for each in sides[1])
-        if opcode in BYTES and (reads, writes) != (1, 1):
+        if flow is Flow.BYTES and (reads, writes) != (1, 1):
             return extent.runs
         known = max(self._order(source), self._order(target))
-        if opcode == "nki.nc_matmul":
+        if flow is Flow.PRODUCT:
             role = self._side(source, target)
             if role is None:
                 return extent.runs
             return self.sets.made(spread_product, role, self.extent(source), some, extent, known)
-        return self.sets.made(spread, opcode, self.extent(source), some, extent, known)
+        return self.sets.made(spread, flow, self.extent(source), some, extent, known)
 
     def _side(self, source: int, target: int) -> Role | None:
         """What an operand of a matrix multiplication is: a side, or what it adds to; None: that is not known."""
@@ -129,7 +127,7 @@ class Operands:
 
     def _role(self, instruction: int, role: str) -> frozenset[int]:
         """The operands that have a role in an instruction of NKI."""
-        if not self.opcode(instruction).startswith("nki."):
+        if not self.opcode(instruction).is_nki:
             return _NO_OPERANDS
         return self._facts(instruction).given.roles.get(role, _NO_OPERANDS)
 
@@ -142,9 +140,9 @@ class Operands:
         """How the elements of an operand count in its pattern."""
         instruction = int(self.instruction[access])
         facts, opcode = self._facts(instruction), self.opcode(instruction)
-        if not opcode.startswith("nki."):
-            # A meeting that says more than its operands delivers in another order.
-            return Order.UNKNOWN if opcode == "sendrecv" and facts.has_args else Order.PATTERN
+        if not opcode.is_nki:
+            # A `sendrecv` that says more than its operands delivers in another order.
+            return Order.UNKNOWN if opcode.name == "sendrecv" and facts.has_args else Order.PATTERN
         first = int(self.starts[instruction])
         # A tensor that is read and written is given once, and so may have one number of its two.
         alike = [each - first for each in self.of(instruction) if self._same(each, access)]
@@ -159,7 +157,6 @@ class Operands:
         if text not in self._attrs:
             attrs = {} if text == NONE else parse_attrs(self.program.strings[text])
             self._attrs[text] = _Facts(
-                maybe=frozenset(int_list(attrs.get("maybe", [])) or []),
                 typed="dtypes" not in attrs,
                 has_args="args" in attrs,
                 given=read_args(attrs["args"]) if "args" in attrs else NOTHING,

@@ -26,7 +26,7 @@ import numpy as np
 from haulout.checker import bytesets
 from haulout.checker.model import Model
 from haulout.checker.order.sendrecv import Meetings
-from haulout.checker.values.byte_flow import NO_BYTES, Runs, is_collective, total, union, without
+from haulout.checker.values.byte_flow import NO_BYTES, Runs, total, union, without
 from haulout.checker.values.interned import Sets
 from haulout.checker.values.operands import Operands
 from haulout.ir.enums import NONE, Kind
@@ -149,7 +149,7 @@ class Flow:
         row = int(self.model.access[access])
         if self.operands.is_index(row):
             return "index"
-        if is_collective(self.operands.opcode(int(self.model.rows[instruction]))):
+        if self.operands.opcode(int(self.model.rows[instruction])).collective:
             return "collective"
         starts = self.model.access_starts
         mine = slice(int(starts[instruction]), int(starts[instruction + 1]))

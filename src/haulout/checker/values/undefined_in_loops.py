@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from haulout.checker import bytesets
-from haulout.checker.paths.loops import block_rows
-from haulout.checker.values.byte_flow import NO_BYTES, Runs, is_collective, total, union
+from haulout.checker.values.byte_flow import NO_BYTES, Runs, total, union
 from haulout.checker.values.interned import Sets
 from haulout.checker.values.operands import Operands
 from haulout.checker.values.undefined import Hop, Reach, Way, hops_to
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
+from haulout.ir.read_structure import block_rows
 from haulout.ir.schema import Ids
 
 _MOST_GROWTHS = 8
@@ -98,7 +98,7 @@ class Everywhere:
         instruction = int(self.operands.instruction[access])
         if self.operands.is_index(access):
             return "index"
-        if is_collective(self.operands.opcode(instruction)):
+        if self.operands.opcode(instruction).collective:
             return "collective"
         alone = instruction not in self.meets and not self.operands.writes(instruction)
         return "effect" if alone else None

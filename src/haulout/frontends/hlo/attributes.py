@@ -1,6 +1,6 @@
-"""Attribute values with a type: one function a form, with its grammar, failing at the place of the value.
+"""Typed attribute values: one function for each form, with its grammar. Errors are at the place of the value.
 
-A value arrives as an `Excerpt`, the text between `key=` and the next comma outside brackets.
+A value is an `Excerpt`: the text between `key=` and the next comma outside of brackets.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A reading position in a source: what the next token is depends on what the grammar expects there.
+"""A reading position in a source. The grammar decides which token comes next.
 
-HLO text cannot be cut into tokens once and for all: `3x3`, `b01f_01io->b01f` and `0_0x1_1` are one token
-where a window is read and several elsewhere. So there is no token list. The cursor skips blanks and comments,
-tries one pattern at the position, and on a mismatch says what was expected and what stands there, with line,
-column and caret.
+HLO text has no context-free tokens: `3x3`, `b01f_01io->b01f` and `0_0x1_1` are one token in a window and several
+elsewhere. So there is no lexer. The cursor skips blanks and comments and tries one pattern at its position. On a
+mismatch it reports what was expected and what was found, with line, column and caret.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from haulout.frontends.hlo.source import Excerpt, Source
 NAME = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*)")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 INTEGER = re.compile(r"-?[0-9]+")
-# Repeats of alternatives give nothing back (`*+`): those that may take hundreds of bytes a character.
+# Possessive repeats (`*+`): backtracking may take hundreds of bytes for each character.
 STRING = re.compile(r'"((?:[^"\\\n]++|\\.)*+)"')
 QUOTED = re.compile(r"'((?:[^'\\\n]++|\\.)*+)'|" + STRING.pattern)
 COMMENT = r"/\*(?s:.*?)\*/"
@@ -26,7 +25,8 @@ _FOUND = re.compile(r"[A-Za-z0-9_.%\-]+|\S")
 _PUNCTUATION = {
     mark: re.compile(re.escape(mark)) for mark in ("(", ")", "{", "}", "[", "]", "<=", "->", ",", "=", ":")
 }
-_DIGITS = 19  # an int64 has no more; Python itself refuses to read thousands of them
+MAX_DIGITS = 19
+"""Of an int64. Python refuses to read integers with thousands of digits."""
 
 
 class Cursor:
@@ -52,7 +52,7 @@ class Cursor:
         return self.position
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Skip, then read `pattern` if it stands there."""
+        """Skip blanks, then read `pattern` if it is next."""
         match = pattern.match(self.source.text, self.skip(), self.end)
         if match is not None:
             self.position = match.end()
@@ -70,7 +70,7 @@ class Cursor:
         return pattern.match(self.source.text, self.skip(), self.end) is not None
 
     def take_mark(self, mark: str) -> bool:
-        """Read a punctuation mark if it stands there."""
+        """Read a punctuation mark if it is next."""
         return self.take(_PUNCTUATION[mark]) is not None
 
     def expect_mark(self, mark: str, what: str | None = None) -> None:
@@ -89,7 +89,7 @@ class Cursor:
     def integer(self, what: str, minimum: int | None = 0) -> int:
         """Read a decimal integer that fits 64 bits and is at least `minimum` (None: may be negative)."""
         match = self.expect(INTEGER, what)
-        value = int(match[0]) if len(match[0]) <= _DIGITS + 1 else 1 << 64
+        value = int(match[0]) if len(match[0]) <= MAX_DIGITS + 1 else 1 << 64
         if not -(1 << 63) <= value < 1 << 63:
             self.source.fail(match.start(), f"{what} does not fit 64 bits", "too large", match.end())
         if minimum is not None and value < minimum:
@@ -116,7 +116,7 @@ class Cursor:
             self.fail(f"the end of {what}")
 
     def fail(self, expected: str) -> NoReturn:
-        """Raise: `expected <expected>, found <what stands here>`."""
+        """Raise: `expected <expected>, found <what is next>`."""
         start = self.skip()
         match = _FOUND.match(self.source.text, start, self.end)
         found, end = ("the end of the file", start) if start >= len(self.source.text) else ("nothing", start)

@@ -1,8 +1,8 @@
 """Rows for one core: what a rule calls to append an instruction, with operands given as views of arrays.
 
 The emitter knows which location an array lives in, adds `shapes=` and `dtypes=` where an operand is seen with
-another shape or type than its location has, deals the DMA queues out in turn, and takes seq and place from the
-operation. At the marks of a loop it goes on in another block:
+another shape or type than its location has, assigns DMA queues in turn, and takes seq and place from the
+operation. At a boundary of a loop it starts another block:
 
     ^entry              what comes before; the initial values are copied
     ^while.3            the condition; `cond=` takes the first successor, ^while.3.body, or leaves to ^while.3.end
@@ -12,12 +12,12 @@ operation. At the marks of a loop it goes on in another block:
 and at those of a branch:
 
     ^entry                   what comes before; `cond=` takes the first successor, ^conditional.2.true
-    ^conditional.2.true      one arm; what it gives is copied; on to ^conditional.2.end
-    ^conditional.2.false     the other one, likewise; left out when it holds nothing
+    ^conditional.2.true      one arm; its results are copied; on to ^conditional.2.end
+    ^conditional.2.false     the other one, likewise; omitted if it is empty
     ^conditional.2.end       what follows
 
 Arms of a branch by number are named by the branches that they hold: `b0`, `b1_3`. Where they hold more than one, they
-fork again, and meet in `^conditional.2.b1_3.end`.
+fork again, and join in `^conditional.2.b1_3.end`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.opcodes import opcode_of
 from haulout.frontends.hlo.shardings import Classes, classes
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, unique
 from haulout.frontends.hlo.trips import trip_count
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Branch, Loop, Mark, Operation, Stage, Step, View
+from haulout.frontends.hlo.values import Boundary, Branch, Loop, Operation, Stage, Step, View
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
@@ -45,7 +46,7 @@ _COPIES = {
     Stage.ELSE: "then",
     Stage.JOIN: "else",
 }
-"""How the copies at a mark are named, behind their target."""
+"""Suffixes of the names of copies at a boundary."""
 
 _QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
 
@@ -71,7 +72,7 @@ class Emitter:
         self._block_names: dict[str, int] = {}
         self._block = self._add_block("entry", None)
         self._open: list[tuple[int, str, str]] = []
-        """Of the loops and branches around, the innermost last: header or fork, name, name of the block behind."""
+        """Of the loops and branches around, the innermost last: header or fork, name, name of the block after."""
         self._first_arms: list[int] = []
         """The last block of the first arm, of the branches around whose second arm is open."""
         self._names: dict[str, int] = {}
@@ -113,12 +114,11 @@ class Emitter:
     def compute(
         self,
         operation: Operation,
-        opcode: str,
-        engine: Engine,
         attrs: Mapping[str, AttrValue] | None = None,
         reads: Sequence[View] | None = None,
     ) -> None:
-        """An instruction that reads all operands, or other views of them, and writes all results as a whole."""
+        """An instruction of the same opcode that reads all operands, or given views of them, and writes all results."""
+        opcode = opcode_of(operation.opcode)
         reads = operation.operands if reads is None else reads
         operands = [*reads, *(View(array, array.shape) for array in operation.results)]
         slots = [self._storage.homes[view.array] for view in operands]
@@ -128,7 +128,8 @@ class Emitter:
         if any(view.shape.dtype != slot.shape.dtype for view, slot in zip(operands, slots, strict=True)):
             found["dtypes"] = [view.shape.dtype for view in operands]
         ids: list[Operand] = [(self._ids[slot], view.pattern) for view, slot in zip(operands, slots, strict=True)]
-        self._append(operation, opcode, engine, ids[: len(reads)], ids[len(reads) :], found)
+        engine = self.dma() if opcode.engine is Engine.DMA0 else opcode.engine
+        self._append(operation, opcode.name, engine, ids[: len(reads)], ids[len(reads) :], found)
 
     def copy(self, operation: Operation, source: View, write: Pattern | None = None) -> None:
         """A `dma_copy` of `source` into the first result, or into some of its bytes."""
@@ -139,34 +140,34 @@ class Emitter:
         writes: Operand = (self._ids[self._storage.homes[result.array]], write)
         self._append(operation, "dma_copy", self.dma(), [reads], [writes], {})
 
-    def mark(self, mark: Mark) -> None:
-        """Copy what a mark needs to have copied, and go on in the next block."""
-        self._copies(self._storage.copies[mark], mark.seq, _COPIES[mark.stage])
-        if isinstance(mark.region, Loop):
-            self._loop_mark(mark)
+    def boundary(self, boundary: Boundary) -> None:
+        """Emit the copies of a boundary, and start the next block."""
+        self._copies(self._storage.copies[boundary], boundary.seq, _COPIES[boundary.stage])
+        if isinstance(boundary.region, Loop):
+            self._loop_boundary(boundary)
         else:
-            self._branch_mark(mark)
+            self._branch_boundary(boundary)
 
-    def _loop_mark(self, mark: Mark) -> None:
+    def _loop_boundary(self, boundary: Boundary) -> None:
         block = self._block
-        match mark.stage:
+        match boundary.stage:
             case Stage.ENTER:
-                self._block = self._header(mark.loop)
+                self._block = self._header(boundary.loop)
             case Stage.BRANCH:
-                if mark.loop.ragged:
-                    self._meet(mark.loop, mark.seq)
-                self._block = self._add_block(f"{self._open[-1][1]}.body", mark)
+                if boundary.loop.divergent:
+                    self._any_core(boundary.loop, boundary.seq)
+                self._block = self._add_block(f"{self._open[-1][1]}.body", boundary)
             case Stage.LEAVE:
                 header, _, end = self._open.pop()
                 self.build.edge(block, header)
-                block, self._block = header, self._add_block(end, mark)
+                block, self._block = header, self._add_block(end, boundary)
         self.build.edge(block, self._block)
 
-    def _branch_mark(self, mark: Mark) -> None:
-        branch, block = mark.branch, self._block
-        match mark.stage:
+    def _branch_boundary(self, boundary: Boundary) -> None:
+        branch, block = boundary.branch, self._block
+        match boundary.stage:
             case Stage.FORK:
-                self._compare(branch, mark.seq)
+                self._compare(branch, boundary.seq)
                 if branch.part:
                     name = self._open[-1][1]
                     end = f"{name}.{branch.part}.end"
@@ -174,17 +175,17 @@ class Emitter:
                     name = unique(branch.instruction.name, self._block_names)
                     end = f"{name}.end"
                 self._open.append((block, name, end))
-                self._block = self._add_block(f"{name}.{branch.names[0]}", mark)
+                self._block = self._add_block(f"{name}.{branch.names[0]}", boundary)
                 self.build.edge(block, self._block)
             case Stage.ELSE:
                 self._first_arms.append(block)
                 fork, name, _ = self._open[-1]
                 if branch not in self._storage.one_armed:
-                    self._block = self._add_block(f"{name}.{branch.names[1]}", mark)
+                    self._block = self._add_block(f"{name}.{branch.names[1]}", boundary)
                     self.build.edge(fork, self._block)
             case Stage.JOIN:
                 fork, _, end = self._open.pop()
-                self._block = self._add_block(end, mark)
+                self._block = self._add_block(end, boundary)
                 self.build.edge(self._first_arms.pop(), self._block)
                 self.build.edge(fork if branch in self._storage.one_armed else block, self._block)
 
@@ -199,8 +200,8 @@ class Emitter:
         self._open.append((header, name, f"{name}.end"))
         return header
 
-    def _add_block(self, name: str, after: Mark | None) -> int:
-        """The block behind a mark (None: the first one); the branch that it ends with is known already."""
+    def _add_block(self, name: str, after: Boundary | None) -> int:
+        """The block behind a boundary (None: the first one); the branch at its end is known already."""
         branch = self._forks.get(after)
         return self.build.block(
             self._function,
@@ -230,8 +231,8 @@ class Emitter:
             loc=branch.instruction.loc,
         )
 
-    def _meet(self, loop: Loop, seq: int) -> None:
-        """Of a ragged loop: whether the condition holds on one of the cores."""
+    def _any_core(self, loop: Loop, seq: int) -> None:
+        """Of a divergent loop: whether the condition holds on one of the cores."""
         own, any_core = self._storage.homes[loop.condition.array], self._storage.conditions[loop]
         found: dict[str, AttrValue] = {"op": "or", "groups": [list(range(self.module.num_partitions))]}
         if own.shape.dims:
@@ -283,11 +284,11 @@ class Emitter:
         )
 
 
-def _forks(steps: Sequence[Step]) -> Iterator[tuple[Mark | None, Branch]]:
-    """Of each fork the mark before it, which its block begins behind, and its branch."""
-    before: Mark | None = None
+def _forks(steps: Sequence[Step]) -> Iterator[tuple[Boundary | None, Branch]]:
+    """Of each fork the boundary at which its block begins, and its branch."""
+    before: Boundary | None = None
     for step in steps:
-        if isinstance(step, Mark) and step.stage is Stage.FORK:
+        if isinstance(step, Boundary) and step.stage is Stage.FORK:
             yield before, step.branch
         if not isinstance(step, Operation):
             before = step

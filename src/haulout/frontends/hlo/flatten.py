@@ -1,18 +1,18 @@
-"""A computation as a list of steps on arrays: no calls, no tuples, reshapes as views, loops and branches by marks.
+"""A computation as a list of steps on arrays, without calls and tuples.
 
     parameter, constant, partition-id, replica-id     arrays without a producer
-    what only rearranges names (`structure.py`)       trees and views
-    call                                              the callee's instructions, with the operands for its parameters
-    while                                             mark, condition, mark, body, mark (`values.Mark`)
-    conditional                                       mark, one arm, mark, the other one, mark (`values.Mark`)
-    anything else                                     an `Operation`, `seq` counting all instructions on the way
+    tuples and reshapes (`tuples_and_views.py`)       trees and views
+    call                                              the instructions of the callee, with its parameters bound
+    while                                             boundary, condition, boundary, body, boundary
+    conditional                                       boundary, first arm, boundary, second arm, boundary
+    any other opcode                                  an `Operation`; `seq` counts all instructions in order
 
-Condition and body of a loop see the same fresh arrays, one for each array of the state. Those that the body returns
-unchanged are no state at all: in the end they are replaced by their initial values wherever they are read, so what
-a loop only hands on costs nothing, however deep loops are nested. In the same way an array that both arms of a
-branch return is itself the result. A `conditional` of more than two branches becomes branches in branches, each of
-which halves what is left; an index out of range takes the last one, and is above all others as an unsigned number.
-Where an index is a converted predicate, as JAX makes it for two branches, the predicate itself decides.
+Condition and body of a loop read the same new arrays, one for each array of the state. An array that the body returns
+unchanged is not state: readers get its initial value, so invariant arrays cost nothing at any nesting depth.
+Likewise, an array that both arms of a branch return is the result itself. A `conditional` with more than two branches
+becomes nested branches, each of which halves the rest. An index out of range selects the last branch; as an unsigned
+number it is above all others. If an index is a converted predicate, as JAX makes it for two branches, the predicate
+decides.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from typing import NoReturn
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
 from haulout.frontends.hlo.source import Excerpt
-from haulout.frontends.hlo.structure import STRUCTURE, checked
+from haulout.frontends.hlo.tuples_and_views import TUPLES_AND_VIEWS, checked
 from haulout.frontends.hlo.types import AnyShape, Shape
 from haulout.frontends.hlo.values import (
     Array,
+    Boundary,
     Branch,
     Carried,
     Loop,
-    Mark,
     Merged,
     Operation,
     Stage,
@@ -45,8 +45,8 @@ from haulout.frontends.hlo.values import (
 )
 from haulout.frontends.hlo.views import MOVEMENTS, plain
 
-_MOST = 1_000_000
-"""Instructions after inlining: calls of calls can multiply without end."""
+MAX_INSTRUCTIONS = 1_000_000
+"""After inlining: nested calls can grow exponentially."""
 
 _SOURCES = ("constant", "partition-id", "replica-id")
 _KNOWN = {
@@ -59,7 +59,7 @@ _KNOWN = {
 }
 """Attributes of the instructions that are resolved here."""
 
-_RESOLVED = {"call", "conditional", "parameter", "while", *_SOURCES, *STRUCTURE}
+_RESOLVED = {"call", "conditional", "parameter", "while", *_SOURCES, *TUPLES_AND_VIEWS}
 
 _Leave = Callable[[Tree], None]
 """Takes a result."""
@@ -108,7 +108,7 @@ def flatten(module: HloModule, computation: Computation, known: Container[str], 
 
 @dataclass(slots=True)
 class _Frame:
-    """A computation that is being walked, what its names stand for, and who takes its result."""
+    """A computation during the walk, the values of its names, and the receiver of its result."""
 
     computation: Computation
     arguments: tuple[Tree, ...]
@@ -120,7 +120,7 @@ class _Frame:
 
 
 class _Walk:
-    """An explicit stack: calls, loops and branches may be nested as deep as they like."""
+    """A walk with an explicit stack: calls, loops and branches may be nested to any depth."""
 
     def __init__(self, module: HloModule, known: Container[str], control: bool) -> None:
         self.module, self.known, self.control = module, known, control
@@ -128,7 +128,7 @@ class _Walk:
         self.seq = 0
         self._frames: list[_Frame] = []
         self._unchanged: dict[Array, Array] = {}
-        """State that its loop only hands on -> the initial value. Inner loops come before outer ones."""
+        """State that its loop does not change -> the initial value. Inner loops come before outer ones."""
 
     def run(self, computation: Computation, arguments: tuple[Tree, ...]) -> Tree:
         """The result of a computation."""
@@ -145,7 +145,7 @@ class _Walk:
         return found[0]
 
     def final_arrays(self) -> dict[Array, Array]:
-        """What each unchanged state stands for in the end: outer loops first, their state may be unchanged, too."""
+        """The final value of each unchanged state: outer loops first, because their state may be unchanged too."""
         final: dict[Array, Array] = {}
         for state, init in reversed(self._unchanged.items()):
             final[state] = final.get(init, init)
@@ -174,8 +174,8 @@ class _Walk:
             self._conditional(frame, instruction, operands)
         elif opcode == "parameter":
             frame.values[instruction.name] = frame.arguments[instruction.number]
-        elif opcode in STRUCTURE:
-            frame.values[instruction.name] = checked(instruction, STRUCTURE[opcode](instruction, operands))
+        elif opcode in TUPLES_AND_VIEWS:
+            frame.values[instruction.name] = checked(instruction, TUPLES_AND_VIEWS[opcode](instruction, operands))
         elif opcode in _SOURCES:
             frame.values[instruction.name] = arrays_of(instruction)
         else:
@@ -191,8 +191,8 @@ class _Walk:
     def _count(self, instruction: Instruction, numbers: int = 1) -> None:
         """Take the next numbers of `seq`."""
         self.seq += numbers
-        if self.seq > _MOST:
-            instruction.fail(f"more than {_MOST} instructions after inlining calls")
+        if self.seq > MAX_INSTRUCTIONS:
+            instruction.fail(f"more than {MAX_INSTRUCTIONS} instructions after inlining calls")
 
     def _call(self, frame: _Frame, call: Instruction, operands: tuple[Tree, ...]) -> None:
         callee = _callee(self.module, call, "to_apply", [shape_of(operand) for operand in operands])
@@ -205,9 +205,9 @@ class _Walk:
     # -- loops ------------------------------------------------------------------------------------------------
 
     def _loop(self, frame: _Frame, instruction: Instruction, operands: tuple[Tree, ...]) -> None:
-        """Mark the start, then walk the condition."""
+        """Boundary the start, then walk the condition."""
         if frame.in_condition:
-            instruction.fail("not supported yet: a loop in the condition of a loop")
+            instruction.fail("a loop in the condition of a loop is not supported")
         if len(operands) != 1:
             instruction.fail(f"while takes one operand, found {len(operands)}")
         init = checked(instruction, operands[0])
@@ -219,28 +219,28 @@ class _Walk:
         loop, state = Loop(instruction, self.seq), arrays_of(instruction)
         for _, view in leaves(state):
             view.array.producer = loop
-        self._mark(loop, Stage.ENTER, state)
+        self._add_boundary(loop, Stage.ENTER, state)
 
         def branch(result: Tree) -> None:
             assert isinstance(result, View)
             loop.condition = plain(result)
-            self._mark(loop, Stage.BRANCH, state)
+            self._add_boundary(loop, Stage.BRANCH, state)
             self._push(body, (state,), leave, frame.in_condition)
 
         def leave(result: Tree) -> None:
             loop.carried = tuple(self._carried(init, state, result))
-            self._mark(loop, Stage.LEAVE, state)
+            self._add_boundary(loop, Stage.LEAVE, state)
             frame.values[instruction.name] = state
 
         self._push(condition, (state,), branch, True)
 
-    def _mark(self, loop: Loop, stage: Stage, state: Tree) -> None:
-        """A mark, and numbers for the copies that it may need: an array is copied, and perhaps saved before."""
-        self.steps.append(Mark(loop, stage, self.seq + 1))
+    def _add_boundary(self, loop: Loop, stage: Stage, state: Tree) -> None:
+        """A boundary, and numbers for its copies: each array is copied, and may be saved before."""
+        self.steps.append(Boundary(loop, stage, self.seq + 1))
         self._count(loop.instruction, 1 if stage is Stage.BRANCH else 2 * len(list(leaves(state))) + 1)
 
     def _carried(self, init: Tree, state: Tree, new: Tree) -> Iterator[Carried]:
-        """The state that changes; notes what does not."""
+        """The state that the body changes; records the rest as unchanged."""
         for (_, first), (_, held), (_, last) in zip(leaves(init), leaves(state), leaves(new), strict=True):
             first, last = plain(first), plain(last)
             if self._known_array(last.array) is held.array:
@@ -253,7 +253,7 @@ class _Walk:
     def _conditional(self, frame: _Frame, instruction: Instruction, operands: tuple[Tree, ...]) -> None:
         """The branches with their operands; then choose among them."""
         if frame.in_condition:
-            instruction.fail("not supported yet: a conditional in the condition of a loop")
+            instruction.fail("a conditional in the condition of a loop is not supported")
         cases = _cases(self.module, instruction, operands)
         selector = operands[0]
         assert isinstance(selector, View)
@@ -281,22 +281,22 @@ class _Walk:
         else:
             part = _arm_name(numbers) if len(numbers) < len(cases) else ""
             branch = Branch(instruction, self.seq, selector, high[0], (_arm_name(low), _arm_name(high)), part)
-        self._branch_mark(branch, Stage.FORK)
+        self._branch_boundary(branch, Stage.FORK)
 
         def turn(then: Tree) -> None:
-            self._branch_mark(branch, Stage.ELSE)
+            self._branch_boundary(branch, Stage.ELSE)
             self._choose(instruction, selector, cases, high, lambda other: meet(then, other))
 
         def meet(then: Tree, other: Tree) -> None:
             result, branch.merged = self._merged(branch, then, other)
-            self._branch_mark(branch, Stage.JOIN)
+            self._branch_boundary(branch, Stage.JOIN)
             leave(result)
 
         self._choose(instruction, selector, cases, low, turn)
 
-    def _branch_mark(self, branch: Branch, stage: Stage) -> None:
-        """A mark, and numbers for its comparison or copies."""
-        self.steps.append(Mark(branch, stage, self.seq + 1))
+    def _branch_boundary(self, branch: Branch, stage: Stage) -> None:
+        """A boundary, and numbers for its comparison or its copies."""
+        self.steps.append(Boundary(branch, stage, self.seq + 1))
         count = _count_arrays(branch.instruction.shape)
         self._count(branch.instruction, 1 if stage is Stage.FORK else 2 * count + 1)
 
@@ -316,7 +316,7 @@ class _Walk:
         return _replaced(fresh, same), tuple(merged)
 
     def _known_array(self, array: Array) -> Array:
-        """The array, or what it stands for by the loops that are over."""
+        """The array, or the initial value if its loop does not change it."""
         while array in self._unchanged:
             array = self._unchanged[array]
         return array
@@ -338,10 +338,10 @@ def _cases(module: HloModule, conditional: Instruction, operands: tuple[Tree, ..
     elif selector == Shape("s32", ()):
         names = list(attributes.names(_attribute(conditional, "branch_computations")))
     else:
-        conditional.fail(f"conditional branches on pred[] or s32[], found {selector or 'no operand'}")
+        conditional.fail(f"conditional: expected a selector pred[] or s32[], found {selector or 'no operand'}")
     if not names or len(operands) != len(names) + 1:
         conditional.fail(
-            f"conditional of {len(names)} branches takes {len(names) + 1} operands, found {len(operands)}"
+            f"conditional with {len(names)} branches takes {len(names) + 1} operands, found {len(operands)}"
         )
     cases = [(module.computations[name], operand) for name, operand in zip(names, operands[1:], strict=True)]
     for computation, operand in cases:
@@ -371,7 +371,9 @@ def _attribute(instruction: Instruction, key: str) -> Excerpt:
 def _check_parameters(instruction: Instruction, computation: Computation, wanted: list[AnyShape]) -> None:
     taken = [parameter.shape for parameter in computation.parameters]
     if taken != wanted:
-        instruction.fail(f"%{computation.name} takes ({', '.join(map(str, taken))})", "these operands differ")
+        instruction.fail(
+            f"%{computation.name} takes ({', '.join(map(str, taken))})", "the operands have other shapes"
+        )
 
 
 def _arm_name(numbers: range) -> str:
@@ -406,7 +408,7 @@ def _operation(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -
 def _unsupported(instruction: Instruction) -> NoReturn:
     target = instruction.attributes.get("custom_call_target")
     of = f" of {target.text}" if target is not None else ""
-    instruction.fail(f"`{instruction.opcode}`{of} is not supported yet")
+    instruction.fail(f"`{instruction.opcode}`{of} is not supported")
 
 
 def _moved(view: View, final: dict[Array, Array]) -> View:

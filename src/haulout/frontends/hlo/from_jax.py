@@ -32,7 +32,7 @@ from haulout.support.diagnostics import HauloutError, bad_input, fail
 _AFTER_PARTITIONING = "*.after_spmd-partitioning.*.txt"
 _BEFORE_ANY_PASS = "*.before_optimizations.txt"
 _AXIS_SIZE = re.compile(r"=(\d+)")
-_LINES = 12
+MAX_LINES = 12
 """Of the child's complaint that are shown."""
 
 
@@ -83,7 +83,7 @@ def partition(
     except Exception as error:
         # Whatever the user's function raises while it is traced; the cause keeps the traceback for a debugger.
         first, *rest = str(error).strip().splitlines() or [type(error).__name__]
-        bad_input(f"JAX cannot trace {_name(fn)}: {type(error).__name__}: {first}", notes=rest[:_LINES])
+        bad_input(f"JAX cannot trace {_name(fn)}: {type(error).__name__}: {first}", notes=rest[:MAX_LINES])
     return _compile(bytecode.getvalue(), devices, Path(jax.__file__).parents[1])
 
 
@@ -145,7 +145,7 @@ def _compile(bytecode: bytes, devices: int, packages: Path) -> str:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         found = sorted(dump.glob(_AFTER_PARTITIONING if devices > 1 else _BEFORE_ANY_PASS))
         if done.returncode != 0 or len(found) != 1:
-            lines = done.stderr.strip().splitlines()[-_LINES:]
+            lines = done.stderr.strip().splitlines()[-MAX_LINES:]
             fail(
                 "bad-input",
                 f"XLA cannot compile the module for {devices} devices (exit status {done.returncode})",

@@ -1,12 +1,12 @@
-"""The data of a constant: nested braces of numbers into a NumPy array.
+"""The data of a constant: nested braces of numbers as a NumPy array.
 
     literal := scalar                                  # for a shape without dimensions
              | "{" [literal ("," literal)*] "}"        # one brace level a dimension, extents as in the shape
     scalar  := INT | FLOAT | ["-"] "nan" ["(" HEX ")"] | ["-"] "inf" | "true" | "false"
 
-The nesting is checked while reading, with a counter a level instead of recursion. Numbers become an array a few
-thousand at a time, so that a constant takes a few bytes a character. `{...}` stands for data that the dump left out:
-that is an error, as there is nothing to compute with.
+The parser checks the nesting with a counter for each level instead of recursion. It converts a few thousand numbers
+at a time, so that a constant takes a few bytes for each character. `{...}` stands for data that the dump omits; that
+is an error, because the values are unknown.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NUMBERS = re.compile(
 _NAN = re.compile(r"([+-]?)nan(?:\(0x([0-9a-fA-F]+)\))?")
 _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 """Bits of exponent and fraction, for the payload of a NaN."""
-_DIGITS = 20
+MAX_DIGITS = 20
 
 
 def parse_literal(text: Excerpt, shape: AnyShape) -> Literal:
@@ -66,7 +66,7 @@ def _read(text: Excerpt, shape: Shape) -> Iterator[tuple[list[str], int]]:
         if match.lastgroup == "elided":
             source.fail(
                 at,
-                "the data of this constant were left out of the dump",
+                "the dump does not contain the data of this constant",
                 "elided",
                 match.end(),
                 help=["dump the module with large constants: XLA_FLAGS=--xla_dump_large_constants"],
@@ -140,7 +140,7 @@ def _integer(word: str, dtype: str) -> int | None:
     """The value, or None when it is none of this type."""
     if dtype == "pred":
         return {"true": 1, "false": 0, "1": 1, "0": 0}.get(word)
-    if not word.lstrip("+-").isdigit() or len(word) > _DIGITS:
+    if not word.lstrip("+-").isdigit() or len(word) > MAX_DIGITS:
         return None
     value, bits = int(word), 8 * NUMPY[dtype].itemsize
     low, high = (0, 1 << bits) if dtype[0] == "u" else (-1 << (bits - 1), 1 << (bits - 1))

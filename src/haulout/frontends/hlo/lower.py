@@ -1,35 +1,33 @@
-"""From a parsed HLO module to a program: one module a core, one function `@main`, its first block `^entry`.
+"""From a parsed HLO module to a program: one module for each core, one function `@main`, its first block `^entry`.
 
-1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches by marks
-   (`flatten.py`).
+1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches delimited by
+   boundaries (`flatten.py`).
 2. Decide which movements of elements store their result (`movements.py`).
-3. Keep the steps that the result depends on (`live.py`), and all parameters: the rest has no effect that could be
-   seen.
-4. Loops that cores may run differently often go on until all of them are done (`ragged_loops.py`).
-5. Give every array a location; results go straight to the outputs, new values of a loop to the place of the old ones,
-   the values of two arms to one place, where that is safe (`storage.py`, `sharing.py`); elsewhere plan a copy
-   (`planning.py`).
-6. Emit the rows of one core, rule by rule (`ops/`): one instruction an operation, or one copy a piece; blocks for
-   loops and branches (`emit.py`), with the number of iterations where it is known (`trips.py`), and a mark where
-   cores may part (`uniformity.py`).
-7. Repeat them for every core. Cores differ only in the constants that hold their ids.
+3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
+4. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
+5. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
+   others (`boundary_copies.py`).
+6. Emit the rows of one core, rule by rule (`ops/`): one instruction for each operation, or one copy for each piece;
+   blocks for loops and branches (`emit.py`), with the trip count if it is known (`trips.py`), and `divergent` on
+   branches where cores may take different arms (`uniformity.py`).
+7. Replicate them for every core. Cores differ only in the constants that contain their ids.
 
-HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is the
-common time of all of them. `outputs=` on the program names the locations of the results in the order of the result
-tuple; the parameters are the first locations of the function, in their order.
+HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is their
+common time. `outputs=` of the program names the locations of the results in the order of the result tuple. The
+parameters are the first locations of the function, in their order.
 """
 
 from __future__ import annotations
 
+from haulout.frontends.hlo.boundary_copies import plan_boundaries
+from haulout.frontends.hlo.divergent_loops import guard_bodies, loops_of
 from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.flatten import flatten
-from haulout.frontends.hlo.live import live
+from haulout.frontends.hlo.live_steps import live_steps
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.movements import choose_movements
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
 from haulout.frontends.hlo.partitioned import require_partitioned
-from haulout.frontends.hlo.planning import plan_marks
-from haulout.frontends.hlo.ragged_loops import even_out, loops_of
 from haulout.frontends.hlo.storage import assign_storage
 from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
 from haulout.frontends.hlo.values import Operation, check_attributes
@@ -61,20 +59,20 @@ def lower(module: HloModule) -> Program:
         )
     require_partitioned(module)
     flat = flatten(module, module.entry, RULES, control=True)
-    choose_movements(live(flat))
-    steps = live(flat)
+    choose_movements(live_steps(flat))
+    steps = live_steps(flat)
     uniformity = find_uniformity(module, flat, steps)
-    ragged = [loop for loop in loops_of(steps) if uniformity.is_ragged(loop)]
+    divergent = [loop for loop in loops_of(steps) if uniformity.is_divergent(loop)]
     length = flat.length
-    if ragged:
-        steps, length = even_out(steps, ragged)
+    if divergent:
+        steps, length = guard_bodies(steps, divergent)
         uniformity = find_uniformity(module, flat, steps)
     storage = assign_storage(module, flat, steps)
-    plan_marks(steps, storage)
+    plan_boundaries(steps, storage)
     out = Emitter(module, storage, steps, divergent_branches(steps, uniformity))
     for step in steps:
         if not isinstance(step, Operation):
-            out.mark(step)
+            out.boundary(step)
             continue
         rule = RULES[step.opcode]
         check_attributes(step.instruction, rule.attributes)

@@ -1,8 +1,7 @@
-"""What the parser makes of an HLO file: a module of computations of instructions, nothing interpreted.
+"""The parsed form of an HLO file: a module of computations of instructions.
 
-Names are without `%`. Attribute values stay text (`Excerpt`) and get a type where they are used
-(`attributes.py`); only constants are decoded at once, so that a file whose data were left out (`{...}`) is
-refused when it is read.
+Names have no `%`. Attribute values are text (`Excerpt`) and are parsed where they are used (`attributes.py`).
+Constants are decoded at once, so that a file without their data (`{...}`) is refused when it is read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which movements of elements store their result, and whose readers read the operand with strides instead.
 
 A movement is a step of its own (`views.py`); what reads a view decides for itself, so one reader may take the strided
-operand and another one the stored result. A movement that nothing takes is dead (`live.py`).
+operand and another one the stored result. A movement that nothing takes is dead (`live_steps.py`).
 
     what takes arrays as they are (collectives, state, results)      the stored result
     `dot`, where a permutation of dense dimensions is all there is   the operand, its dimensions numbered anew
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from haulout.frontends.hlo.opcodes import ELEMENTWISE
-from haulout.frontends.hlo.values import Array, Loop, Mark, Operation, Stage, Step, View
+from haulout.frontends.hlo.values import Array, Boundary, Loop, Operation, Stage, Step, View
 from haulout.frontends.hlo.views import MOVEMENTS, dense_order, dot_dims, plain
 
 _STRIDED = {*ELEMENTWISE, *MOVEMENTS, "concatenate", "convolution", "dot", "reduce"}
@@ -71,10 +71,10 @@ def _depths(steps: Sequence[Step]) -> dict[Array, int]:
     return found
 
 
-def _deeper(mark: Mark) -> int:
-    if not isinstance(mark.region, Loop):
+def _deeper(boundary: Boundary) -> int:
+    if not isinstance(boundary.region, Loop):
         return 0
-    return {Stage.ENTER: 1, Stage.LEAVE: -1}.get(mark.stage, 0)
+    return {Stage.ENTER: 1, Stage.LEAVE: -1}.get(boundary.stage, 0)
 
 
 def _readers(steps: Sequence[Step], depths: dict[Array, int]) -> Counter[Array]:
@@ -82,7 +82,7 @@ def _readers(steps: Sequence[Step], depths: dict[Array, int]) -> Counter[Array]:
     readers: Counter[Array] = Counter()
     depth = 0
     for step in steps:
-        if isinstance(step, Mark):
+        if isinstance(step, Boundary):
             depth += _deeper(step)
             continue
         for view in step.operands:

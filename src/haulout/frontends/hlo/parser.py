@@ -22,8 +22,8 @@ from pathlib import Path
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.cursor import Cursor
 from haulout.frontends.hlo.literals import parse_literal
+from haulout.frontends.hlo.metadata import MetadataTables, parse_tables
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
-from haulout.frontends.hlo.places import PlaceTables, parse_tables
 from haulout.frontends.hlo.source import Excerpt, Source
 from haulout.frontends.hlo.types import AnyShape, parse_shape, sees_shape
 from haulout.support.files import read_text
@@ -95,7 +95,7 @@ def _header_integer(header: Mapping[str, Excerpt], key: str) -> int:
     return attributes.integer(header[key], 1) if key in header else 1
 
 
-def _parse_computation(cursor: Cursor, tables: PlaceTables, known: Mapping[str, Computation]) -> Computation:
+def _parse_computation(cursor: Cursor, tables: MetadataTables, known: Mapping[str, Computation]) -> Computation:
     start = cursor.skip()
     name = cursor.name("a computation")
     where = Excerpt(cursor.source, start, cursor.position)
@@ -171,7 +171,7 @@ def _check_signature(
 
 
 def _parse_instruction(
-    cursor: Cursor, tables: PlaceTables, by_name: Mapping[str, Instruction], known: Mapping[str, Computation]
+    cursor: Cursor, tables: MetadataTables, by_name: Mapping[str, Instruction], known: Mapping[str, Computation]
 ) -> Instruction:
     start = cursor.skip()
     name = cursor.name("an instruction or `}`")

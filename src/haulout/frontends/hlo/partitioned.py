@@ -1,15 +1,15 @@
-"""Only what XLA has partitioned is read: every core runs the text as it stands.
+"""Modules that XLA has not partitioned are refused: every core runs the text as it is.
 
-A module that still says how it is to be split has the shapes of the whole program, so each core would compute all of
-it, and nothing would be split. What says so, each refused at its place:
+A module before partitioning has the shapes of the whole program, so each core would compute all of it. Each of these
+constructs shows it, and is refused at its place:
 
-    sharding={devices=...} on anything but a parameter of the entry     no part of a partitioned module is split again
-    custom-call of Sharding, SPMDFullToShardShape, xla.sdy....          marks that the partitioner resolves
-    xla.sdy.meshes, xla.sdy.sharding in frontend attributes             what Shardy resolves before the partitioner
+    sharding={devices=...} on anything but a parameter of the entry     the partitioner splits each value once
+    custom-call of Sharding, SPMDFullToShardShape, xla.sdy....          the partitioner resolves these
+    xla.sdy.meshes, xla.sdy.sharding in frontend attributes             Shardy resolves these before the partitioner
     a sharding of more devices than num_partitions                      the header says that it is for fewer
 
-Parameters of a partitioned entry keep their shardings, which then tell how the caller cuts its arguments. So a module
-without any other mark could be either; it is taken for partitioned.
+Parameters of a partitioned entry keep their shardings, which describe how the caller splits its arguments. A module
+without any other of these constructs could be either; it counts as partitioned.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAXIMAL = re.compile(r"maximal device=([0-9]+)")
 _MESH = re.compile(r"mesh\s*[\[<]\s*\[?([^\]]*)\]")
 _SIZE = re.compile(r"=([0-9]+)")
 _AXIS = re.compile(r"\{\s*\\?[\"']")
-_MOST_DIGITS = 9
+MAX_DIGITS = 9
 
 
 def require_partitioned(module: HloModule) -> None:
@@ -107,4 +107,4 @@ def _mesh_size(text: str) -> int:
 
 def _numbers(text: str) -> list[int]:
     """The numbers of a list; one of more digits than any count of devices has is as good as the largest."""
-    return [int(each) if len(each) <= _MOST_DIGITS else 10**_MOST_DIGITS for each in text.split(",") if each] or [1]
+    return [int(each) if len(each) <= MAX_DIGITS else 10**MAX_DIGITS for each in text.split(",") if each] or [1]

@@ -1,4 +1,4 @@
-"""Which cores take part in a collective together, and in which order: all forms of `replica_groups`.
+"""The groups of cores of a collective, in order: all forms of `replica_groups`.
 
     groups  := "{" ["{" INT,... "}" ("," "{" INT,... "}")*] "}"   # written out; {}: one group of all
              | dims "<=" dims ["T(" INT,... ")"]   # iota: reshape, transpose, reshape to [groups, members]
@@ -38,7 +38,7 @@ from haulout.frontends.hlo.source import Excerpt
 Groups = tuple[tuple[int, ...], ...]
 
 _REPLICA_IDS = (
-    "these are replica ids; partition ids need `channel_id` and, but for all-to-all and collective-permute, "
+    "these are replica ids; partition ids need `channel_id` and, except for all-to-all and collective-permute, "
     "`use_global_device_ids=true`"
 )
 _MESH = re.compile(r"mesh\s*\[")
@@ -141,12 +141,12 @@ def _check_ids(value: Excerpt, ids: Sequence[int], count: int, role: str) -> Non
     for number in ids:
         if not 0 <= number < count:
             value.fail(
-                f"id {number} is not below {count}",
+                f"expected an id below {count}, found {number}",
                 f"{role} {number}",
                 help=[*([_REPLICA_IDS] if count == 1 else []), *HOW],
             )
         if number in seen:
-            value.fail(f"id {number} is a {role} twice", f"{role} {number}")
+            value.fail(f"id {number} occurs twice as a {role}", f"{role} {number}")
         seen.add(number)
 
 
@@ -173,7 +173,7 @@ def _parse_device_ids(cursor: Cursor, value: Excerpt, count: int) -> npt.NDArray
     """`[dims]` or `[dims]T(permutation)`: 0, 1, 2, ... reshaped and transposed, flat."""
     dims = cursor.integers("[", "]", "a size", 1)
     if math.prod(dims) != count:  # before anything of that size is made
-        value.fail(f"these groups are of {math.prod(dims)} ids, the program has {count}", help=HOW)
+        value.fail(f"these groups have {math.prod(dims)} ids, the program has {count}", help=HOW)
     ids = np.arange(count).reshape(dims)
     if cursor.take(_TRANSPOSE):
         order = cursor.integers("(", ")", "a dimension")
@@ -204,7 +204,7 @@ def _parse_mesh(cursor: Cursor, value: Excerpt, count: int) -> Groups:
         cursor.expect_mark("=", "`=` and the size of the axis")
         mesh[name] = cursor.integer("the size of an axis", 1)
     if math.prod(mesh.values()) != count:
-        value.fail(f"the mesh is of {math.prod(mesh.values())} devices, the program has {count}", help=HOW)
+        value.fail(f"the mesh has {math.prod(mesh.values())} devices, the program has {count}", help=HOW)
     ids = np.arange(count)
     if cursor.take(_DEVICE_IDS):
         if cursor.sees_mark("["):

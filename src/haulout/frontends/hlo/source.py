@@ -1,9 +1,8 @@
-"""The text of an HLO file, pieces of it, and what an error in it looks like.
+"""The text of an HLO file, excerpts of it, and errors at a place in it.
 
-A `Source` is the text with the offset at which each line starts; everything else in this front end holds
-offsets into it and asks it for a line and a column only when a message needs one. An `Excerpt` is a piece
-that is kept as text until somebody needs its type: the value of an attribute. Both raise one kind of error:
-`bad-input`, with the line and a caret.
+A `Source` is the text with the offset of each line. Other modules store offsets, and get a line and a column only
+when a message needs them. An `Excerpt` is a part of the text that is parsed on demand, such as the value of an
+attribute. Both raise `bad-input`, with the line and a caret.
 """
 
 from __future__ import annotations

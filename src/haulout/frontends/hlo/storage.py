@@ -1,15 +1,14 @@
-"""Which location each array gets: parameters, results, constants, the state of loops, and everything between.
+"""Locations of arrays: parameters, results, constants, loop state and temporaries.
 
-1. Every parameter is a location, `kind=input`; `inout` when the header aliases an output to it.
-2. Arrays share a location where that saves a copy and no value is lost (`sharing.py`): first what a loop carries with
-   its new value, and what a branch results in with the values of its arms, inner ones first, because those copies
-   would run most often; then what a loop carries with its initial value; then every output with the location that it
-   has to end in: one of its own, `kind=output`, or the parameter that it is aliased to.
-3. The result of an operation takes the place of an operand that dies there, where it may be written over it.
+1. Every parameter is a location, `kind=input`; `inout` if the header aliases an output to it.
+2. Arrays share a location where that saves a copy and loses no value (`coalescing.py`): first the state of a loop
+   with its new value, and the result of a branch with the values of its arms, inner ones first, because those copies
+   run most often; then the state of a loop with its initial value; then every output with its required location, one
+   of its own, `kind=output`, or the parameter that it is aliased to.
+3. The result of an operation takes the location of an operand that it reads last, if it may overwrite it.
 4. Constants and core ids are `kind=const`, all other arrays `internal`.
-5. What is not where it has to be is copied: at the marks of loops and branches (`planning.py`), and at the end of the
-   program. Such copies happen at once; where one would read what another has overwritten, it goes first, or the value
-   is saved (`copies.py`).
+5. The remaining copies are at the boundaries of loops and branches (`boundary_copies.py`) and at the end of the
+   program. They are parallel copies (`parallel_copies.py`).
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from haulout.frontends.hlo.copies import in_sequence
+from haulout.frontends.hlo.coalescing import Classes, live_ranges, may_share
 from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import Alias, HloModule, Instruction, Literal
-from haulout.frontends.hlo.sharing import Classes, live_ranges, may_share
+from haulout.frontends.hlo.parallel_copies import sequentialize
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step, View, leaves
+from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step, View, leaves
 from haulout.ir.enums import Kind
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A location to be."""
+    """A location of the program."""
 
     name: str
     kind: Kind
@@ -57,10 +56,10 @@ class Storage:
     """What each loop or fork branches on."""
     limits: dict[Branch, tuple[Slot, Slot]] = field(default_factory=dict)
     """Of a branch by number: its selector, and what that is compared with."""
-    copies: dict[Mark, Copies] = field(default_factory=dict)
-    """At each mark."""
+    copies: dict[Boundary, Copies] = field(default_factory=dict)
+    """At each boundary."""
     one_armed: set[Branch] = field(default_factory=set)
-    """Branches whose second arm holds nothing."""
+    """Branches with an empty second arm."""
     final_copies: Copies = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
 
@@ -112,7 +111,7 @@ def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Stor
     _join_in_place(steps, classes, storage)
     _place_rest(module, steps, results, classes, storage)
     wanted = zip((storage.homes[array] for array in results), storage.outputs, strict=True)
-    storage.final_copies = in_sequence(wanted, storage.save)
+    storage.final_copies = sequentialize(wanted, storage.save)
     return storage
 
 
@@ -126,7 +125,7 @@ def _alias_targets(module: HloModule, flat: Flat) -> dict[tuple[int, ...], Array
         if output is None:
             alias.where.fail(f"the result has no array at {_path(alias.output)}")
         if alias.parameter >= len(parameters):
-            alias.where.fail(f"there is no parameter {alias.parameter}; there are {len(parameters)}")
+            alias.where.fail(f"invalid parameter {alias.parameter}: the module has {len(parameters)}")
         parameter = parameters[alias.parameter].get(alias.parameter_index)
         if parameter is None:
             alias.where.fail(f"parameter {alias.parameter} has no array at {_path(alias.parameter_index)}")
@@ -152,15 +151,15 @@ def _join_carried(steps: Sequence[Step], classes: Classes) -> None:
     Then state with initial values.
     """
     for step in steps:
-        if isinstance(step, Mark) and step.stage is Stage.JOIN:
+        if isinstance(step, Boundary) and step.stage is Stage.JOIN:
             for merged in step.branch.merged:
                 classes.join(merged.result, merged.then.array)
                 classes.join(merged.result, merged.other.array)
-        elif isinstance(step, Mark) and step.stage is Stage.LEAVE:
+        elif isinstance(step, Boundary) and step.stage is Stage.LEAVE:
             for carried in step.loop.carried:
                 classes.join(carried.state, carried.new.array)
     for step in steps:
-        if isinstance(step, Mark) and step.stage is Stage.LEAVE:
+        if isinstance(step, Boundary) and step.stage is Stage.LEAVE:
             for carried in step.loop.carried:
                 classes.join(carried.state, carried.init.array)
 
@@ -221,7 +220,7 @@ def _place_rest(
 
 
 def _reads(step: Step) -> Iterable[Array]:
-    return step.reads() if isinstance(step, Mark) else (operand.array for operand in step.operands)
+    return step.reads() if isinstance(step, Boundary) else (operand.array for operand in step.operands)
 
 
 def _writes(step: Step) -> Iterable[Array]:
@@ -241,7 +240,7 @@ def _contents(array: Array, module: HloModule) -> list[str]:
     if source.literal is not None:
         return [encode(source.literal)]
     if array.shape != Shape("u32", ()):
-        source.fail(f"{source.opcode} is u32[], declared as {array.shape}")
+        source.fail(f"{source.opcode} must be u32[], found {array.shape}")
     if source.opcode == "partition-id":
         return [encode(np.uint32(core)) for core in range(module.num_partitions)]
     if module.replica_count != 1:

@@ -1,8 +1,8 @@
-"""How often the body of a loop runs, where that is written in the program.
+"""Trip counts of counted loops.
 
-The form that counted loops have: the condition is one comparison of a carried integer with a constant, the integer
-starts at a constant, and the body adds a constant to it or subtracts one. Anything else is not known, and neither is
-a loop whose integer would wrap around before the comparison fails.
+A counted loop has this form: the condition is one comparison of a carried integer with a constant, the integer starts
+at a constant, and the body adds a constant to it or subtracts one. The trip count of any other loop is unknown, and
+so is that of a loop whose integer would overflow before the comparison fails.
 """
 
 from __future__ import annotations

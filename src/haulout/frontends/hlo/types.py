@@ -1,13 +1,12 @@
-"""Shapes of HLO values, and how they are written.
+"""Shapes of HLO values, and their text form.
 
     shape   := tuple | array
     tuple   := "(" [shape ("," shape)*] ")"
     array   := TYPE "[" [INT ("," INT)*] "]" [layout]
     layout  := "{" [INT ("," INT)*] [":" suffix] "}"   # suffix: tiles, memory space; kept as text
 
-A layout is a physical hint: the programs of this library store every array row-major in its logical
-dimensions, so only `bitcast`, which is defined by the layouts, looks at it. A token and an opaque value are
-arrays of type `token`, `opaque`.
+A layout is a physical hint. Programs store every array row-major in its logical dimensions, so only `bitcast`, which
+depends on layouts, reads it. Tokens and opaque values are arrays of type `token` and `opaque`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ TYPES = frozenset(f"{kind}{size}" for kind, sizes in _SIZED.items() for size in 
 }
 """Element types that HLO knows; the ones a program can hold are those of `haulout.ir.dtypes`."""
 
-_DEPTH = 64  # of tuples in tuples; real programs have two or three
+MAX_DEPTH = 64
+"""Of nested tuples."""
 _ARRAY = re.compile(r"([a-z][a-z0-9]*)\[")
 _DYNAMIC = re.compile(r"<=|\?")
 _LAYOUT = re.compile(r"\{(?=\s*[0-9:}])")  # a computation's body may follow a shape, too
@@ -83,8 +83,8 @@ def parse_shape(cursor: Cursor, depth: int = 0) -> AnyShape:
     """Read a shape."""
     if not cursor.take_mark("("):
         return _parse_array(cursor)
-    if depth == _DEPTH:
-        cursor.source.fail(cursor.position - 1, f"tuples are nested more than {_DEPTH} deep")
+    if depth == MAX_DEPTH:
+        cursor.source.fail(cursor.position - 1, f"tuples are nested more than {MAX_DEPTH} deep")
     elements: list[AnyShape] = []
     while not cursor.take_mark(")"):
         if elements:
@@ -102,13 +102,15 @@ def _parse_array(cursor: Cursor) -> Shape:
     match = cursor.expect(_ARRAY, "a shape such as `f32[2,3]{1,0}` or a tuple of shapes")
     dtype = match[1]
     if dtype not in TYPES:
-        cursor.source.fail(match.start(), f"`{dtype}` is not an element type of HLO", "unknown", match.end(1))
+        cursor.source.fail(match.start(), f"unknown element type `{dtype}`", "here", match.end(1))
     dims: list[int] = []
     while not cursor.take_mark("]"):
         if dims:
             cursor.expect_mark(",", "`,` or `]`")
         if cursor.sees(_DYNAMIC):
-            cursor.source.fail(cursor.skip(), "dynamic dimensions are not supported", "size not known statically")
+            cursor.source.fail(
+                cursor.skip(), "dynamic dimensions are not supported", "size not known at compile time"
+            )
         dims.append(cursor.integer("a dimension"))
     layout, suffix = _parse_layout(cursor) if cursor.sees(_LAYOUT) else (None, "")
     if layout is not None and sorted(layout) != list(range(len(dims))):

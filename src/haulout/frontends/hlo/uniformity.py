@@ -1,17 +1,17 @@
-"""Which branches may go different ways on different cores, and which loops may run differently often on them.
+"""Uniformity analysis: which branches and loops may diverge between cores.
 
-A value *varies* when it may differ between cores. The sources are parameters that are not marked as replicated,
-`partition-id`, and collectives that give each core its own part (a reduce-scatter, an all-to-all, a permutation that
-leaves cores out, groups of unequal size); from there it spreads through every operation, loop and branch. It ends
-where all cores get the same: an all-reduce or an all-gather over one group of all. What a loop carries varies, too,
-where the condition does.
+A value *varies* if it may differ between cores. The sources are parameters that are not marked as replicated,
+`partition-id`, and collectives with a different result on each core (a reduce-scatter, an all-to-all, a permutation
+without some cores, groups of unequal size). Variation propagates through operations, loops and branches. It ends
+where all cores get the same result: an all-reduce or an all-gather over one group of all cores. If the condition of a
+loop varies, its state varies too.
 
-Where a scalar is computed from constants and the core's number alone, it is computed here, for every core; so it is
-known whether it differs.
+Scalars that are computed from constants and the core's number alone are evaluated for every core, so it is known
+whether they differ.
 
-HLO demands that all cores take the same branch of a conditional with a collective inside, and run a loop with one
-inside equally often. That is relied on, unless the selector is known to differ: then it is an error. Whatever stands
-in an arm that only some cores take may only be taken by some.
+HLO requires that all cores take the same branch of a conditional with a collective inside, and run a loop with one
+inside equally often. The analysis relies on that, unless the selector is known to differ: that is an error. Code in
+an arm that only some cores take may contain only branches that some cores take.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import COLLECTIVES, HOLDS
 from haulout.frontends.hlo.replica_groups import core_groups, core_pairs
-from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step, View, leaves
+from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step, View, leaves
 from haulout.ir.dtypes import NUMPY
 
 _Values = npt.NDArray[Any]
@@ -64,7 +64,7 @@ class Uniformity:
     inside: Mapping[Loop | Branch, Sequence[Operation]]
     """Of each loop and branch a collective in it, if there is one."""
 
-    def is_ragged(self, loop: Loop) -> bool:
+    def is_divergent(self, loop: Loop) -> bool:
         """Whether cores may run it differently often."""
         return loop.condition.array in self.varying and not self.inside[loop]
 
@@ -81,7 +81,8 @@ def find_uniformity(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Uni
 def divergent_branches(steps: Sequence[Step], uniformity: Uniformity) -> set[Branch]:
     """The branches of `steps` at which cores may part.
 
-    Raises `HauloutError` (`bad-input`) where they do although one of the arms holds a collective, or a ragged loop.
+    Raises `HauloutError` (`bad-input`) where they do although one of the arms holds a collective, or a divergent
+    loop.
     """
     inside, known, varying = uniformity.inside, uniformity.known, uniformity.varying
     parting: set[Branch] = set()
@@ -91,10 +92,10 @@ def divergent_branches(steps: Sequence[Step], uniformity: Uniformity) -> set[Bra
         return bool(around) and around[-1] in parting
 
     for step in steps:
-        if not isinstance(step, Mark):
+        if not isinstance(step, Boundary):
             continue
-        if step.stage is Stage.ENTER and step.loop.ragged and is_for_some():
-            _fail_ragged(step.loop)
+        if step.stage is Stage.ENTER and step.loop.divergent and is_for_some():
+            _fail_divergent(step.loop)
         elif step.stage is Stage.JOIN:
             around.pop()
         elif step.stage is Stage.FORK:
@@ -209,7 +210,7 @@ def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, _Valu
                 if values is not None:
                     known[step.results[0]] = values.astype(NUMPY[step.result.shape.dtype])
     for step in steps:
-        if isinstance(step, Mark) and step.stage is Stage.FORK:
+        if isinstance(step, Boundary) and step.stage is Stage.FORK:
             values = _given(module, step.branch.selector, known)
             if values is not None:
                 known[step.branch.selector.array] = values
@@ -261,10 +262,10 @@ def _sides(branch: Branch, known: Mapping[Array, _Values]) -> list[bool] | None:
     return [0 <= value < branch.below for value in values.tolist()]
 
 
-def _fail_ragged(loop: Loop) -> NoReturn:
+def _fail_divergent(loop: Loop) -> NoReturn:
     loop.instruction.fail(
-        "not supported yet: a loop that cores may run differently often, where not all cores reach it",
-        "in a branch that only some may take, or in another such loop",
+        "a divergent loop that not all cores reach is not supported",
+        "the loop is in a divergent branch or in a divergent loop",
     )
 
 
@@ -273,5 +274,5 @@ def _fail(branch: Branch, collective: Operation, sides: list[bool]) -> None:
     branch.instruction.fail(
         f"conditional: %{collective.instruction.name} in one of its branches is a collective, "
         f"and not all cores take the same branch",
-        f"core 0 takes another branch than core {other}",
+        f"core 0 and core {other} take different branches",
     )

@@ -1,13 +1,13 @@
-"""Values without tuples: what is left of a computation once calls, tuples and reshapes are resolved.
+"""Values without tuples: a computation after calls, tuples and reshapes are resolved.
 
-An `Array` is produced in one place: by a parameter, by a constant (or partition-id), by an `Operation`, by a `Loop`
-that carries it from iteration to iteration, or by a `Branch` that results in it. A `View` is an array seen with
-another shape, or a part of it in another order: `reshape`, `transpose` and their like make views, no data moves. A
-`Tree` is a view or a tuple of trees.
+An `Array` has one definition: a parameter, a constant (or partition-id), an `Operation`, a `Loop` that carries it
+from iteration to iteration, or a `Branch` that merges it. A `View` is an array with another shape, or part of it in
+another order: `reshape`, `transpose` and similar instructions make views and move no data. A `Tree` is a view or a
+tuple of trees.
 
-The steps of a computation are its operations in order, with three marks for each loop among them (where it starts,
-where it goes on into the body or leaves, where the body ends) and three for each branch (where it forks, where its
-second arm begins, where the arms meet).
+The steps of a computation are its operations in order, with three boundaries for each loop (its start, the branch to
+the body or the exit, the end of the body) and three for each branch (the fork, the start of the second arm, the
+join).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Instruction
+from haulout.frontends.hlo.opcodes import opcode_of
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.types import AnyShape, Shape, TupleShape
 from haulout.ir.dtypes import NUMPY
@@ -114,6 +115,12 @@ class Operation:
             operands = ", ".join(str(operand.shape) for operand in self.operands)
             self.fail(f"{self.opcode}: {message}", f"({operands}) -> {self.instruction.shape}")
 
+    def expect_arity(self, n: int = 1) -> None:
+        """Fail unless it has the operands and results of its opcode; one that may be repeated `n` times."""
+        expected = opcode_of(self.opcode).operands
+        assert expected is not None  # HLO's opcodes list them
+        self.expect_counts(*expected.counts(n))
+
     def expect_counts(self, operands: int, results: int = 1) -> None:
         """Fail unless it has that many operands and results."""
         self.expect(
@@ -149,7 +156,7 @@ class Carried:
     """One array of a loop's state that the body changes."""
 
     state: Array
-    """What header and body read, and whatever follows the loop."""
+    """What the header, the body and the steps after the loop read."""
     init: View
     """Its value before the first iteration."""
     new: View
@@ -158,15 +165,15 @@ class Carried:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A `while`. State that the body passes on unchanged is not carried: it is read where it always was."""
+    """A `while`. State that the body returns unchanged is not carried."""
 
     instruction: Instruction
     seq: int
     carried: tuple[Carried, ...] = ()
     condition: View = field(init=False)
     """pred[], computed between the start and the branch."""
-    ragged: bool = False
-    """Cores may need different numbers of iterations: the loop goes on while one of them does (`ragged_loops.py`)."""
+    divergent: bool = False
+    """Cores may need different trip counts: the loop runs until all of them are done (`divergent_loops.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +181,7 @@ class Merged:
     """One array that a branch results in."""
 
     result: Array
-    """What the steps behind the branch read."""
+    """What the steps after the branch read."""
     then: View
     """Its value when the first arm was taken."""
     other: View
@@ -185,7 +192,7 @@ class Merged:
 class Branch:
     """A choice of two arms: a `conditional`, or a part of one that has more than two branches.
 
-    What both arms pass on alike is no result: it is read where it always was.
+    An array that both arms return is not merged.
     """
 
     instruction: Instruction
@@ -202,25 +209,25 @@ class Branch:
 
 
 class Stage(Enum):
-    """Where a mark stands: the first three are those of a loop, the others those of a branch."""
+    """The kind of a boundary: the first three are those of a loop, the others those of a branch."""
 
     ENTER = "enter"
-    """Reads the initial values, sets the state; the operations behind it compute the condition."""
+    """Reads the initial values, sets the state; the operations after it compute the condition."""
     BRANCH = "branch"
-    """Reads the condition; the operations behind it are the body."""
+    """Reads the condition; the operations after it are the body."""
     LEAVE = "leave"
-    """Reads the new values, sets the state; the steps behind it follow the loop."""
+    """Reads the new values, sets the state; the steps after it follow the loop."""
     FORK = "fork"
-    """Reads the selector; the steps behind it are the first arm."""
+    """Reads the selector; the steps after it are the first arm."""
     ELSE = "else"
-    """Reads the values of the first arm; the steps behind it are the second arm."""
+    """Reads the values of the first arm; the steps after it are the second arm."""
     JOIN = "join"
-    """Reads the values of the second arm, sets the results; the steps behind it follow the branch."""
+    """Reads the values of the second arm, sets the results; the steps after it follow the branch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """One of the three marks of a loop or a branch among the steps; its reads come before its writes.
+class Boundary:
+    """One of the three boundaries of a loop or a branch among the steps; its reads come before its writes.
 
     `seq` is the first number that its copies may take.
     """
@@ -231,19 +238,19 @@ class Mark:
 
     @property
     def loop(self) -> Loop:
-        """The loop whose mark it is."""
+        """The loop whose boundary it is."""
         assert isinstance(self.region, Loop)
         return self.region
 
     @property
     def branch(self) -> Branch:
-        """The branch whose mark it is."""
+        """The branch whose boundary it is."""
         assert isinstance(self.region, Branch)
         return self.region
 
     @property
     def decides(self) -> bool:
-        """Whether cores go one way or another from here."""
+        """Whether control flow branches here."""
         return self.stage in (Stage.BRANCH, Stage.FORK)
 
     def reads(self) -> list[Array]:
@@ -263,7 +270,7 @@ class Mark:
                 return [each.other.array for each in self.branch.merged]
 
     def targets(self) -> list[Array]:
-        """Where what it reads belongs, in the same order; nowhere if it decides."""
+        """Where its reads are copied to, in the same order; empty if it decides."""
         if self.decides:
             return []
         if isinstance(self.region, Loop):
@@ -271,7 +278,7 @@ class Mark:
         return [each.result for each in self.region.merged]
 
 
-Step: TypeAlias = Operation | Mark
+Step: TypeAlias = Operation | Boundary
 
 _HINTS = frozenset(
     {
@@ -290,11 +297,11 @@ _HINTS = frozenset(
         "original_value",
     }
 )
-"""Attributes that may be ignored: they change no value, or promise something that is not relied on."""
+"""Attributes without effect on values."""
 
 
 def check_attributes(instruction: Instruction, known: Container[str]) -> None:
-    """Fail on an attribute that is neither `known` nor a mere hint: it could change what the instruction computes."""
+    """Fail on an attribute that is neither `known` nor a hint: it may change what the instruction computes."""
     for key, value in instruction.attributes.items():
         if key not in known and key not in _HINTS:
             value.fail(f"the attribute `{key}` of {instruction.opcode} is not supported", "this value")
@@ -327,7 +334,7 @@ def arrays_of(source: Instruction) -> Tree:
     return build(source.shape, ())
 
 
-_BYTES = 1 << 62
+MAX_BYTES = 1 << 62
 
 
 def check_shape(source: Instruction, shape: Shape) -> None:
@@ -336,5 +343,5 @@ def check_shape(source: Instruction, shape: Shape) -> None:
         source.fail(f"element type `{shape.dtype}` is not supported")
     if not shape.count:
         source.fail(f"the empty array {shape} is not supported")
-    if shape.count * NUMPY[shape.dtype].itemsize > _BYTES:
+    if shape.count * NUMPY[shape.dtype].itemsize > MAX_BYTES:
         source.fail(f"the array {shape} is larger than 2**62 bytes")

@@ -1,7 +1,7 @@
-"""What the NKI front end offers: which kernel is meant, its trace, and its program.
+"""The API of the NKI front end: selection of a kernel, its trace, and its program.
 
-A kernel is `FILE::FUNCTION`, or a function. A function whose module has a file is imported again from that file with
-the stand-ins in place; a function that was written after `install()`, in a notebook, runs as it is.
+A kernel is `FILE::FUNCTION` or a function. A function of a module with a file is imported again from that file with
+the stand-ins. A function that was defined after `install()`, in a notebook, runs as it is.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _MARK = "__haulout__"
 def tensor(dtype: Any, *shape: int, buffer: str = "shared_hbm", within: tuple[int, int] | None = None) -> TensorSpec:
     """A tensor argument: element type by NKI's name, the program's or NumPy's; `buffer` as in `nl`.
 
-    `within`: integers in it lie between the two, the second excluded; for indices whose values are not given.
+    `within`: half-open range of its integers, for indices with unknown values.
     """
     name = nki_name(dtype)
     if name is None:
-        bad_input(f"no element type is named {dtype!r}")
+        bad_input(f"unknown element type {dtype!r}")
     return TensorSpec(name, shape, Buffer[buffer], within=within)
 
 
@@ -49,7 +49,7 @@ def split_name(text: str) -> tuple[Path, str]:
     """`FILE::FUNCTION` in two."""
     path, mark, name = text.rpartition("::")
     if not mark or not path or not name:
-        bad_input(f"{text!r} names no kernel", help=["kernels.py::function"])
+        bad_input(f"expected FILE.py::FUNCTION, found {text!r}")
     return Path(path), name
 
 
@@ -85,8 +85,8 @@ def trace(
     """The program of a kernel on `lnc` cores, as recorded.
 
     `kernel` is `FILE::FUNCTION` or a function; `arguments`, by name or in order, are arrays, specs (`tensor`), or
-    plain values. `barrier_scope`: `data`, as NKI documents `core_barrier`, or `global`. `trips`: how often a loop's
-    body is taken whose count only the device knows. Raises `HauloutError` when the kernel did not come to its end.
+    plain values. `barrier_scope`: `data`, as NKI documents `core_barrier`, or `global`. `trips`: the assumed trip
+    count of loops whose count is known on the device only. Raises `HauloutError` if the kernel stops with an error.
     """
     found = trace_of(kernel, arguments, lnc=lnc, trips=trips, target=target)
     if found.failed:

@@ -1,14 +1,13 @@
 """Arguments of a kernel from the command line or a TOML file.
 
-    x=bf16[4,1,1024]        a tensor in HBM that the caller fills
+    x=bf16[4,1,1024]        a tensor in HBM that the caller writes
     out=sbuf:f32[128,64]    a tensor in SBUF
     idx=@idx.npy            an array: a tensor whose contents are known
     idx=i32[64,1]{0:16}     a tensor of integers from 0 to 15
     k=4  eps=1e-5  causal=true  bias=none  mode=NormType.RMS_NORM  name="text"
 
-Element types go by NKI's names or the program's. A dotted name is looked up in the kernel's module, and stands for
-itself when it is not there. In TOML, numbers, booleans and lists are written as TOML writes them, all else as
-strings.
+Element types have the names of NKI or of `.bir`. A dotted name is looked up in the module of the kernel; if it is not
+there, it is a string. In TOML, numbers, booleans and lists have their TOML form, all other values are strings.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ _TENSOR = re.compile(
 )
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 _INTEGER = re.compile(r"[+-]?\d+")
-_DIGITS = 1000
-"""Python refuses to read integers that are much longer."""
+MAX_DIGITS = 1000
+"""Python refuses to read much longer integers."""
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor argument: NKI's element type, shape, where it lies, and its contents when they are known."""
+    """A tensor argument: NKI's element type, shape, memory, and its contents if they are known."""
 
     dtype: str
     shape: tuple[int, ...]
     buffer: Buffer = Buffer.shared_hbm
     values: npt.NDArray[Any] | None = None
     within: Interval | None = None
-    """What integers in it lie between, the end excluded, when that is declared."""
+    """Declared half-open range of its integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def tensor_spec(array: Any) -> TensorSpec | None:
         return None
     dtype = nki_name(array.dtype) or nki_name(str(array.dtype).rpartition(".")[2])
     if dtype is None:
-        bad_input(f"no element type of NKI is {array.dtype}")
+        bad_input(f"NKI has no element type {array.dtype}")
     known = array if isinstance(array, np.ndarray) and array.dtype.kind in "iub" else None
     return TensorSpec(dtype, tuple(int(count) for count in array.shape), values=known)
 
@@ -92,20 +91,18 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
     if found := _TENSOR.match(text):
         dtype = nki_name(found.group(2))
         if dtype is None:
-            bad_input(
-                f"{what}: no element type is named {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."]
-            )
-        if any(len(digits) > _DIGITS for digits in _INTEGER.findall(text)):
-            bad_input(f"{what}: a number of more than {_DIGITS} digits")
+            bad_input(f"{what}: unknown element type {found.group(2)!r}", help=["f32, bf16, s32, float8_e4m3, ..."])
+        if any(len(digits) > MAX_DIGITS for digits in _INTEGER.findall(text)):
+            bad_input(f"{what}: an integer has more than {MAX_DIGITS} digits")
         shape = tuple(int(part) for part in found.group(3).split(",") if part.strip())
         if 0 in shape:
             bad_input(f"{what}: {text} has no elements")
         within = (int(found.group(4)), int(found.group(5))) if found.group(4) else None
         if within is not None and within[0] >= within[1]:
-            bad_input(f"{what}: no number lies in {within[0]}:{within[1]}")
+            bad_input(f"{what}: invalid range {within[0]}:{within[1]}: the end must be greater than the start")
         return TensorSpec(dtype, shape, Buffer[found.group(1) or "shared_hbm"], within=within)
-    if _INTEGER.fullmatch(text) and len(text) > _DIGITS:
-        bad_input(f"{what}: a number of more than {_DIGITS} digits")
+    if _INTEGER.fullmatch(text) and len(text) > MAX_DIGITS:
+        bad_input(f"{what}: an integer has more than {MAX_DIGITS} digits")
     for number in (int, float):
         try:
             return number(text)
@@ -117,7 +114,7 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
 def _array(path: Path, what: str) -> TensorSpec:
     array = read_npy(path)
     if nki_name(array.dtype) is None:
-        bad_input(f"{what}: {path} holds {array.dtype}, which is no element type of NKI")
+        bad_input(f"{what}: {path} has element type {array.dtype}, which NKI does not have")
     spec = tensor_spec(array)
     assert spec is not None
     return spec

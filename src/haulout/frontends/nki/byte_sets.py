@@ -1,8 +1,8 @@
-"""Which bytes a view touches, as few patterns in a normal form.
+"""The bytes of a view, as few patterns in a normal form.
 
-Order within an access does not matter to who may meet whom, so dims are sorted, turned to rise, and whatever is
-contiguous or overlaps becomes one run: shifted copies of a run by a step no longer than the run are one longer run.
-Equal sets mostly get equal patterns, and few dims are left for the checker to meet.
+The order of bytes within an access does not matter for conflicts. So dims are sorted and made ascending, and
+contiguous or overlapping runs are merged: copies of a run, shifted by at most its length, are one longer run. Equal
+sets usually get equal patterns, with few dims for the checker.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ def inside(pattern: Pattern, size: int) -> Pattern | None:
     return pattern
 
 
-MOST_STEPS = 1 << 12
-"""Choices that `meet` tries; then it says yes."""
+MAX_STEPS = 1 << 12
+"""Choices that `overlap` tries before it returns True."""
 
 
 @lru_cache(maxsize=1 << 16)
-def meet(one: Pattern, other: Pattern) -> bool:
-    """Whether two patterns touch a common byte; exact, but for those that take too many steps, which are said to.
+def overlap(one: Pattern, other: Pattern) -> bool:
+    """Whether two patterns touch a common byte; exact, except that it returns True after too many steps.
 
-    Runs of the two meet when `-one.run < start - other_start < other.run` for some starts, so a sum of bounded
+    Runs of the two overlap when `-one.run < start - other_start < other.run` for some starts, so a sum of bounded
     multiples of all strides must fall into an interval. Strides are tried from the largest down, each time with the
     multiples for which the smaller ones can still reach the interval.
     """
@@ -83,7 +83,7 @@ def meet(one: Pattern, other: Pattern) -> bool:
     for at in range(len(strides) - 1, -1, -1):
         below[at] = below[at + 1] + strides[at] * reach[strides[at]]
     pending = [(0, -one.run + 1 - shift, other.run - 1 - shift)]
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         if not pending:
             return False
         at, low, high = pending.pop()
@@ -95,7 +95,7 @@ def meet(one: Pattern, other: Pattern) -> bool:
         first = max(0, -(-(low - below[at + 1]) // stride))
         last = min(reach[stride], high // stride)
         pending += [
-            (at + 1, low - stride * k, high - stride * k) for k in range(first, min(last, first + MOST_STEPS) + 1)
+            (at + 1, low - stride * k, high - stride * k) for k in range(first, min(last, first + MAX_STEPS) + 1)
         ]
     return True
 

@@ -1,18 +1,18 @@
-"""Recordings of all cores to one program.
+"""The recordings of all cores as one program.
 
-    locations      on-chip tensors and private HBM are each core's own; shared HBM is core 0's allocation, a view
-                   elsewhere. Shared allocations of one name are one tensor, and of those without a name the k-th of
-                   every core; arguments are matched by their order.
-    instructions   one a record, named by what it is and its position; `loc` is the kernel's line
-    core_barrier   two readings, `barrier_scope`:
-                     data    the documented one: on its own engine; it waits for what touched its tensor before, and
-                             what touches the tensor after waits for it. Nothing else is ordered by it.
-                     global  a fence of everything, engines and DMA
-    sendrecv       a meeting, its pipe is the tag
+    locations      on-chip tensors and private HBM belong to one core; shared HBM is an allocation of core 0 and a
+                   view elsewhere. Shared allocations of one name are one tensor, and of those without a name the k-th
+                   of every core; arguments are matched by their order.
+    instructions   one for each record, named by its opcode and its position; `loc` is the line of the kernel
+    core_barrier   two interpretations, `barrier_scope`:
+                     data    as documented: on its own engine; it orders the accesses of its tensor before and after
+                             it, and no other accesses.
+                     global  a fence of all engines, DMA included
+    sendrecv       a `sendrecv`; its pipe is the tag
 
-An operand of which some bytes are touched, not known which, has a pattern that covers them all and is listed in the
-instruction's attribute `maybe=[operand, ...]` (reads first). `args` says everything else that an instruction was
-given (`emit_args.py`). An output whose written rows depend on the values of indices is `partial`.
+If an operand touches an unknown subset of bytes, its pattern covers all of them, and the attribute
+`maybe=[operand, ...]` lists it (reads first). `args` has all arguments of the instruction (`emit_args.py`). An output
+is `partial` if the values of indices decide which of its rows are written.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.frontends.nki.diagnose import place_text, shown_path
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.emit_core import CoreEmitter
+from haulout.frontends.nki.findings import place_text, shown_path
 from haulout.frontends.nki.lint import lint
 from haulout.frontends.nki.one_partition import narrow_tensors
 from haulout.frontends.nki.recorder import Recorder

@@ -1,9 +1,9 @@
-"""The attribute `args`: everything that an instruction of NKI was given, so that its text says what it computes.
+"""The attribute `args`: all arguments of an NKI instruction, so that its text defines what it computes.
 
-One list a parameter: `[NAME, VALUE...]`. A tensor is its operands (numbers, reads first), element type, shape and
-strides in elements, and the index that places it, if any. Two instructions with equal opcodes, equal `args` and equal
-bytes in their reads compute the same; so an instruction of which something cannot be said has no `args` at all. The
-order of elements stands nowhere else: the patterns of operands are sets of bytes (`byte_sets.py`).
+One list for each parameter: `[NAME, VALUE...]`. A tensor is its operands (numbers, reads first), element type, shape
+and strides in elements, and its index, if any. Two instructions with equal opcodes, equal `args` and equal input
+bytes compute the same. An instruction with an argument that has no text form has no `args`. Only `args` has the order
+of elements: the patterns of operands are sets of bytes (`byte_sets.py`).
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""One core's records as instructions, with the order that `core_barrier` gives and the blocks that loops make.
+"""The records of one core as instructions, with the order of `core_barrier` and the blocks of loops.
 
-Data-scoped barriers are edges. A barrier waits for the newest access of its tensor on every engine (`latest`), and
-the first access of the tensor behind it on each engine waits for the barrier (its `_Gate`); engines are in order, so
-that is all of them.
+Barriers of scope `data` are edges. A barrier waits for the latest access of its tensor on every engine (`latest`).
+The first later access of the tensor on each engine waits for the barrier (its `_Gate`). Engines run in order, so this
+orders all accesses.
 
-A loop is a header, its body, and what stands behind; the header runs once more than the body. An edge may only lead
-from what has certainly run, so for each tensor that barriers order a loop's header holds two instructions that do
-nothing but stand in the order:
+A loop is a header, its body, and the block after it; the header runs once more than the body. An edge must start at
+an instruction that always runs. So for each tensor with barriers the header of a loop has two instructions without
+effect:
 
-    uses    waits for the accesses before the loop, and, carried, for the newest of the previous iteration: what a
-            later barrier waits for
-    gate    on the barriers' engine, so behind the barrier of the previous iteration: what a later access waits for
+    uses    waits for the accesses before the loop, and, carried, for the latest of the previous iteration: a later
+            barrier waits for it
+    gate    on the engine of barriers, so after the barrier of the previous iteration: a later access waits for it
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import copysign
 
-from haulout.frontends.nki.byte_sets import meet
-from haulout.frontends.nki.diagnose import place_text
+from haulout.frontends.nki.byte_sets import overlap
 from haulout.frontends.nki.emit_args import instruction_args
+from haulout.frontends.nki.findings import place_text
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
 from haulout.frontends.nki.storage import Storage
-from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Space
 from haulout.ir.patterns import Pattern
@@ -104,10 +103,10 @@ class CoreEmitter:
         reads = [self._operand(number, pattern) for number, pattern in record.reads]
         writes = [self._operand(number, pattern) for number, pattern in record.writes]
         opcode = record.opcode
-        maybe = _maybe(record, 0, len(reads) + len(writes))
-        attrs = maybe | instruction_args(record)
+        maybe = record.maybe
+        attrs = instruction_args(record)
         if _fills_with_zeros(record):
-            opcode, attrs = "memset", maybe | {"value": 0}
+            opcode, attrs = "memset", {"value": 0}
         if isinstance(record.detail, MeetingDetail):
             to, source, pipe, _ = record.detail
             row = build.sendrecv(
@@ -119,6 +118,7 @@ class CoreEmitter:
                 tag=pipe,
                 reads=reads,
                 writes=writes,
+                maybe=maybe,
                 attrs=attrs,
                 loc=loc,
             )
@@ -126,12 +126,14 @@ class CoreEmitter:
             # It reads and writes bytes that meet but differ: as reading, then writing; its engine keeps the order.
             # Neither of the two has `args`, since neither alone computes what the arguments say.
             count = len(reads)
-            before, after = _maybe(record, 0, count), _maybe(record, count, count + len(writes))
-            row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, attrs=before, loc=loc)
+            written = [at - count for at in maybe if at >= count]
+            row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, maybe=maybe, loc=loc)
             self._wait_for_gates(row, record.engine, record.reads)
-            row = build.instruction(self.block, name, opcode, record.engine, (), writes, attrs=after, loc=loc)
+            row = build.instruction(self.block, name, opcode, record.engine, (), writes, maybe=written, loc=loc)
         else:
-            row = build.instruction(self.block, name, opcode, record.engine, reads, writes, attrs=attrs, loc=loc)
+            row = build.instruction(
+                self.block, name, opcode, record.engine, reads, writes, maybe=maybe, attrs=attrs, loc=loc
+            )
         self._ordered(row, position)
         if self.by_data:
             operands = (*record.reads, *record.writes)
@@ -265,18 +267,12 @@ def _fills_with_zeros(record: Record) -> bool:
     return record.opcode == "nki.memset" and isinstance(value, int | float) and value == 0 and copysign(1, value) > 0
 
 
-def _maybe(record: Record, begin: int, end: int) -> dict[str, AttrValue]:
-    """The attribute `maybe` of an instruction that has only some of the operands."""
-    inside: list[AttrValue] = [at - begin for at in record.maybe if begin <= at < end]
-    return {"maybe": inside} if inside else {}
-
-
 def _clash(reads: tuple[Operand, ...], writes: tuple[Operand, ...], storages: list[Storage]) -> bool:
     """Whether a read and a write of one storage meet in some bytes but not in all."""
     for number, pattern in writes:
         for other, seen in reads:
             if other == number and seen != pattern:
                 size = storages[number].size
-                if meet(pattern or Pattern(0, size), seen or Pattern(0, size)):
+                if overlap(pattern or Pattern(0, size), seen or Pattern(0, size)):
                     return True
     return False

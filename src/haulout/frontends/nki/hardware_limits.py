@@ -33,7 +33,7 @@ _BITWISE = frozenset(
     }
 )
 _AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
-_MOST_SENT = {4: 1024, 2: 512, 1: 256}
+MAX_SENT = {4: 1024, 2: 512, 1: 256}
 """Bytes a partition of an exchange through GpSimd's DMA, by the size of an element."""
 
 
@@ -61,19 +61,19 @@ def _matmul(given: Given, operands: Operands, target: str) -> Found:
     # In the double modes the first free dimension is part of the contraction.
     columns = _free(moving) // (2 if wide else 1)
     if columns > most:
-        yield "moving", f"moving has {columns} elements in each partition; {target} takes {most}"
+        yield "moving", f"moving has {columns} elements in each partition; {target} takes at most {most}"
     if _free(stationary) // (2 if wide else 1) > 128:
-        yield "stationary", f"stationary has {_free(stationary)} elements in each partition; it takes 128"
+        yield "stationary", f"stationary has {_free(stationary)} elements in each partition; it takes at most 128"
     kinds = {"stationary": stationary.dtype, "moving": moving.dtype}
     if not given.get("is_transpose"):
         for name, dtype in kinds.items():
             if "int" in dtype or dtype == "bool":
-                yield name, f"{name} is {dtype}; the tensor engine multiplies no integers"
+                yield name, f"{name} is {dtype}; the tensor engine does not multiply integers"
         if dst.dtype != "float32" and not (target == "gen4" and dst.dtype == "bfloat16"):
             yield "dst", f"dst is {dst.dtype}; {target} accumulates in float32"
     single = [dtype in ("float32", "tfloat32") for dtype in kinds.values()]
     if any(single) and not all(single):
-        yield "types", f"stationary is {stationary.dtype}, moving {moving.dtype}; float32 goes with float32 only"
+        yield "types", f"stationary is {stationary.dtype}, moving {moving.dtype}; float32 needs float32 on both sides"
     yield from _bank(dst, target)
 
 
@@ -86,7 +86,7 @@ def _bank(dst: Tensor, target: str) -> Found:
     begin = storage.address + dst.offset * dst.itemsize % storage.row_bytes
     end = begin + (last + 1) * dst.itemsize
     if begin // _BANK != (end - 1) // _BANK:
-        yield "dst", f"dst takes bytes {begin}:{end} of each partition of PSUM; a result lies in one bank of {_BANK}"
+        yield "dst", f"dst takes bytes {begin}:{end} of each partition; a result must fit one bank of {_BANK} bytes"
 
 
 def _transpose(given: Given, operands: Operands, target: str) -> Found:
@@ -94,7 +94,7 @@ def _transpose(given: Given, operands: Operands, target: str) -> Found:
     if dst is None or data is None:
         return
     if dst.dtype != data.dtype:
-        yield "dst", f"dst is {dst.dtype}, data {data.dtype}; a transposition keeps the type"
+        yield "dst", f"dst is {dst.dtype}, data {data.dtype}; a transposition must keep the type"
     chosen = getattr(given.get("engine"), "name", "unknown")
     rows, columns = data.shape[0], _free(data)
     if chosen == "unknown":
@@ -106,7 +106,7 @@ def _transpose(given: Given, operands: Operands, target: str) -> Found:
     if chosen == "tensor" and (dst.storage.buffer is not Buffer.psum or data.storage.buffer is Buffer.psum):
         yield (
             "memory",
-            f"data is in {data.buffer.value}, dst in {dst.buffer.value}; the tensor engine goes from SBUF to PSUM",
+            f"data is in {data.buffer.value}, dst in {dst.buffer.value}; the tensor engine reads SBUF, writes PSUM",
         )
 
 
@@ -151,7 +151,7 @@ def _operators(*keys: str) -> Check:
         if not bits:
             return
         if len(bits) < len(names) and "bypass" not in names:
-            yield "op", f"nl.{names[0]} and nl.{names[1]}: one works on bits, the other on numbers"
+            yield "op", f"nl.{names[0]} and nl.{names[1]}: bitwise and arithmetic operators do not combine"
         chosen = getattr(given.get("engine"), "name", "unknown")
         if chosen in ("scalar", "gpsimd"):
             yield "engine", f"nl.{bits[0]} runs on the vector engine only"
@@ -170,7 +170,7 @@ def _tensor_scalar(given: Given, operands: Operands, target: str) -> Found:
     chosen = getattr(given.get("engine"), "name", "unknown")
     if chosen == "scalar" and names not in (["multiply", "add"], ["multiply"], ["add"]):
         words = ", ".join(f"nl.{name}" for name in names)
-        yield "engine", f"{words} on the scalar engine, which has multiply, add, and multiply then add"
+        yield "engine", f"{words} on the scalar engine, which supports multiply, add, and multiply then add"
 
 
 def _tensor_copy(given: Given, operands: Operands, target: str) -> Found:
@@ -181,7 +181,7 @@ def _tensor_copy(given: Given, operands: Operands, target: str) -> Found:
 def _memset(given: Given, operands: Operands, target: str) -> Found:
     dst, value = operands.get("dst"), given.get("value")
     if dst is not None and ("int" in dst.dtype) and isinstance(value, float) and not value.is_integer():
-        yield "value", f"value is {value}, dst {dst.dtype}"
+        yield "value", f"value must be an integer for dst of type {dst.dtype}, found {value}"
 
 
 # -- sizes -----------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _by_hardware(given: Given, operands: Operands, target: str) -> Found:
         return
     dst, src = operands.get("dst"), operands.get("src")
     if dst is not None and src is not None and dst.dtype != src.dtype:
-        yield "dtype", f"src is {src.dtype}, dst {dst.dtype}; dge_mode.hwdge converts nothing"
+        yield "dtype", f"src is {src.dtype}, dst {dst.dtype}; dge_mode.hwdge does not convert types"
     for name, tensor in operands.items():
         if tensor.indirect is not None and tensor.indirect.vector:
             yield name, f"{name} has an index for each partition, which dge_mode.hwdge does not take"
@@ -224,17 +224,17 @@ def _dma_transpose(given: Given, operands: Operands, target: str) -> Found:
         return
     order = _AXES.get(len(src.shape))
     if axes is not None and tuple(axes) not in _AXES.values():
-        yield "axes", f"axes {tuple(axes)}; there are (1, 0), (2, 1, 0) and (3, 1, 2, 0)"
+        yield "axes", f"axes must be (1, 0), (2, 1, 0) or (3, 1, 2, 0), found {tuple(axes)}"
     elif order is None or (axes is not None and len(tuple(axes)) != len(src.shape)):
-        yield "axes", f"src has {len(src.shape)} dimensions; it takes 2, 3 or 4, and as many axes"
+        yield "axes", f"src must have 2, 3 or 4 dimensions, and as many axes, found {len(src.shape)} dimensions"
     elif tuple(src.shape[axis] for axis in order) != dst.shape:
         wanted = [src.shape[axis] for axis in order]
-        yield "dst", f"dst is {list(dst.shape)}; src {list(src.shape)} gives {wanted}"
+        yield "dst", f"dst must have shape {wanted}, found {list(dst.shape)}"
 
 
 def most_sent(tensor: Tensor) -> int:
     """Bytes of each partition that GpSimd's DMA exchanges at once."""
-    return _MOST_SENT.get(tensor.itemsize, _MOST_SENT[4])
+    return MAX_SENT.get(tensor.itemsize, MAX_SENT[4])
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from haulout.frontends.nki.diagnose import Findings
+from haulout.frontends.nki.findings import Findings
 from haulout.frontends.nki.hardware_limits import LIMITS
 from haulout.frontends.nki.instructions import DMA, Instruction
 from haulout.frontends.nki.storage import Buffer
@@ -113,7 +113,7 @@ def _memory(row: Instruction, given: Mapping[str, Any], operands: Mapping[str, T
                 yield _Wrong(
                     f"dst is {tensor!r}; the tensor engine writes PSUM only",
                     name,
-                    "give it a tile in nl.psum, and copy that with nisa.tensor_copy",
+                    "write a tile in nl.psum, and copy it with nisa.tensor_copy",
                 )
         elif buffer is Buffer.psum and row.name in _TENSOR_ENGINE:
             yield _Wrong(
@@ -130,7 +130,7 @@ def _memory(row: Instruction, given: Mapping[str, Any], operands: Mapping[str, T
     pair = [operands.get(name) for name in _NOT_BOTH_PSUM.get(row.name, ())]
     if pair and all(each is not None and each.storage.buffer is Buffer.psum for each in pair):
         names = " and ".join(_NOT_BOTH_PSUM[row.name])
-        yield _Wrong(f"{names} are both in PSUM; one of them may be", names, "copy one to SBUF first")
+        yield _Wrong(f"{names} are both in PSUM; at most one of them may be", names, "copy one to SBUF first")
 
 
 def _on_gpsimd(row: Instruction, given: Mapping[str, Any]) -> str | None:
@@ -162,7 +162,8 @@ def _start(name: str, tensor: Tensor) -> Iterator[_Wrong]:
     if first % step:
         places = {32: "0, 32, 64 or 96", 64: "0 or 64", 128: "0"}[step]
         yield _Wrong(
-            f"{name} spans {count} partitions from partition {first} of {storage.name}; so many start at {places}",
+            f"{name} spans {count} partitions from partition {first} of {storage.name}; "
+            f"an operand of that size must start at {places}",
             name,
-            "move the rows with nisa.dma_copy, which starts anywhere",
+            "move the rows with nisa.dma_copy, which may start at any partition",
         )

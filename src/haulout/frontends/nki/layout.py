@@ -13,9 +13,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place, span_at
+from haulout.frontends.nki.findings import reject
 from haulout.frontends.nki.registers import VirtualRegister
-from haulout.support.diagnostics import Label, fail
 
 if TYPE_CHECKING:
     from haulout.frontends.nki.tensor import Tensor
@@ -49,10 +48,6 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _wrong(message: str, *help: str) -> Any:
-    fail("kernel-error", message, Label("here", span_at(kernel_place(2))), help=help)
-
-
 def index_view(tensor: Tensor, key: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, Dynamic | None]:
     """Shape, strides, offset and what is dynamic of `tensor[key]`."""
     if Ellipsis in key:
@@ -60,7 +55,7 @@ def index_view(tensor: Tensor, key: tuple[Any, ...]) -> tuple[tuple[int, ...], t
         rest = key[at + 1 :]
         key = (*key[:at], *(slice(None),) * (tensor.ndim - len(key) + 1), *rest)
     if len(key) > tensor.ndim:
-        _wrong(f"{len(key)} indices on {tensor!r}")
+        reject(f"too many indices for {tensor!r}: {len(key)}")
     shape: list[int] = []
     strides: list[int] = []
     offset = tensor.offset
@@ -106,13 +101,13 @@ def _slice(tensor: Tensor, axis: int, part: slice) -> tuple[int, int, int]:
     bounds = (start, stop)
     start, stop = (bound + extent if bound < 0 else bound for bound in bounds)
     if step < 1:
-        _wrong(f"a slice with step {step}")
+        reject(f"the step of a slice must be positive, found {step}")
     if start > extent or stop > extent or start < 0:
         _outside(tensor, axis, start, stop)
     start, stop = max(0, min(start, extent)), max(0, min(stop, extent))
     count = max(0, (stop - start + step - 1) // step)
     if count == 0:
-        _wrong(f"slice {bounds[0]}:{bounds[1]} of dimension {axis} of {tensor!r} is empty")
+        reject(f"slice {bounds[0]}:{bounds[1]} of dimension {axis} of {tensor!r} is empty")
     return start, count, step
 
 
@@ -126,7 +121,7 @@ def _position(tensor: Tensor, axis: int, start: Any, count: int) -> tuple[int, D
     try:
         at = int(start)
     except (TypeError, ValueError):
-        return _wrong(f"{start!r} is no index", "integers, slices, nl.ds(start, size), Ellipsis")  # type: ignore[no-any-return]
+        reject(f"invalid index {start!r}", "integers, slices, nl.ds(start, size), Ellipsis")
     if at < 0:
         at += extent
     if at < 0 or at + count > extent:
@@ -138,7 +133,7 @@ def _position(tensor: Tensor, axis: int, start: Any, count: int) -> tuple[int, D
 def _outside(tensor: Tensor, axis: int, start: int, stop: int) -> None:
     session.recorder().findings.add(
         "out-of-bounds",
-        f"elements {start}:{stop} of dimension {axis} of {tensor!r}, which has {tensor.shape[axis]}",
+        f"elements {start}:{stop} are outside of dimension {axis} of {tensor!r}, which has {tensor.shape[axis]}",
         subject=f"{tensor.storage.name}.{axis}",
     )
 
@@ -149,7 +144,7 @@ def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Layout:
         known = -math.prod(shape)
         shape = tuple(tensor.size // max(known, 1) if count == -1 else count for count in shape)
     if math.prod(shape) != tensor.size:
-        _wrong(f"{tensor!r} has {tensor.size} elements, {list(shape)} has {math.prod(shape)}")
+        reject(f"cannot reshape {tensor!r} with {tensor.size} elements to {list(shape)} with {math.prod(shape)}")
     if tensor.storage.buffer.on_chip and tensor.shape and shape and shape[0] != tensor.shape[0]:
         session.recorder().findings.add(
             "kernel-error",
@@ -179,7 +174,7 @@ def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Layout:
         group = old[begin:taken]
         for (_, outer), (count, inner) in pairwise(group):
             if outer != count * inner:
-                _wrong(f"{tensor!r} with strides {list(tensor.strides)} does not reshape to {list(shape)} in place")
+                reject(f"reshape of {tensor!r} with strides {list(tensor.strides)} to {list(shape)} needs a copy")
         steps = row_major(shape[at:end])
         strides += [step * group[-1][1] for step in steps]
         at = end
@@ -189,7 +184,7 @@ def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Layout:
 def permuted(tensor: Tensor, dims: tuple[int, ...]) -> Layout:
     """The layout with dimensions in another order."""
     if sorted(dims) != list(range(tensor.ndim)):
-        _wrong(f"{list(dims)} is no order of the {tensor.ndim} dimensions of {tensor!r}")
+        reject(f"expected an order of the {tensor.ndim} dimensions of {tensor!r}, found {list(dims)}")
     return tuple(tensor.shape[dim] for dim in dims), tuple(tensor.strides[dim] for dim in dims)
 
 
@@ -197,6 +192,6 @@ def flatten(tensor: Tensor, first: int, last: int) -> Layout:
     """The layout with dimensions first..last merged."""
     for axis in range(first, last):
         if tensor.strides[axis] != tensor.shape[axis + 1] * tensor.strides[axis + 1]:
-            _wrong(f"dimensions {axis} and {axis + 1} of {tensor!r} are not contiguous")
+            reject(f"dimensions {axis} and {axis + 1} of {tensor!r} are not contiguous")
     shape = (*tensor.shape[:first], math.prod(tensor.shape[first : last + 1]), *tensor.shape[last + 1 :])
     return shape, (*tensor.strides[:first], tensor.strides[last], *tensor.strides[last + 1 :])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from haulout.frontends.nki.byte_sets import meet
-from haulout.frontends.nki.diagnose import Findings, span_at
+from haulout.frontends.nki.byte_sets import overlap
+from haulout.frontends.nki.findings import Findings, span_at
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.trace import Trace
@@ -37,9 +37,9 @@ def _difference(left: Storage | None, right: Storage | None) -> str | None:
     if left is None or right is None:
         return "is missing"
     if left.shape != right.shape or left.dtype != right.dtype:
-        return "has another shape or type"
+        return "has a different shape or type"
     if left.shared_number != right.shared_number:
-        return "has another name"
+        return "has a different name"
     return None
 
 
@@ -51,8 +51,8 @@ def _report_difference(
     missing = cores[0] if left is None else cores[1]
     findings.add(
         "shared-allocation-mismatch",
-        f"shared allocation {at} {wrong} on core {missing}: shared tensors are matched across cores by their names, "
-        "those without one by their order",
+        f"shared allocation {at} {wrong} on core {missing}: shared tensors are matched across cores by name, "
+        "unnamed ones by order",
         place=sides[0][1].place,
         label=labels[0].message,
         more=labels[1:],
@@ -80,7 +80,7 @@ def _check_one(findings: Findings, storage: Storage, limit: int) -> None:
     if last > PARTITIONS:
         findings.add(
             "partition-limit",
-            f"{storage.describe()} spans partitions {storage.partition}:{last}; there are {PARTITIONS}",
+            f"{storage.describe()} spans partitions {storage.partition}:{last}; the memory has {PARTITIONS}",
             place=storage.place,
             help=["the first dimension of a tensor in SBUF or PSUM is the partition: at most 128"],
         )
@@ -129,13 +129,13 @@ def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limi
     findings.add(
         "over-capacity",
         f"{most} bytes of each partition of {buffer.value} are in use at one time on core {recorder.core}; "
-        f"there are {limit}",
+        f"the memory has {limit}",
         place=tensors[0].place,
         subject=buffer.value,
         label=f"{tensors[0].describe()}: {tensors[0].row_bytes} bytes",
         more=[Label(f"{each.describe()}: {each.row_bytes} bytes", span_at(each.place)) for each in tensors[1:3]],
-        notes=[f"{len(tensors)} tensors live at that time; the largest are shown"],
-        help=["use smaller tiles, or finish with one tensor before the next is filled"],
+        notes=[f"{len(tensors)} tensors are live at that time; the largest are shown"],
+        help=["use smaller tiles, or use one tensor for the last time before the next is written"],
     )
 
 
@@ -159,7 +159,7 @@ def check_splits(trace: Trace, findings: Findings) -> None:
         end = max(each.get(number, 0) for each in reach)
         alike = part.dims == other[1].dims and part.run == other[1].run
         # Parts that interleave have hulls that overlap, and no byte in common.
-        if alike and 0 < shift < length and end < storage.size and meet(part, other[1]):
+        if alike and 0 < shift < length and end < storage.size and overlap(part, other[1]):
             _report_split(findings, line, storage, (part, other[1]), end)
 
 
@@ -213,7 +213,7 @@ def _report_split(
         subject=storage.name,
         label=f"reads {storage.name} from byte {parts[0].offset} on core 0, from byte {parts[1].offset} on core 1",
         more=[Label(storage.describe(), span_at(storage.place))],
-        help=hints or ["check the offset of each core's part"],
+        help=hints or ["check the offset of the part of each core"],
     )
 
 

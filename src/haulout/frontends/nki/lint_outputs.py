@@ -1,7 +1,6 @@
-"""`return-mismatch`: what the cores of a kernel return is one set of tensors, in one order.
+"""`return-mismatch`: all cores of a kernel must return the same tensors in the same order.
 
-The caller gets the results once, not once a core: a result that is another tensor on another core is one of the two,
-and it is not said which.
+The caller gets the results of one core, and it is unspecified which.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ import ast
 import linecache
 from itertools import zip_longest
 
-from haulout.frontends.nki.diagnose import Findings, span_at
+from haulout.frontends.nki.findings import Findings, span_at
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.trace import Trace
 from haulout.support.diagnostics import Label
 
-_MOST_RETURNS = 3
+MAX_RETURNS = 3
 """`return` statements that a finding shows."""
 
 
@@ -53,7 +52,7 @@ def _report(trace: Trace, findings: Findings, core: int, at: int, left: Tensor |
         for number, side in ((0, left), (core, right))
         if side is not None
     ]
-    lines = _returns(trace.place)[:_MOST_RETURNS]
+    lines = _returns(trace.place)[:MAX_RETURNS]
     place = (trace.place[0], lines[0]) if lines else trace.place
     findings.add(
         "return-mismatch",
@@ -62,8 +61,8 @@ def _report(trace: Trace, findings: Findings, core: int, at: int, left: Tensor |
         place=place,
         label="returned here" if lines else "this kernel",
         more=[*(Label("or here", span_at((trace.place[0], line))) for line in lines[1:]), *labels],
-        notes=["the caller gets one set of results: it is not said of which core"],
-        help=["return the same tensors in the same order on all cores, outside of what depends on the core"],
+        notes=["the caller gets the results of one core, and it is unspecified which"],
+        help=["return the same tensors in the same order on all cores, outside of code that depends on the core"],
     )
 
 

@@ -1,23 +1,23 @@
-"""Barriers of a traced kernel that do nothing, or not what is meant.
+"""Barriers of a traced kernel without effect, or on a tensor that is not shared.
 
-A barrier orders something when an access before it on one core and one after it on another touch a common byte of
-what it orders (its tensor, or with global scope any shared tensor), and one of them writes. Where no pair does,
-taking the barrier away changes nothing inside the kernel; it may still order the kernel against what runs after it.
+A barrier orders accesses if one before it on one core and one after it on another touch a common byte of its tensor
+(with global scope: of any shared tensor), and one of them writes. Without such a pair the barrier has no effect
+inside the kernel. It may still order the kernel and the code that runs after it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haulout.frontends.nki.byte_sets import meet
-from haulout.frontends.nki.diagnose import Findings, span_at
+from haulout.frontends.nki.byte_sets import overlap
+from haulout.frontends.nki.findings import Findings, span_at
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, Record, Recorder
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.trace import BarrierScope, Trace
 from haulout.ir.patterns import Pattern
 from haulout.support.diagnostics import Label, Severity
 
-_MOST_PAIRS = 1 << 16
+MAX_PAIRS = 1 << 16
 """Pairs of accesses that are compared for one barrier; then it is taken to order something."""
 
 
@@ -41,7 +41,7 @@ def check_barriers(trace: Trace, scope: BarrierScope, findings: Findings) -> Non
         for at in barriers[0]:
             findings.add(
                 "redundant-barrier",
-                "this barrier has no other core to meet: the kernel runs on one core",
+                "this barrier has one participant: the kernel runs on one core",
                 severity=Severity.NOTE,
                 place=trace.recorders[0].records[at].place,
             )
@@ -56,23 +56,23 @@ def check_barriers(trace: Trace, scope: BarrierScope, findings: Findings) -> Non
             before = trace.recorders[0].records[previous[0]]
             findings.add(
                 "adjacent-barriers",
-                "two barriers with no access of what they order between them, on any core, are one",
+                "this barrier repeats another: no core accesses what they order between them",
                 severity=Severity.NOTE,
                 place=records[0].place,
                 label="this barrier",
                 more=[Label("and this one before it", span_at(before.place))],
-                help=["drop one of them"],
+                help=["remove one of them"],
             )
         elif not _orders(accesses, trace, meeting, records, scope):
             data = _tensor(trace.recorders[0], records[0])
             findings.add(
                 "redundant-barrier",
-                f"this barrier orders nothing inside the kernel: no byte of {data} that one core touches before it "
-                "is touched by another after it, with a write among the two",
+                f"this barrier orders no accesses inside the kernel: no byte of {data} is accessed by one core "
+                "before it and by another after it, with a write among them",
                 severity=Severity.NOTE,
                 place=records[0].place,
-                notes=["it may still order the kernel against what runs after it"],
-                help=["drop it when nothing outside of the kernel relies on it"],
+                notes=["it may still order the kernel and the code that runs after it"],
+                help=["remove it if no code outside of the kernel needs it"],
             )
         previous = meeting
 
@@ -91,8 +91,8 @@ def _check_shared(recorder: Recorder, record: Record, findings: Findings) -> Non
         return
     findings.add(
         "barrier-not-shared",
-        f"the barrier's tensor {storage.describe()} is not in shared HBM: the other core has no part of it, so the "
-        "barrier orders no access of both cores",
+        f"the barrier's tensor {storage.describe()} is not in shared HBM: the other core does not see it, so "
+        "the barrier orders no access of that core",
         severity=Severity.WARNING,
         place=record.place,
         subject=storage.name,
@@ -152,7 +152,7 @@ def _orders(
             before = [each for each in mine if each.at < spans[core][1] and (keys is None or each.key in keys)]
             after = [each for each in theirs if each.at > spans[other][0] and (keys is None or each.key in keys)]
             compared += len(before) * len(after)
-            if compared > _MOST_PAIRS:
+            if compared > MAX_PAIRS:
                 return True
             if any(_meet(one, two) for one in before for two in after):
                 return True
@@ -160,4 +160,4 @@ def _orders(
 
 
 def _meet(one: _Access, two: _Access) -> bool:
-    return one.key == two.key and (one.write or two.write) and meet(one.pattern, two.pattern)
+    return one.key == two.key and (one.write or two.write) and overlap(one.pattern, two.pattern)

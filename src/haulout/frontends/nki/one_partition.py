@@ -1,9 +1,8 @@
-"""On-chip tensors whose every access is the same in all of their partitions: one partition stands for all.
+"""On-chip tensors with equal accesses in all partitions: one partition represents all.
 
-A checker that lists runs has 128 of them for `x[:, 0:8]` and one when it looks at a partition alone. Two accesses of
-such a tensor meet when they meet in the first partition, and bytes are written in all partitions or in none, so
-nothing else changes. Tensors at an address of the kernel's choice keep their partitions: there, others may lie on the
-same.
+`x[:, 0:8]` has 128 runs of bytes in all partitions, and one in a single partition. Two accesses of such a tensor
+overlap if they overlap in the first partition, and bytes are written in all partitions or in none, so the findings
+are equal. Tensors at an address that the kernel chose keep their partitions, because other tensors may overlap them.
 """
 
 from __future__ import annotations

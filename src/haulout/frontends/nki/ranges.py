@@ -1,7 +1,7 @@
-"""Declared ranges of indices, `idx=i32[64,1]{0:16}`: where contents are not known, what they lie between may be.
+"""Declared ranges of indices, `idx=i32[64,1]{0:16}`: bounds of unknown contents.
 
-A range belongs to a whole storage. It passes through copies and through addition, subtraction and multiplication with
-constants, is joined where a tensor is written piece by piece, and is gone after anything else.
+A range belongs to a whole storage. It propagates through copies and through addition, subtraction and multiplication
+with constants. Writes to parts of a tensor join their ranges. Any other instruction makes the range unknown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What one core did: storages and instructions, in the order in which its Python ran them.
+"""The recording of one core: storages and instructions in program order.
 
-Recording is on the path of every instruction, so it keeps plain tuples and asks for the place in the source once. The
-queue of a DMA is that of the HBM tensor that it touches: between queues nothing is ordered, so no order between
-unrelated transfers is taken for granted; transfers of one tensor share a queue.
+Every instruction is recorded, so the recorder keeps plain tuples and looks up the source line once. A DMA is on the
+queue of its HBM tensor: transfers of one tensor share a queue, and unrelated transfers are unordered.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from haulout.frontends.nki.diagnose import Findings, kernel_frame, kernel_place, span_at
+from haulout.frontends.nki.findings import Findings, kernel_frame, kernel_place, reject
 from haulout.frontends.nki.hardware_rules import check_hardware
 from haulout.frontends.nki.index_rules import check_indices
 from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
@@ -26,7 +25,7 @@ from haulout.frontends.nki.value_rules import follow
 from haulout.ir.enums import Engine
 from haulout.ir.patterns import Pattern
 from haulout.ir.schema import SIZE_MAX
-from haulout.support.diagnostics import Label, Severity, fail
+from haulout.support.diagnostics import Severity
 
 TENSOR_QUEUES = 12
 """DMA queues 0 to 11 belong to HBM tensors in turn; 12 to 15 to the pipes of `sendrecv`."""
@@ -144,9 +143,9 @@ class Recorder:
             shared,
         )
         if storage.size > SIZE_MAX:
-            fail("kernel-error", f"{storage.describe()} has more than 2**62 bytes", Label("here", span_at(place)))
+            reject(f"{storage.describe()} has more than 2**62 bytes", place=place)
         if not isinstance(storage.name, str) or _UNPRINTED.search(storage.name):
-            fail("kernel-error", f"a tensor cannot have the name {storage.name!r}", Label("here", span_at(place)))
+            reject(f"invalid name {storage.name!r} of a tensor", place=place)
         if address is not None and buffer.on_chip:
             storage.partition, storage.address = address
         self.storages.append(storage)
@@ -299,7 +298,7 @@ class Recorder:
         if producer < consumer and inside[0] == inside[1]:
             self.waits.setdefault(consumer, []).append(producer)
         elif producer >= consumer:
-            self.findings.add("kernel-error", "depends_on names an instruction that comes later, or itself")
+            self.findings.add("kernel-error", "depends_on must name earlier instructions")
 
     # -- choices -----------------------------------------------------------------------------------------------------
 
@@ -377,7 +376,7 @@ class Recorder:
         """`trips` unrolls loops whose count only the device knows: what was assumed is said once a place."""
         self.findings.add(
             "assumed-loop-count",
-            f"how often this loop runs is known on the device only: its body is taken {self.trips} times in a row",
+            f"the trip count of this loop is known on the device only: the trace assumes {self.trips} iterations",
             severity=Severity.NOTE,
             place=place,
             help=["`trips` of haulout.nki.trace chooses another number"],
@@ -387,7 +386,7 @@ class Recorder:
         """A register used as a number though its value is not known."""
         self.findings.add(
             "assumed-register",
-            "the value of this register is known on the device only: 0 is taken",
+            "the value of this register is known on the device only: the trace assumes 0",
             severity=Severity.WARNING,
             place=place,
         )

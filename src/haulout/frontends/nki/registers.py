@@ -1,8 +1,8 @@
 """Virtual registers and the loops that they bound.
 
-A register's value is known when it came from a constant or from a tensor whose contents are known; then loops run as
-often as they will on the device. Otherwise the body is recorded once, and the program has a loop. With `trips` given
-it is recorded so many times in a row instead, which is noted.
+The value of a register is known if it comes from a constant or from a tensor with known contents. Then loops run as
+often as on the device. Otherwise the body is recorded once, as a loop of the program. With `trips` it is recorded
+that many times in sequence instead, and a note reports it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place
+from haulout.frontends.nki.findings import kernel_place
 
 
 class VirtualRegister:

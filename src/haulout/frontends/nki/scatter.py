@@ -1,7 +1,7 @@
-"""Outputs that indices fill: which bytes are written depends on the indices that were given.
+"""Outputs that indices fill: the given indices decide which bytes are written.
 
-With given indices a scatter is exact, and rows that none of them names stay unwritten. That is said of the indices
-rather than of the kernel, as long as some index reaches every byte.
+With known indices a scatter is exact, and rows without an index stay unwritten. That is a property of the indices,
+not of the kernel, if some index could reach every byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.trace import Trace
 from haulout.ir.patterns import Pattern
 
-_MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Larger tensors are not looked at."""
 
 
@@ -31,7 +31,7 @@ def filled_by_indices(trace: Trace) -> set[tuple[str, int]]:
 
 
 def _is_filled(trace: Trace, wanted: Storage, core: int) -> bool:
-    if wanted.size > _MOST_BYTES:
+    if wanted.size > MAX_BYTES:
         return False
     mask = np.zeros(wanted.size, bool)
     scattered = False

@@ -1,4 +1,4 @@
-"""Which recorder the stand-ins write to: one at a time, set while a kernel runs."""
+"""The current recorder of the stand-ins, set while a kernel runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def recorder() -> Recorder:
     """The recorder of the core whose program runs."""
     if not _current:
         bad_input(
-            "an NKI instruction outside of a trace", help=["run the kernel with haulout.nki.trace or haulout check"]
+            "an NKI instruction was called outside of a trace",
+            help=["run the kernel with haulout.nki.trace or haulout check"],
         )
     return _current[-1]
 

@@ -14,11 +14,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from haulout.frontends.nki.diagnose import Findings
+from haulout.frontends.nki.findings import Findings
 from haulout.frontends.nki.instructions import Instruction
 from haulout.frontends.nki.tensor import Tensor
 
-MOST_PARTITIONS = 128
+MAX_PARTITIONS = 128
 
 
 def check_rule(row: Instruction, given: dict[str, Any], findings: Findings, place: tuple[str, int]) -> None:
@@ -57,8 +57,8 @@ def _matmul(given: dict[str, Any]) -> str | None:
         return None
     if stationary.shape[0] != moving.shape[0]:
         return f"stationary spans {stationary.shape[0]} partitions, moving {moving.shape[0]}"
-    if max(stationary.shape[0], dst.shape[0]) > MOST_PARTITIONS:
-        return f"more than {MOST_PARTITIONS} partitions"
+    if max(stationary.shape[0], dst.shape[0]) > MAX_PARTITIONS:
+        return f"more than {MAX_PARTITIONS} partitions"
     mode = getattr(given.get("perf_mode"), "name", "none")
     if mode == "none":
         rows, columns = math.prod(stationary.shape[1:]), math.prod(moving.shape[1:])

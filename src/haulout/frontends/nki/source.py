@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from haulout.frontends.nki.diagnose import shown_path
 from haulout.frontends.nki.emit import Emitted, emit
+from haulout.frontends.nki.findings import shown_path
 from haulout.frontends.nki.stand_ins.install import installed
 from haulout.frontends.nki.trace import BarrierScope, Printed, Trace, raised, trace_kernel
 from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, Span, bad_input, error_text
@@ -57,7 +57,7 @@ def _imported(path: Path) -> ModuleType:
         name = f"_kernels_{path.stem}"
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            bad_input(f"{path} is no Python file")
+            bad_input(f"{path} is not a Python file")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
@@ -68,7 +68,7 @@ def _imported(path: Path) -> ModuleType:
         raise
     except SyntaxError as error:
         span = Span(shown_path(str(error.filename or path)), error.lineno or 0, max(error.offset or 0, 0))
-        bad_input(f"no Python: {error.msg}", Label("here", span))
+        bad_input(f"invalid Python: {error.msg}", Label("here", span))
     except BaseException as error:
         found = raised(error, 0)
         message = f"{path.name} cannot be imported: {type(error).__name__}: {error_text(error)}"

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
-from haulout.frontends.nki.values import MOST_ELEMENTS, Array, Values
+from haulout.frontends.nki.values import MAX_ELEMENTS, Array, Values
 from haulout.ir.dtypes import NUMPY
 
 Interval = tuple[int, int]
@@ -19,7 +19,7 @@ Interval = tuple[int, int]
 
 
 class Buffer(enum.Enum):
-    """Where a tensor lies. `hbm` is NKI's alias of `private_hbm`."""
+    """The memory of a tensor. `hbm` is NKI's alias of `private_hbm`."""
 
     sbuf = "sbuf"
     psum = "psum"
@@ -51,7 +51,7 @@ class Storage:
     place: tuple[str, int]
     """(file, line) of the allocation in the kernel."""
     argument: bool = False
-    """Given by the caller; the same tensor on every core when it lies in HBM."""
+    """An argument; in HBM it is the same tensor on every core."""
     constant: bool = False
     """Filled before the kernel starts."""
     shared_number: tuple[str, int] | None = None
@@ -65,13 +65,13 @@ class Storage:
     written: bool = False
     returned: bool = False
     given: bool = False
-    """Contents, or what they lie between, were given with the argument."""
+    """The argument has known contents or a declared range."""
     identity: bool = False
     """The constant is an identity matrix."""
     values: Values | None = None
     """Contents that are known while tracing."""
     within: Interval | None = (0, 0)
-    """What the contents lie between, the end excluded; None: not known, (0, 0): nothing is written yet."""
+    """Half-open range of the contents; None: unknown, (0, 0): not written yet."""
     accumulated: set[object] = field(default_factory=set)
     """Patterns that a matrix multiplication has written; the next one on the same bytes adds to them."""
 
@@ -81,7 +81,7 @@ class Storage:
     def give(self, array: Array) -> None:
         """Contents that are there before the kernel starts; those of integers are followed."""
         kind = NUMPY[ELEMENT_TYPES[self.dtype].stored]
-        if array.dtype.kind not in "iub" or kind.kind not in "iub" or not 0 < array.size <= MOST_ELEMENTS:
+        if array.dtype.kind not in "iub" or kind.kind not in "iub" or not 0 < array.size <= MAX_ELEMENTS:
             return
         self.values = Values(self.size)
         self.values.fill(array.astype(kind))

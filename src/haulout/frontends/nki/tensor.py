@@ -1,10 +1,10 @@
-"""Tensors as kernels hold them: a storage with shape, strides and offset in elements, and every way to view it.
+"""Tensors of kernels: a storage with shape, strides and offset in elements, and all views of it.
 
-    x[0:64, nl.ds(i, 8)]      slices, integers, `nl.ds`, Ellipsis; on chip dim 0 is the partition and stays
-    x.ap([[s0, n0], ...])     strides and counts given outright, with scalar or vector offsets
+    x[0:64, nl.ds(i, 8)]      slices, integers, `nl.ds`, Ellipsis; on chip dim 0 is the partition and is kept
+    x.ap([[s0, n0], ...])     explicit strides and counts, with scalar or vector offsets
     reshape, view, permute, slice, select, broadcast, ...
 
-No view copies. An index that is only known on the device makes the view *indirect*: base pattern plus k strides.
+Views do not copy. An index that is known on the device only makes the view *indirect*: base pattern plus k strides.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ import numpy as np
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.byte_sets import inside, operand_bytes, shifted_bytes, touched, view_bytes
-from haulout.frontends.nki.diagnose import kernel_place, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
+from haulout.frontends.nki.findings import reject
 from haulout.frontends.nki.layout import flatten, index_view, permuted, reshaped, row_major
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.values import Array, decode, flat_index
 from haulout.ir.patterns import Pattern
-from haulout.support.diagnostics import Label, fail
 
-MOST_ROWS = 128
+MAX_ROWS = 128
 """Rows of a gather whose indices are known that are listed one by one."""
 
 
@@ -52,12 +51,6 @@ class Bytes(NamedTuple):
     """Not all of these bytes, and it is not known which."""
 
 
-def reject(message: str, *help: str) -> Any:
-    """Stop at the kernel's line: the view does not exist."""
-    place = span_at(kernel_place(2))
-    fail("kernel-error", message, Label("here", place), help=help)
-
-
 @dataclass(slots=True, eq=False)
 class Tensor:
     """A view of a storage. `strides` and `offset` are in elements of `dtype`."""
@@ -78,7 +71,7 @@ class Tensor:
 
     @property
     def buffer(self) -> Buffer:
-        """Where it lies."""
+        """Its memory."""
         return self.storage.buffer
 
     @property
@@ -113,7 +106,7 @@ class Tensor:
         return all(self.shape[axis] == 1 or self.strides[axis] == expected[axis] for axis in range(first, self.ndim))
 
     def is_indirect(self) -> bool:
-        """Whether an index of the device decides where it lies."""
+        """Whether an index from the device decides its offset."""
         return self.indirect is not None
 
     def get_pattern(self) -> list[list[int]]:
@@ -136,7 +129,7 @@ class Tensor:
         indirect = self.indirect
         if dynamic is not None:
             if indirect is not None:
-                reject("a second index from the device on a view that has one")
+                reject("a view can have one index from the device only")
             indirect = Indirect(dynamic.index, False, dynamic.stride, dynamic.extent)
         return Tensor(self.storage, self.dtype, shape, strides, offset, indirect)
 
@@ -156,7 +149,7 @@ class Tensor:
         """Strides and counts given outright, over the storage; offset and strides in elements of `dtype`."""
         name = self.dtype if dtype is None else nki_name(dtype)
         if name is None:
-            reject(f"no element type is named {dtype!r}")
+            reject(f"unknown element type {dtype!r}")
         strides = tuple(int(step) for step, _ in pattern)
         shape = tuple(int(count) for _, count in pattern)
         base = self.offset * self.itemsize // ELEMENT_TYPES[str(name)].bytes
@@ -166,14 +159,14 @@ class Tensor:
             found.offset += index * self.strides[indirect_dim] * self.itemsize // found.itemsize
         elif index is not None:
             if not 0 <= indirect_dim < self.ndim:
-                reject(f"indirect_dim={indirect_dim} of a tensor of {self.ndim} dimensions")
+                reject(f"invalid indirect_dim={indirect_dim}: the tensor has {self.ndim} dimensions")
             step = self.strides[indirect_dim] * self.itemsize // found.itemsize
             found.indirect = Indirect(index, scalar_offset is None, step, self.shape[indirect_dim])
         found._check_inside()
         return found
 
     def _check_inside(self) -> None:
-        """Note an access pattern that leaves its storage whatever the index is."""
+        """Report an access pattern that is outside of its storage for every index."""
         low, high = self._base().hull
         if low < 0 or high > self.storage.size:
             session.recorder().findings.add(
@@ -192,12 +185,12 @@ class Tensor:
         """The same bytes as another element type; the last dimension grows or shrinks."""
         name = nki_name(dtype)
         if name is None:
-            reject(f"no element type is named {dtype!r}")
+            reject(f"unknown element type {dtype!r}")
         old, new = self.itemsize, ELEMENT_TYPES[str(name)].bytes
         if not self.shape or (old != new and self.strides[-1] != 1 and self.shape[-1] != 1):
             reject("view(dtype) of another size needs a contiguous last dimension")
         if self.shape[-1] * old % new:
-            reject(f"{self.shape[-1]} elements of {self.dtype} are no whole number of {name}")
+            reject(f"{self.shape[-1]} elements of {self.dtype} are not a whole number of {name}")
         strides = tuple(stride * old // new for stride in self.strides[:-1])
         shape = (*self.shape[:-1], self.shape[-1] * old // new)
         return Tensor(self.storage, str(name), shape, (*strides, 1), self.offset * old // new, self.indirect)
@@ -302,7 +295,7 @@ class Tensor:
         if len(steps) <= 1:
             dims = (*base.dims, (next(iter(steps), 1), len(fitting)))
             return Bytes((inside(touched(fitting[0], base.run, dims), size),), False)
-        if len(fitting) > MOST_ROWS:
+        if len(fitting) > MAX_ROWS:
             return Bytes((self.reach(),), True)
         return Bytes(tuple(inside(Pattern(place, base.run, base.dims), size) for place in fitting), False)
 
@@ -320,7 +313,7 @@ class Tensor:
         return inside(shifted_bytes(self._base(), step, self.indirect.extent, size), size)
 
     def index_operands(self) -> list[Tensor]:
-        """Tensors that are read to find where this view lies."""
+        """Tensors with the indices of this view."""
         if self.indirect is not None and isinstance(self.indirect.index, Tensor):
             return [self.indirect.index]
         return []
@@ -361,7 +354,7 @@ def positions(tensor: Tensor) -> Array | None:
 
 
 def leaving(tensor: Tensor) -> list[tuple[int, int, int, int]]:
-    """Known indices that move an access out of its storage: (position, index, first byte, byte behind the last)."""
+    """Known indices that move an access out of its storage: (position, index, first byte, end byte)."""
     if tensor.indirect is None:
         return []
     known = known_indices(tensor.indirect.index, tensor.shape[0] if tensor.indirect.vector else 1)

@@ -1,8 +1,8 @@
-"""Running a kernel's Python once a core: the recordings, or what stopped it.
+"""The trace of a kernel: its Python code runs once for each core, and the instructions are recorded.
 
 arguments      specs become tensors of each core; a tensor in HBM is one tensor for all cores
-run            program 0, 1, ...; whatever the kernel raises is a finding at the kernel's line
-return value   the tensors that the caller will read
+run            program 0, 1, ...; an exception of the kernel is a finding at the line of the kernel
+return value   the tensors that the caller reads
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Any, Literal
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.arguments import DottedName, TensorSpec, tensor_spec
-from haulout.frontends.nki.diagnose import _OWN_FOLDERS, Findings, shown_path, span_at
+from haulout.frontends.nki.findings import OWN_FOLDERS, Findings, shown_path, span_at
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.tensor import Tensor
 from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input, error_text
 
 BarrierScope = Literal["data", "global"]
 """What a `core_barrier` orders: its tensor, or everything."""
-_FRAMES = 5
+MAX_FRAMES = 5
 """Frames of the kernel that a finding shows."""
 
 
 @dataclass(slots=True)
 class Trace:
-    """What every core recorded. `failed`: a core did not come to its end, so nothing can be said about order."""
+    """The recordings of all cores. `failed`: a core stopped with an error, so order is unknown."""
 
     name: str
     place: tuple[str, int]
     recorders: list[Recorder]
     findings: Findings = field(default_factory=Findings)
     returned: list[list[Tensor | None]] = field(default_factory=list)
-    """What each core returned, in order; None: something that is no tensor."""
+    """The values that each core returned, in order; None: not a tensor."""
     failed: bool = False
     output: str = ""
     """What the kernel printed."""
@@ -61,10 +61,10 @@ def trace_kernel(
     trips: int | None = None,
     target: str = "gen3",
 ) -> Trace:
-    """Record a kernel on `cores` cores. The stand-ins must be what the function's module imported.
+    """Record a kernel on `cores` cores. The module of the function must have imported the stand-ins.
 
-    `arguments` by name or in order: specs, arrays, and anything else as it is. `trips` is how often the body of a
-    loop is taken whose count only the device knows; `target` the generation (`gen2`, `gen3`, `gen4`).
+    `arguments` by name or in order: specs, arrays, and other values. `trips` is the assumed trip count of loops whose
+    count is known on the device only. `target` is the generation (`gen2`, `gen3`, `gen4`).
     """
     inner = getattr(function, "function", function)
     code = getattr(inspect.unwrap(inner), "__code__", None)
@@ -112,7 +112,7 @@ def _run(
         for name, where in recorder.unknown.items():
             findings.add(
                 "unknown-instruction",
-                f"nisa.{name} is not known: it is taken to read and write all its tensors",
+                f"unknown instruction nisa.{name}: the trace assumes that it reads and writes all its tensors",
                 severity=Severity.WARNING,
                 place=where,
                 subject=name,
@@ -185,7 +185,7 @@ def _looked_up(name: DottedName, names: Mapping[str, Any]) -> Any:
     first, *rest = name.text.split(".")
     if first not in names:
         if rest:
-            bad_input(f"{name.text}: the kernel's module has no name {first!r}")
+            bad_input(f"{name.text}: the module of the kernel has no name {first!r}")
         return name.text
     found = names[first]
     for part in rest:
@@ -215,17 +215,17 @@ def raised(error: BaseException, core: int) -> Diagnostic:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_OWN_FOLDERS) and not frame.filename.startswith("<frozen")
+        if not frame.filename.startswith(OWN_FOLDERS) and not frame.filename.startswith("<frozen")
     ]
     labels = [Label("raised here", span_at((frame.filename, frame.lineno or 0))) for frame in frames[-1:]]
     labels += [
         Label(f"called by {frame.name}", span_at((frame.filename, frame.lineno or 0)))
-        for frame in reversed(frames[-_FRAMES:-1])
+        for frame in reversed(frames[-MAX_FRAMES:-1])
     ]
     text = error_text(error)
     own = traceback.extract_tb(error.__traceback__)[-1]
     notes = []
-    if own.filename.startswith(_OWN_FOLDERS):
+    if own.filename.startswith(OWN_FOLDERS):
         notes.append(f"raised in {shown_path(own.filename)}:{own.lineno}, which stands in for NKI")
     return Diagnostic(
         "kernel-error",

@@ -1,8 +1,8 @@
-"""How known contents pass through instructions: moves, fills, `iota` and arithmetic on small tensors.
+"""Propagation of known contents through instructions: moves, fills, `iota` and arithmetic on small tensors.
 
-Moves between tensors of one type keep the bits, also of elements that are no numbers there (an index that is viewed
-as float32 to go through the tensor engine); all others go through float32, as on the device. An instruction that is
-not listed here leaves its destination unknown.
+Moves between tensors of one type keep the bits, also of elements that are not numbers (an index that is viewed as
+float32 for the tensor engine). All other moves convert through float32, as on the device. An instruction without a
+rule makes its destination unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.tensor import Tensor, positions
-from haulout.frontends.nki.values import MOST_ELEMENTS, Array, Bits, Values, compute, converted, decode, encode
+from haulout.frontends.nki.values import MAX_ELEMENTS, Array, Bits, Values, compute, converted, decode, encode
 
 _FILLED = 64
 """`memset` of so many elements of an integer tensor is followed; indices are small, activations are not."""
@@ -59,7 +59,7 @@ def follow(name: str, given: Mapping[str, Any], writes: Sequence[Tensor]) -> Non
 
 
 def _small(storage: Storage) -> bool:
-    return storage.size // ELEMENT_TYPES[storage.dtype].bytes <= MOST_ELEMENTS
+    return storage.size // ELEMENT_TYPES[storage.dtype].bytes <= MAX_ELEMENTS
 
 
 def _result(name: str, given: Mapping[str, Any], dst: Tensor) -> Bits | None:

@@ -1,12 +1,12 @@
-"""Contents that are known while tracing: small integer tensors, so that an indirect access has an exact address.
+"""Contents that are known in the trace: small integer tensors, so that an indirect access has exact bytes.
 
-Indices come from concrete arguments, constants and `iota`, pass through copies, transposes and arithmetic, and end as
-the offset of an access. `Values` holds what is known of one storage, byte by byte, so that a view of another element
-type reads what the device would read; everything else is unknown, and the access that rests on it is recorded as
-"some of these bytes".
+Indices come from array arguments, constants and `iota`, propagate through copies, transposes and arithmetic, and
+become the offset of an access. `Values` has the known contents of one storage byte by byte, so that a view with
+another element type reads the same value as on the device. Everything else is unknown, and an access that depends on
+it is recorded as "some of these bytes".
 
-    bits      elements as unsigned integers of their size, with a mask of those that are known: what a move moves
-    numbers   elements as float64, NaN where unknown or beyond what is exact: what arithmetic takes
+    bits      elements as unsigned integers of their size, with a mask of the known ones: for moves
+    numbers   elements as float64, NaN if unknown or not exact: for arithmetic
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.ir.dtypes import NUMPY
 
-MOST_ELEMENTS = 1 << 16
+MAX_ELEMENTS = 1 << 16
 """Storages of more elements are not followed."""
 _EXACT = 1 << 53
 """Integers up to here are exact as float64."""

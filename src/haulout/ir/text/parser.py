@@ -260,14 +260,15 @@ class _Parser:
         }
         waits = [(wait, False) for wait in attrs.take_names("deps")]
         waits += [(wait, True) for wait in attrs.take_names("carried")]
-        atomic = attrs.take_ints("atomic") or []
-        for number in atomic:
-            if number >= len(reads) + len(writes):
-                line.error(f"atomic: no operand {number}", line.first)
-        common["atomic"] = atomic
+        for key in ("atomic", "maybe"):
+            common[key] = attrs.take_ints(key) or []
+            for number in common[key]:
+                if number >= len(reads) + len(writes):
+                    line.error(f"{key}: no operand {number}", line.first)
+        for key in ("join", "gather"):
+            common[key] = attrs.take_bool(key)
         steps = attrs.take_rows("step", int, str, int, int, int, optional=1)
-        semaphores = [(row, False) for row in attrs.take_rows("signal", str, int)]
-        semaphores += [(row, True) for row in attrs.take_rows("wait", str, int)]
+        semaphores = self.semaphores(attrs)
         if opcode == "core_barrier":
             row = self.barrier(block, name, engine, attrs, common)
         elif opcode == "sendrecv":
@@ -291,15 +292,21 @@ class _Parser:
                 line.error(f"step: no operand {operand}", line.first)
             moves = [int(each) for each in numbers]
             function.steps.append((first_access + int(operand), str(header), moves, line))
-        for (semaphore, value), wait_for in semaphores:
-            self.build.row(
-                "semaphores",
-                instruction=row,
-                name=self.build.strings.intern(str(semaphore)),
-                value=int(value),
-                wait=wait_for,
-            )
+        for each in semaphores:
+            self.build.semaphore(row, **each)
         self.next()
+
+    def semaphores(self, attrs: Attributes) -> list[dict[str, Any]]:
+        """The signals and waits of an instruction."""
+        found: list[dict[str, Any]] = []
+        for key, wait, back in (("signal", False, False), ("wait", True, False), ("wait_back", True, True)):
+            rows = attrs.take_rows(key, str, int)
+            found += [{"name": name, "value": value, "wait": wait, "back": back} for name, value in rows]
+        for core, name, value in attrs.take_rows("remote_signal", int, str, int):
+            if not 0 <= int(core) < MAX_CORES:
+                attrs.error("remote_signal", f"expected a core from 0 to {MAX_CORES - 1}, found {core}")
+            found.append({"name": name, "value": value, "core": core})
+        return found
 
     def barrier(self, block: int, name: str, engine: Engine, attrs: Attributes, common: dict[str, Any]) -> int:
         rendezvous = attrs.take_text("name")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from haulout.ir.attributes import AttrValue, format_attrs, format_name, format_value, quote
+from haulout.ir.attributes import AttrValue, format_attrs, format_name, format_value, parse_attrs, quote
 from haulout.ir.enums import NONE, Engine, Kind, Space
 from haulout.ir.program import Program
 
@@ -34,6 +34,14 @@ class _Notes:
     waits: dict[int, list[AttrValue]] = field(default_factory=lambda: defaultdict(list))
     own: dict[int, str] = field(default_factory=dict)
     """Attributes of barriers and meetings."""
+    sorted: dict[int, dict[str, AttrValue]] = field(default_factory=lambda: defaultdict(dict))
+    """Columns that are written among the other attributes, in the order of their names."""
+
+    def add(self, row: int, key: str, value: AttrValue) -> None:
+        """One more entry of a list among the other attributes."""
+        entries = self.sorted[row].setdefault(key, [])
+        assert isinstance(entries, list)
+        entries.append(value)
 
 
 class _Printer:
@@ -157,7 +165,10 @@ class _Printer:
             if locs[at] != NONE:
                 line += f" loc={quote(texts[locs[at]])}"
             line += notes.own.get(row, "")
-            yield line + (f" {texts[attrs[at]]}" if attrs[at] != NONE else "")
+            other = "" if attrs[at] == NONE else texts[attrs[at]]
+            if row in notes.sorted:
+                other = format_attrs(parse_attrs(other) | notes.sorted[row])
+            yield line + _more(other)
 
     def _collect_notes(self) -> _Notes:
         program, notes = self.program, _Notes()
@@ -170,6 +181,12 @@ class _Printer:
         for access in np.flatnonzero(program.accesses.atomic).tolist():
             row = int(program.accesses.instruction[access])
             notes.atomic[row].append(access - int(starts[row]))
+        for access in np.flatnonzero(program.accesses.maybe).tolist():
+            row = int(program.accesses.instruction[access])
+            notes.add(row, "maybe", access - int(starts[row]))
+        for key, marked in (("join", program.instructions.join), ("gather", program.instructions.gather)):
+            for row in np.flatnonzero(marked).tolist():
+                notes.sorted[row][key] = True
         for at in range(len(program.steps)):
             access = int(program.steps.access[at])
             row = int(program.accesses.instruction[access])
@@ -177,10 +194,16 @@ class _Printer:
             steps = program.steps
             step: list[AttrValue] = [access - int(starts[row]), header, int(steps.stride[at]), int(steps.modulus[at])]
             notes.steps[row].append([*step, int(steps.phase[at])] if steps.phase[at] else step)
-        for at in range(len(program.semaphores)):
-            values = notes.waits if program.semaphores.wait[at] else notes.signals
-            semaphore = self.text[program.semaphores.name[at]]
-            values[int(program.semaphores.instruction[at])].append([semaphore, int(program.semaphores.value[at])])
+        marks = program.semaphores
+        columns = (marks.instruction, marks.name, marks.core, marks.value, marks.wait, marks.back)
+        for row, name, core, value, wait, back in zip(*(each.tolist() for each in columns), strict=True):
+            semaphore: list[AttrValue] = [self.text[name], value]
+            if core != NONE:
+                notes.add(row, "remote_signal", [core, *semaphore])
+            elif back:
+                notes.add(row, "wait_back", semaphore)
+            else:
+                (notes.waits if wait else notes.signals)[row].append(semaphore)
         for at in range(len(program.barriers)):
             notes.own[int(program.barriers.instruction[at])] = self.barrier(at)
         for at in range(len(program.meetings)):

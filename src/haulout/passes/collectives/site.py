@@ -20,6 +20,7 @@ from haulout.ir.arrays import Array
 from haulout.ir.attributes import AttrValue, int_list
 from haulout.ir.enums import NONE, Engine, Space
 from haulout.ir.labels import instruction_label
+from haulout.ir.opcodes import REDUCTIONS
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes, Operand
 from haulout.ir.schema import Bools
@@ -29,7 +30,6 @@ PHASES = 4
 """Values of `seq` that a lowered collective takes."""
 COPY_IN, FIRST_MEET, READ, LAST_MEET = range(PHASES)
 QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
-REDUCTIONS = ("add", "multiply", "maximum", "minimum", "and", "or")
 MADE_BY = "lower_local_collectives"
 Stages = dict[tuple[int, int], dict[int, int]]
 """(owner, operand number) -> member core -> its location for the staging buffer."""

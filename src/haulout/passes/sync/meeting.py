@@ -28,9 +28,8 @@ from haulout.ir.edit import NewInstructions, insert
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.ir.schema import Barriers, Instructions, Ints, Semaphores
-from haulout.ir.semaphores import REMOTE_SIGNAL, WAIT_BACK, semaphore_use
+from haulout.ir.semaphores import semaphore_use
 from haulout.passes.sync.idle import find_idle
-from haulout.passes.sync.semaphores import malformed
 
 BARRIER = "barrier"
 """Attribute that holds the name of the barrier that an instruction was made for; and the names of the counters."""
@@ -175,28 +174,21 @@ def _write(program: Program, parts: list[_Part], moved: dict[int, int]) -> tuple
     for row in title:
         text = strings.get(int(rows.attrs[row])) or ""
         attrs[row] = {**parse_attrs(text), BARRIER: strings[title[row]]}
-    for row, first in moved.items():
-        if first != row and WAIT_BACK in attrs[row]:
-            attrs[first][WAIT_BACK] = attrs[row].pop(WAIT_BACK)
-    table: list[tuple[int, str, int, bool]] = []
+    table: list[tuple[int, str, int, int, bool, bool]] = []
+    """(instruction, name, core, value, wait, back)"""
     for part in parts:
         if part.signal is not None:
-            table.append((part.row, f"{prefix}.{part.signal}", 1, False))
-        if part.remote:
-            attrs[part.row][REMOTE_SIGNAL] = [[core, f"{prefix}.{part.met}", 1] for core in part.remote]
+            table.append((part.row, f"{prefix}.{part.signal}", NONE, 1, False, False))
     counts = _Counts(program, parts)
     waits = relative = 0
     for part in parts:
         if part.wait is None:
             continue
         count, waits = counts.before(part.row, part.wait), waits + 1
-        if count is None:
-            back = attrs[part.row].setdefault(WAIT_BACK, [])
-            assert isinstance(back, list)
-            back.append([f"{prefix}.{part.wait}", 0])
-            relative += 1
-        else:
-            table.append((part.row, f"{prefix}.{part.wait}", count, True))
+        relative += count is None
+        table.append((part.row, f"{prefix}.{part.wait}", NONE, count or 0, True, count is None))
+    for part in parts:
+        table += [(part.row, f"{prefix}.{part.met}", core, 1, False, False) for core in part.remote]
     engine, opcode, texts = rows.engine.copy(), rows.opcode.copy(), rows.attrs.copy()
     for part in parts:
         engine[part.row] = int(part.engine)
@@ -212,22 +204,27 @@ def _write(program: Program, parts: list[_Part], moved: dict[int, int]) -> tuple
         len(table),
         instruction=[row for row, *_ in table],
         name=[strings.intern(name) for _, name, *_ in table],
-        value=[value for _, _, value, _ in table],
-        wait=[wait for *_, wait in table],
+        core=[core for _, _, core, *_ in table],
+        value=[value for *_, value, _, _ in table],
+        wait=[wait for *_, wait, _ in table],
+        back=[back for *_, back in table],
     )
     have = have.append(made)
+    # By kind, as the text has them; by name those of which it has one list for the whole core.
+    kind = 2 * have.wait + (have.back | (have.core != NONE))
+    order = np.lexsort((np.where(kind % 2, 0, have.name), kind, have.instruction))
     program = program.replace(
         instructions=rows.replace(engine=engine, opcode=opcode, attrs=texts),
         barriers=Barriers.empty(),
         dependences=edges.take(np.argsort(edges.instruction, kind="stable")),
-        semaphores=have.take(np.lexsort((have.name, have.wait, have.instruction))),
+        semaphores=have.take(order),
     )
     return program, waits, relative
 
 
 def _prefix(program: Program) -> str:
     """What the names of the counters begin with: `barrier`, unless a semaphore of the program begins so."""
-    names = semaphore_use(program, malformed(program)).names
+    names = semaphore_use(program).names
     prefix, count = BARRIER, 1
     while any(name.startswith(f"{prefix}.") for name in names):
         count += 1

@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from haulout.ir.enums import Engine
+from haulout.ir.enums import NONE, Engine
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Dependences
@@ -103,7 +103,7 @@ class _Run:
     def of(cls, program: Program, rows: Sequence[int]) -> _Run:
         table = program.semaphores
         adds_of: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for at in np.flatnonzero(~table.wait).tolist():
+        for at in np.flatnonzero(~table.wait & (table.core == NONE)).tolist():
             adds_of[int(table.instruction[at])].append((int(table.name[at]), int(table.value[at])))
         waits_by_row = defaultdict(list)
         for wait in waits_of(program):

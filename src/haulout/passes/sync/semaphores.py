@@ -14,17 +14,14 @@ signals before it in the list.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from haulout.ir.attributes import AttrValue, format_attrs, parse_attrs
-from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Semaphores
-from haulout.ir.semaphores import WAIT_BACK, Malformed, semaphore_use
-from haulout.support.diagnostics import bad_input
 
 
 class Wait(NamedTuple):
@@ -42,36 +39,26 @@ def signals_of(rows: Ids, name: int) -> Semaphores:
     return Semaphores.make(len(rows), instruction=rows, name=name, value=1)
 
 
-def with_semaphores(program: Program, rows: Semaphores, back: Sequence[Wait]) -> Program:
-    """The program, which has none yet, with signals and waits in any order, and with `wait_back`s."""
-    order = np.lexsort((rows.value, rows.name, rows.wait, rows.instruction))
-    program = program.replace(semaphores=rows.take(order))
-    values: dict[int, list[AttrValue]] = {}
-    for wait in sorted(back):
-        values.setdefault(wait.row, []).append([program.strings[wait.name], wait.value])
-    if not values:
-        return program
-    attrs = program.instructions.attrs.copy()
-    for row, value in values.items():
-        text = program.strings.get(int(attrs[row])) or ""
-        attrs[row] = program.strings.intern(format_attrs({**parse_attrs(text), WAIT_BACK: value}))
-    return program.replace(instructions=program.instructions.replace(attrs=attrs))
+def with_semaphores(program: Program, rows: Semaphores) -> Program:
+    """The program, which has none yet, with signals and waits in any order."""
+    order = np.lexsort((rows.value, rows.name, rows.back, rows.wait, rows.instruction))
+    return program.replace(semaphores=rows.take(order))
 
 
 def waits_of(program: Program) -> list[Wait]:
-    """All waits of a program, by instruction; `bad-input` where a `wait_back` is not what it should be."""
-    use = semaphore_use(program, malformed(program))
-    rows, names = use.waits.instruction.tolist(), use.waits.name.tolist()
-    return sorted(
-        Wait(row, program.strings.intern(use.names[name]), value, back)
-        for row, name, value, back in zip(rows, names, use.waits.value.tolist(), use.waits.back.tolist(), strict=True)
+    """All waits of a program, by instruction."""
+    rows = program.semaphores.take(program.semaphores.wait)
+    columns = (rows.instruction, rows.name, rows.value, rows.back)
+    return sorted(itertools.starmap(Wait, zip(*(each.tolist() for each in columns), strict=True)))
+
+
+def rows_of(waits: Sequence[Wait]) -> Semaphores:
+    """Waits as rows of the table."""
+    return Semaphores.make(
+        len(waits),
+        instruction=[each.row for each in waits],
+        name=[each.name for each in waits],
+        value=[each.value for each in waits],
+        wait=True,
+        back=[each.back for each in waits],
     )
-
-
-def malformed(program: Program) -> Malformed:
-    """What refuses an attribute that is not of its form."""
-
-    def refuse(row: int, message: str) -> None:
-        bad_input(message, instruction_label(program, row))
-
-    return refuse

@@ -1,4 +1,4 @@
-"""What an example of a code is made of."""
+"""The form of an example of a code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Example(NamedTuple):
-    """A few small files, a command, and what it says."""
+    """A few small files, a command, and its finding."""
 
     files: dict[str, str]
     """Name -> text."""

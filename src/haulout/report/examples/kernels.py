@@ -62,7 +62,8 @@ KERNELS: dict[str, Example] = {
         """,
     ),
     "unknown-instruction": kernel(
-        "warning[unknown-instruction]: nisa.frobnicate is not known: it is taken to read and write all its tensors",
+        "warning[unknown-instruction]: unknown instruction nisa.frobnicate: the trace assumes that it reads and "
+        "writes all its tensors",
         """
         def kernel(x):
             tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
@@ -70,8 +71,8 @@ KERNELS: dict[str, Example] = {
         """,
     ),
     "shared-allocation-mismatch": kernel(
-        "error[shared-allocation-mismatch]: shared allocation 0 has another shape or type on core 1: "
-        "shared tensors are matched across cores by their names, those without one by their order",
+        "error[shared-allocation-mismatch]: shared allocation 0 has a different shape or type on core 1: "
+        "shared tensors are matched across cores by name, unnamed ones by order",
         """
         def kernel(x):
             if nl.program_id(0) == 1:
@@ -110,7 +111,7 @@ KERNELS: dict[str, Example] = {
         """,
     ),
     "partition-limit": kernel(
-        "error[partition-limit]: tile: float32[129, 4] in sbuf spans partitions 0:129; there are 128",
+        "error[partition-limit]: tile: float32[129, 4] in sbuf spans partitions 0:129; the memory has 128",
         """
         def kernel(x):
             tile = nl.ndarray((129, 4), dtype=nl.float32, buffer=nl.sbuf)
@@ -129,22 +130,22 @@ KERNELS: dict[str, Example] = {
         lnc=2,
     ),
     "barrier-not-shared": two_cores(
-        "warning[barrier-not-shared]: the barrier's tensor mine: float32[1, 512] in sbuf is not in "
-        "shared HBM: the other core has no part of it, so the barrier orders no access of both cores",
+        "warning[barrier-not-shared]: the barrier's tensor mine: float32[1, 512] in sbuf is not in shared HBM: the "
+        "other core does not see it, so the barrier orders no access of that core",
         "    nisa.core_barrier(mine, (0, 1))",
     ),
     "adjacent-barriers": two_cores(
-        "note[adjacent-barriers]: two barriers with no access of what they order between them, on any core, are one",
+        "note[adjacent-barriers]: this barrier repeats another: no core accesses what they order between them",
         f"{MEET}\n{MEET}",
     ),
     "redundant-barrier": two_cores(
-        "note[redundant-barrier]: this barrier orders nothing inside the kernel: no byte of out that "
-        "one core touches before it is touched by another after it, with a write among the two",
+        "note[redundant-barrier]: this barrier orders no accesses inside the kernel: no byte of out is accessed by "
+        "one core before it and by another after it, with a write among them",
         end="    nisa.core_barrier(out, (0, 1))",
     ),
     "assumed-loop-count": traced(
-        "note[assumed-loop-count]: how often this loop runs is known on the device only: its body is "
-        "taken 2 times in a row",
+        "note[assumed-loop-count]: the trip count of this loop is known on the device only: the trace assumes 2 "
+        "iterations",
         """
         def kernel(count):
             counted = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
@@ -155,7 +156,7 @@ KERNELS: dict[str, Example] = {
         """,
     ),
     "assumed-register": kernel(
-        "warning[assumed-register]: the value of this register is known on the device only: 0 is taken",
+        "warning[assumed-register]: the value of this register is known on the device only: the trace assumes 0",
         """
         def kernel(count):
             counted = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)

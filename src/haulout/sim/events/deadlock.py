@@ -1,6 +1,5 @@
-"""Why a run cannot go on: a cycle of events that wait for each other, told as a sentence a wait.
-
-Or a semaphore that nobody raises enough: then the wait is named, with what the semaphore comes to.
+"""Why a run hangs: a cycle of events that wait for each other, with a sentence for each wait, or a wait for a
+semaphore that never reaches its count.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from haulout.sim.flow.code import line_text
 from haulout.sim.flow.trace import Trace
 from haulout.support.diagnostics import Label, fail
 
-_MOST_SIGNALS = 4
-"""That a message lists."""
+_MAX_SIGNALS = 4
+"""Signals that a message lists."""
 
 
 class _Wait(NamedTuple):
-    """One event waits for another one; items tell a barrier's participants apart."""
+    """One event waits for another; items distinguish the participants of a barrier."""
 
     waiter: int
     awaited: int
     event: int
-    """The one waited for."""
+    """The event that is awaited."""
     sentence: str
 
 
 def explain_deadlock(trace: Trace, graph: EventGraph, done: Ids) -> NoReturn:
-    """Raise `deadlock` with the cycle that the events which never became ready contain."""
+    """Raise `deadlock` with a cycle of the events that never became ready."""
     stuck = np.ones(len(graph), np.bool_)
     stuck[done] = False
     value = _sums(graph, ~stuck)
@@ -38,23 +37,22 @@ def explain_deadlock(trace: Trace, graph: EventGraph, done: Ids) -> NoReturn:
     cycle = _Cycle(trace, graph, stuck, value).find()
     labels = []
     for number, wait in enumerate(cycle):
-        meets = cycle[(number + 1) % len(cycle)].waiter
+        partner = cycle[(number + 1) % len(cycle)].waiter
         sentence = wait.sentence
-        if meets != wait.awaited:
-            sentence += f", which meets {_named(trace, meets)}"
+        if partner != wait.awaited:
+            sentence += f", which forms a barrier with {_named(trace, partner)}"
         labels.append(Label(sentence, trace.code.label(int(trace.row[wait.waiter])).span))
     cores = sorted({int(trace.core[wait.waiter]) for wait in cycle})
     waits = "1 wait forms" if len(cycle) == 1 else f"{len(cycle)} waits form"
     fail(
         "deadlock",
-        f"{'core' if len(cores) == 1 else 'cores'} {', '.join(map(str, cores))}: {waits} a cycle, so that nothing "
-        "can go on",
+        f"{'core' if len(cores) == 1 else 'cores'} {', '.join(map(str, cores))}: {waits} a cycle",
         *labels,
     )
 
 
 def _sums(graph: EventGraph, happened: Bools) -> Ints:
-    """What each semaphore is when some events have happened."""
+    """The value of each semaphore after some events."""
     counters = graph.counters
     value = counters.value.copy()
     adds = np.repeat(happened, np.diff(counters.starts))
@@ -63,14 +61,14 @@ def _sums(graph: EventGraph, happened: Bools) -> Ints:
 
 
 def _expect_enough(trace: Trace, graph: EventGraph, stuck: Bools) -> None:
-    """Raise `deadlock` at the first wait for a semaphore that nothing raises enough."""
+    """Raise `deadlock` at the first wait for a semaphore that never reaches its count."""
     counters, semaphores = graph.counters, graph.semaphores
     total = _sums(graph, np.ones(len(graph), np.bool_))
     awaited = np.repeat(np.arange(len(semaphores)), np.diff(counters.begin))
     lacks = np.flatnonzero((counters.threshold > total[awaited]) & stuck[counters.event])
     for at in sorted(lacks.tolist(), key=lambda at: int(counters.event[at])):
         semaphore, waiter = int(awaited[at]), int(counters.waiter[at])
-        if any(core in graph.going_on for core in _signallers(trace, graph, semaphore)):
+        if any(core in graph.unfinished for core in _signallers(trace, graph, semaphore)):
             continue
         code, row = trace.code, int(trace.row[waiter])
         where = code.iteration(row, trace.visits.around(int(trace.visit[waiter])))
@@ -78,12 +76,12 @@ def _expect_enough(trace: Trace, graph: EventGraph, stuck: Bools) -> None:
         signals, count = np.unique(rows, return_counts=True)
         fail(
             "deadlock",
-            f"{code.named(row)}{where} waits for ever: {semaphores.named(semaphore)} comes to {total[semaphore]}, it "
-            f"waits for {counters.threshold[at]}",
+            f"{code.named(row)}{where} deadlocks: {semaphores.named(semaphore)} reaches {total[semaphore]}, "
+            f"expected {counters.threshold[at]}",
             code.label(row),
             *(
                 code.label(each, f"{code.named(each)} adds to it" + (f", {times} times" if times > 1 else ""))
-                for each, times in list(zip(signals.tolist(), count.tolist(), strict=True))[:_MOST_SIGNALS]
+                for each, times in list(zip(signals.tolist(), count.tolist(), strict=True))[:_MAX_SIGNALS]
             ),
         )
 
@@ -96,7 +94,7 @@ def _signallers(trace: Trace, graph: EventGraph, semaphore: int) -> list[int]:
 
 
 class _Cycle:
-    """The search for a cycle: from any stuck event to one that it waits for, and on."""
+    """The search for a cycle: from any stuck event to one that it waits for, and so on."""
 
     def __init__(self, trace: Trace, graph: EventGraph, stuck: Bools, value: Ints) -> None:
         self.trace, self.graph, self.stuck, self.value = trace, graph, stuck, value
@@ -126,7 +124,7 @@ class _Cycle:
         return _Wait(waiter, awaited, int(graph.source[edge]), sentence)
 
     def _semaphore(self, event: int) -> _Wait:
-        """A wait for a semaphore that is too small, and a signal to it that is still to come."""
+        """A wait for a semaphore that is too small, and a signal that has not been sent."""
         graph, counters = self.graph, self.graph.counters
         awaited = np.repeat(np.arange(len(self.value)), np.diff(counters.begin))
         needs = (counters.event == event) & (counters.threshold > self.value[awaited])
@@ -143,11 +141,11 @@ class _Cycle:
             if graph.queue[adder] == IN_FLIGHT:
                 adder = int(graph.source[self.into[adder]])
             return _Wait(waiter, signaller, adder, f"{sentence}{_named(self.trace, signaller)} is complete")
-        core = next(each for each in _signallers(self.trace, graph, semaphore) if each in graph.going_on)
+        core = next(each for each in _signallers(self.trace, graph, semaphore) if each in graph.unfinished)
         last = int(np.searchsorted(self.trace.core, core, "right")) - 1
         reached = int(np.flatnonzero((graph.item == last) & (graph.queue != IN_FLIGHT))[-1])
         return _Wait(
-            waiter, last, reached, f"{sentence}core {core} comes to a signal behind {_named(self.trace, last)}"
+            waiter, last, reached, f"{sentence}core {core} reaches a signal after {_named(self.trace, last)}"
         )
 
 
@@ -156,14 +154,14 @@ def _sentence(trace: Trace, why: Why, waiter: int, awaited: int) -> str:
     match why:
         case Why.DEPENDENCE:
             return f"{subject} depends on {target}"
-        case Why.MEETING:
+        case Why.RENDEZVOUS:
             return f"{subject} waits for the arrival of {target}"
         case Why.BRANCH | Why.DELIVERY:
             return f"{subject} waits for {target}"
         case Why.ABSENT:
-            return f"{subject} waits for core {trace.core[awaited]}, which comes no further than {target}"
+            return f"{subject} waits for core {trace.core[awaited]}, which is held up at {target}"
     line = int(trace.code.engine[trace.row[[waiter, awaited]]].min())
-    return f"{subject} stands behind {target} on line {line_text(line)}"
+    return f"{subject} comes after {target} on line {line_text(line)}"
 
 
 def _named(trace: Trace, item: int) -> str:

@@ -1,18 +1,17 @@
-"""Everything that can happen, and what must have happened before it: the event graph of one run.
+"""The event graph of one run: everything that can happen, and what must have happened before it.
 
-An instruction is one event; it takes effect at one moment between its start and its completion, so the moment
-alone matters. A barrier is one event shared by its participants. A `sendrecv` is two: it arrives (and reads
-its source), and it completes (and writes its destination). A branch, at the end of a loop's header or of a fork, is
-one event that reads `cond`. A signal to another core is an event of its own, its delivery, behind its instruction.
+An instruction is one event. It takes effect at one moment between its start and its completion, so only that moment
+matters. A barrier is one event of all its participants. A `sendrecv` is two events: it arrives (and reads its
+source), and it completes (and writes its destination). A branch, at the end of a loop's header or of a fork, is one
+event that reads `cond`. A signal to another core is an event of its own, its delivery, after its instruction.
 
-    line        an engine's instructions in list order; barriers on `all` stand in every line of their core
+    line        the instructions of an engine in list order; barriers on `all` are on every line of their core
     dependence  a producer before its consumer
-    branch      a branch before everything behind it on its core
-    meeting     both arrivals before either completion
-    semaphore   no edge: an event adds to some, and waits until some are large enough
+    branch      a branch before everything after it on its core
+    rendezvous  both arrivals before either completion
+    semaphore   no edge: an event adds to some semaphores, and waits until some are large enough
 
-Every order of the events that respects the edges and the semaphores is a possible run, and every possible run is such
-an order.
+The possible runs are exactly the orders of the events that respect the edges and the semaphores.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from haulout.sim.flow.code import BRANCH, QUEUES
 from haulout.sim.flow.trace import Trace
 
 IN_FLIGHT = -2
-"""The queue of a delivery: none, so that nothing but its signal orders it."""
+"""The queue of a delivery: none, since only its signal orders it."""
 
 
 class Effect(enum.IntEnum):
@@ -53,7 +52,7 @@ class Why(enum.IntEnum):
     LINE = 0
     DEPENDENCE = 1
     BRANCH = 2
-    MEETING = 3
+    RENDEZVOUS = 3
     DELIVERY = 4
     ABSENT = 5
 
@@ -66,16 +65,16 @@ class Counters(NamedTuple):
     semaphore: Ids
     amount: Ints
     signaller: Ids
-    """Whose item it is."""
+    """The item that adds."""
     begin: Ids
-    """Waits for semaphore s, the least first: rows `begin[s]:begin[s + 1]` of the next three."""
+    """Waits for semaphore s by threshold: rows `begin[s]:begin[s + 1]` of the next three."""
     threshold: Ints
     event: Ids
-    """That waits."""
+    """The event that waits."""
     waiter: Ids
     """Its item."""
     value: Ints
-    """Of each semaphore, when the first event happens."""
+    """Of each semaphore, before the first event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class EventGraph:
     target: Ids
     """Edges: the event that waits."""
     source_item: Ids
-    """Edges: on whose behalf, as items of the trace; they tell a barrier's participants apart."""
+    """Edges: the items of the trace that they come from; these distinguish the participants of a barrier."""
     target_item: Ids
     why: Bytes
     starts: Ids
@@ -101,11 +100,11 @@ class EventGraph:
     """Number of edges into each event, of waits for semaphores, and of partners that are absent."""
     counters: Counters
     semaphores: Semaphores
-    """What the counters are, for messages."""
+    """The semaphores that `counters` counts, for messages."""
     completes: Ids
-    """Of each item of the trace: the event with which it is complete, but for its deliveries."""
-    going_on: frozenset[int]
-    """Cores that may come to more than these events."""
+    """Of each item of the trace: the event that completes it, except for its deliveries."""
+    unfinished: frozenset[int]
+    """Cores that may execute more than these events."""
     senders: dict[int, int]
     """For each item of the trace that receives: the item whose data it receives."""
 
@@ -114,22 +113,22 @@ class EventGraph:
 
 
 def event_graph(
-    trace: Trace, waits: Waits, semaphores: Semaphores, tally: Tally, going_on: Collection[int] = ()
+    trace: Trace, waits: Waits, semaphores: Semaphores, tally: Tally, unfinished: Collection[int] = ()
 ) -> EventGraph:
-    """The events of a trace from some state of the semaphores on; cores that are `going_on` may come to more.
+    """The events of a trace that starts with a state of the semaphores; `unfinished` cores may execute more.
 
-    Raises `barrier-mismatch` and `deadlock` where cores cannot meet.
+    Raises `barrier-mismatch`, and `deadlock` for a `sendrecv` without partner.
     """
     code, program = trace.code, trace.code.program
     counting = count_trace(trace, semaphores, tally)
-    meets, absent = barrier_groups(trace, going_on)
-    pairs, alone = exchanges(trace, going_on)
+    lead, absent = barrier_groups(trace, unfinished)
+    pairs, alone = exchanges(trace, unfinished)
     items = np.arange(len(trace), dtype=np.int32)
     is_barrier = _rows_of(len(code), program.barriers.instruction)[trace.row]
     is_exchange = _rows_of(len(code), program.meetings.instruction)[trace.row]
     # Events: one for each item that leads its group, in trace order; then a second one for each exchange; deliveries.
-    leads = meets == items
-    begin = (np.cumsum(leads) - 1).astype(np.int32)[meets]
+    leads = lead == items
+    begin = (np.cumsum(leads) - 1).astype(np.int32)[lead]
     end = begin.copy()
     end[is_exchange] = leads.sum() + np.arange(is_exchange.sum())
     line = code.engine[trace.row]
@@ -138,26 +137,26 @@ def event_graph(
     effect[is_exchange] = Effect.READS
     effect[line == BRANCH] = Effect.BRANCHES
 
-    meeting_pairs = np.array(pairs, np.int32).reshape(-1, 2)
+    partners = np.array(pairs, np.int32).reshape(-1, 2)
     own = items[is_exchange]
     sent = counting.item[counting.remote]
     missing = _absent_edges(trace, [*absent, *alone])
     edges = [
         *((Why.LINE, *edge) for edge in _lines(trace, line)),
         (Why.DEPENDENCE, *dependences(trace, waits)),
-        *((Why.BRANCH, *edge) for edge in _behind_branches(trace, line)),
-        (Why.MEETING, np.append(meeting_pairs[:, 1], own), np.append(meeting_pairs[:, 0], own)),
+        *((Why.BRANCH, *edge) for edge in _after_branches(trace, line)),
+        (Why.RENDEZVOUS, np.append(partners[:, 1], own), np.append(partners[:, 0], own)),
         (Why.DELIVERY, sent, sent),
         (Why.ABSENT, *missing),
     ]
     why = np.repeat(np.array([edge[0] for edge in edges], np.uint8), [len(edge[1]) for edge in edges])
     source_item = np.concatenate([edge[1] for edge in edges])
     target_item = np.concatenate([edge[2] for edge in edges])
-    # An exchange's arrival releases completions; everything else is released by, and holds up, whole instructions.
-    meeting = why == Why.MEETING
-    source = np.where(meeting, begin[source_item], end[source_item])
-    # Who waits for a partner that is absent is held up where it would meet it.
-    target = np.where(meeting | (why == Why.ABSENT), end[target_item], begin[target_item])
+    # The arrival of an exchange releases completions; other edges are between whole instructions.
+    is_rendezvous = why == Why.RENDEZVOUS
+    source = np.where(is_rendezvous, begin[source_item], end[source_item])
+    # An item that waits for an absent partner cannot complete.
+    target = np.where(is_rendezvous | (why == Why.ABSENT), end[target_item], begin[target_item])
     begun = int(leads.sum() + is_exchange.sum())
     events = begun + len(sent)
     delivered = begun + np.arange(len(sent), dtype=np.int32)
@@ -184,7 +183,7 @@ def event_graph(
         counters=_counters(counting, adds, begin[counting.waiter], events),
         semaphores=semaphores,
         completes=end,
-        going_on=frozenset(going_on),
+        unfinished=frozenset(unfinished),
         senders=senders(trace, pairs),
     )
 
@@ -207,7 +206,7 @@ def _counters(counting: Counting, adds: Ids, waits: Ids, events: int) -> Counter
 
 
 def _absent_edges(trace: Trace, absent: list[Absent]) -> tuple[Ids, Ids]:
-    """The last item of a core that may still come to a partner, and who waits for it."""
+    """The last item of each core with an absent partner, and the item that waits for the partner."""
     ends = np.searchsorted(trace.core, [each.core for each in absent], "right") - 1
     items = np.array([each.item for each in absent], np.int32)
     there = ends >= 0
@@ -226,7 +225,7 @@ def _rows_of(rows: int, chosen: Ids) -> Bools:
 
 
 def _each_line(trace: Trace, line: Ids) -> Iterator[tuple[int, Ids]]:
-    """Every line of every core with its items; barriers on `all` stand in each of them."""
+    """Every line of every core with its items; barriers on `all` are on each of them."""
     bounds = np.searchsorted(trace.core, np.arange(trace.first.shape[0] + 1)).tolist()
     for begin, end in pairwise(bounds):
         own = line[begin:end]
@@ -235,21 +234,21 @@ def _each_line(trace: Trace, line: Ids) -> Iterator[tuple[int, Ids]]:
 
 
 def _lines(trace: Trace, line: Ids) -> Iterator[tuple[Ids, Ids]]:
-    """Neighbours on every line of every core."""
+    """Neighbouring items on every line of every core."""
     for _, items in _each_line(trace, line):
         yield items[:-1], items[1:]
 
 
-def _behind_branches(trace: Trace, line: Ids) -> Iterator[tuple[Ids, Ids]]:
-    """Each branch with the first item behind it on every line of its core."""
+def _after_branches(trace: Trace, line: Ids) -> Iterator[tuple[Ids, Ids]]:
+    """Each branch with the first item after it on every line of its core."""
     is_branch = line == BRANCH
     if not is_branch.any():
         return
-    newest = np.maximum.accumulate(np.where(is_branch, np.arange(len(trace), dtype=np.int32), NONE))
+    latest = np.maximum.accumulate(np.where(is_branch, np.arange(len(trace), dtype=np.int32), NONE))
     for each, items in _each_line(trace, line):
         if each != BRANCH and len(items):
-            branch = newest[items]
-            # Those of the core before do not count; nor does one that the item before on the line waits for.
+            branch = latest[items]
+            # Branches of the previous core do not count, nor those that the previous item of the line waits for.
             before = np.append(np.searchsorted(trace.core, trace.core[items[0]]) - 1, items[:-1])
-            behind = branch > before
-            yield branch[behind], items[behind]
+            is_first = branch > before
+            yield branch[is_first], items[is_first]

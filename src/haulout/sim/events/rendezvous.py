@@ -1,13 +1,13 @@
-"""Which instructions of different cores meet: barriers by index on their line, exchanges by sender, receiver, tag.
+"""Rendezvous: barriers are matched by index on their line, exchanges (`sendrecv`) by sender, receiver and tag.
 
-The k-th barrier on line e of the participants S on one core meets the k-th such barrier on every other core
-of S; in loops every iteration meets anew. If their names or their numbers differ, the cores would wait for each
-other in different places: `barrier-mismatch`. Only barriers in different arms of one branch may differ in name.
-The k-th `sendrecv` with which core s sends to core r under a tag meets the k-th with which r receives from s under
-it; one without its partner waits for ever: `deadlock`.
+The k-th barrier on line e of the cores S on one core belongs to the k-th such barrier on every other core of S; in
+loops every iteration counts. If the names or the numbers of these barriers differ between cores, the cores would wait
+for each other in different places: `barrier-mismatch`. Only barriers in different arms of one fork may differ in
+name. The k-th `sendrecv` that core s sends to core r under a tag is paired with the k-th that r receives from s under
+it; one without a partner is a `deadlock`.
 
-A trace may be the beginning of a run. A partner that a core may still come to is no error, but *absent*: whoever
-waits for it cannot go on in this trace.
+A trace may be the beginning of a run. A partner that a core may still execute is no error, but *absent*: the item
+that waits for it cannot complete in this trace.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class BarrierSet(NamedTuple):
 
 
 class Absent(NamedTuple):
-    """A partner that has not come."""
+    """A partner that has not arrived."""
 
     item: int
-    """Who waits for it."""
+    """The item that waits for it."""
     core: int
     """The core that it would run on."""
 
 
-def barrier_groups(trace: Trace, going_on: Collection[int] = ()) -> tuple[Ids, list[Absent]]:
-    """For each item of the trace: the first item that it meets in a barrier, on the lowest core; itself otherwise.
+def barrier_groups(trace: Trace, unfinished: Collection[int] = ()) -> tuple[Ids, list[Absent]]:
+    """For each item of the trace: the item of its barrier on the lowest core; itself if it is no barrier.
 
-    Cores that are `going_on` may still come to more barriers. Raises `barrier-mismatch`.
+    `unfinished` cores may still execute more barriers. Raises `barrier-mismatch`.
     """
     program = trace.code.program
-    meets = np.arange(len(trace), dtype=np.int32)
+    lead = np.arange(len(trace), dtype=np.int32)
     absent: list[Absent] = []
     sequences: dict[BarrierSet, dict[int, list[tuple[int, int]]]] = {}
     row_of = {instruction: row for row, instruction in enumerate(program.barriers.instruction.tolist())}
@@ -59,7 +59,7 @@ def barrier_groups(trace: Trace, going_on: Collection[int] = ()) -> tuple[Ids, l
         if core not in key.cores:
             fail(
                 "barrier-mismatch",
-                f"core {core} attends a barrier of {_listed(key.cores)}, to which it does not belong",
+                f"core {core} executes a barrier of {_listed(key.cores)}, which does not include it",
                 instruction_label(program, instruction),
             )
         lists = sequences.setdefault(key, {member: [] for member in key.cores})
@@ -67,19 +67,19 @@ def barrier_groups(trace: Trace, going_on: Collection[int] = ()) -> tuple[Ids, l
     for key, lists in sequences.items():
         first = lists[key.cores[0]]
         for core in key.cores[1:]:
-            _expect_same(trace, key, (key.cores[0], first), (core, lists[core]), going_on)
-        met = min(map(len, lists.values()))
+            _expect_same(trace, key, (key.cores[0], first), (core, lists[core]), unfinished)
+        count = min(map(len, lists.values()))
         for core in key.cores:
-            meets[[item for item, _ in lists[core][:met]]] = [item for item, _ in first[:met]]
-            lacking = next((each for each in key.cores if len(lists[each]) == met), core)
-            absent += [Absent(item, lacking) for item, _ in lists[core][met:]]
-    return meets, absent
+            lead[[item for item, _ in lists[core][:count]]] = [item for item, _ in first[:count]]
+            lacking = next((each for each in key.cores if len(lists[each]) == count), core)
+            absent += [Absent(item, lacking) for item, _ in lists[core][count:]]
+    return lead, absent
 
 
-def exchanges(trace: Trace, going_on: Collection[int] = ()) -> tuple[list[tuple[int, int]], list[Absent]]:
-    """Pairs (waiting item, item whose arrival it waits for), partners by partners, in trace order.
+def exchanges(trace: Trace, unfinished: Collection[int] = ()) -> tuple[list[tuple[int, int]], list[Absent]]:
+    """Pairs (waiting item, item whose arrival it waits for), two for each exchange, in trace order.
 
-    Raises `deadlock` for one whose partner is on a core that is not `going_on`.
+    Raises `deadlock` for an exchange without partner, unless the partner's core is `unfinished`.
     """
     program = trace.code.program
     sent: dict[tuple[int, int, int], list[int]] = defaultdict(list)
@@ -98,12 +98,12 @@ def exchanges(trace: Trace, going_on: Collection[int] = ()) -> tuple[list[tuple[
     absent: list[Absent] = []
     for key in dict.fromkeys([*sent, *received]):
         mine, theirs = sent[key], received[key]
-        met = min(len(mine), len(theirs))
-        for core, alone in ((key[1], mine[met:]), (key[0], theirs[met:])):
-            if alone and core not in going_on:
-                _without_partner(trace, key, mine, theirs)
-            absent += [Absent(item, core) for item in alone]
-        for sender, receiver in zip(mine[:met], theirs[:met], strict=True):
+        count = min(len(mine), len(theirs))
+        for core, unmatched in ((key[1], mine[count:]), (key[0], theirs[count:])):
+            if unmatched and core not in unfinished:
+                _refuse_unmatched(trace, key, mine, theirs)
+            absent += [Absent(item, core) for item in unmatched]
+        for sender, receiver in zip(mine[:count], theirs[:count], strict=True):
             pairs += [(sender, receiver), (receiver, sender)]
     return pairs, absent
 
@@ -132,7 +132,7 @@ def _expect_same(
     key: BarrierSet,
     left: tuple[int, list[tuple[int, int]]],
     right: tuple[int, list[tuple[int, int]]],
-    going_on: Collection[int],
+    unfinished: Collection[int],
 ) -> None:
     """Raise `barrier-mismatch` at the first index where the two cores' sequences differ."""
     program = trace.code.program
@@ -141,11 +141,11 @@ def _expect_same(
         return
     shorter = min(map(len, names))
     differing = (k for k in range(shorter) if names[0][k] != names[1][k])
-    at = next((k for k in differing if not _in_other_arms(trace, left[1][k][0], right[1][k][0])), shorter)
+    at = next((k for k in differing if not _in_different_arms(trace, left[1][k][0], right[1][k][0])), shorter)
     shorter_core = left[0] if len(names[0]) < len(names[1]) else right[0]
-    if at == shorter and (len(names[0]) == len(names[1]) or shorter_core in going_on):
+    if at == shorter and (len(names[0]) == len(names[1]) or shorter_core in unfinished):
         return
-    said = [f"'{program.strings[each[at]]}'" if at < len(each) else "missing" for each in names]
+    texts = [f"'{program.strings[each[at]]}'" if at < len(each) else "missing" for each in names]
     labels = [
         instruction_label(program, int(trace.row[barriers[at][0]]))
         for _, barriers in (left, right)
@@ -153,8 +153,8 @@ def _expect_same(
     ]
     fail(
         "barrier-mismatch",
-        f"barrier {at} of {_listed(key.cores)} on line {Engine(key.engine).text} is {said[0]} on core {left[0]}, "
-        f"{said[1]} on core {right[0]}",
+        f"barrier {at} of {_listed(key.cores)} on line {Engine(key.engine).text} is {texts[0]} on core {left[0]}, "
+        f"{texts[1]} on core {right[0]}",
         *labels,
         notes=[
             f"core {core}: " + ", ".join(program.strings[name] for _, name in barriers[max(0, at - 3) : at + 4])
@@ -163,12 +163,12 @@ def _expect_same(
     )
 
 
-def _in_other_arms(trace: Trace, *items: int) -> bool:
+def _in_different_arms(trace: Trace, *items: int) -> bool:
     sections = (int(trace.visits.section[trace.visit[item]]) for item in items)
-    return trace.code.nest.excludes(*sections)
+    return trace.code.sections.structure.separating_fork(*sections) != NONE
 
 
-def _without_partner(trace: Trace, key: tuple[int, int, int], sent: list[int], received: list[int]) -> None:
+def _refuse_unmatched(trace: Trace, key: tuple[int, int, int], sent: list[int], received: list[int]) -> None:
     program = trace.code.program
     sender, receiver, tag = key
     index = min(len(sent), len(received))
@@ -179,7 +179,7 @@ def _without_partner(trace: Trace, key: tuple[int, int, int], sent: list[int], r
     fail(
         "deadlock",
         f"exchange {index} from core {sender} to core {receiver}{named} has no partner on core {absent}: "
-        f"core {core} waits for ever",
+        f"core {core} deadlocks",
         label,
     )
 

@@ -1,14 +1,15 @@
-"""Orders of the events: one reference, random ones, and for each queue the one in which it is the slowest.
+"""Schedules, orders of the events: one reference, random ones, and for each queue the order in which it is the
+slowest.
 
-A schedule gives every event a priority; the run takes, of the events that wait for nothing any more, always
-the one of least priority. `list` prefers logical time, which in loops is iterations before `seq`; where the
-program has no `seq`, the position in the core's list, core by core in turn. `slowest` (theory: P7) puts the
-events of one queue behind all others: whatever does not depend on the queue's next instruction runs before it,
-so every pair of events that nothing orders, and whose first member stands on that queue, is executed the other
-way round. All queues in turn invert every unordered pair. The branches of a core are a queue, too.
+A schedule gives every event a priority; of the events that are ready, the one of least priority happens next. `list`
+prefers logical time, which in loops is iterations before `seq`; if the program has no `seq`, it is the position in
+the core's list, core by core in turn. `slowest` (theory: P7) delays the events of one queue: everything that does not
+depend on the queue's next instruction runs before it. So every unordered pair of events whose first member is on that
+queue is executed in the reverse order. All queues in turn invert every unordered pair. The branches of a core are a
+queue, too.
 
-Semaphores only grow, so whatever is ready stays ready: what happens without the slow queue's next instruction is the
-same in whatever order it happens, and the same holds with them.
+Semaphores only grow, so an event that is ready stays ready. The events that do not depend on the slow queue's next
+instruction are the same set in every order, so the argument also holds with semaphores.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RandomOrder:
 
 @dataclass(frozen=True, slots=True)
 class Slowest:
-    """One queue moves only when nothing else can."""
+    """One queue advances only when no other can."""
 
     core: int
     line: int
@@ -87,16 +88,16 @@ def adversarial_schedules(trace: Trace) -> list[Schedule]:
 
 
 def event_order(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
-    """All events in the order of the schedule. Raises `deadlock`, naming the cycle of waits, when there is none."""
+    """All events in the order of the schedule. Raises `deadlock` with the reason when some cannot happen."""
     if isinstance(schedule, Slowest) and schedule.core >= trace.code.program.lnc:
         bad_input(f"schedule `{schedule}`: the program has no core {schedule.core}")
-    order = as_far_as_it_goes(trace, graph, schedule)
+    order = possible_events(trace, graph, schedule)
     if len(order) < len(graph):
         explain_deadlock(trace, graph, order)
     return order
 
 
-def as_far_as_it_goes(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
+def possible_events(trace: Trace, graph: EventGraph, schedule: Schedule) -> Ids:
     """The events that can happen, in the order of the schedule."""
     priority = _priorities(trace, graph, schedule)
     with plain_if_small(_scan_order, len(graph) + len(graph.target)):

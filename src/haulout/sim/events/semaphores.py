@@ -1,14 +1,14 @@
-"""Semaphores: who adds to which one, who waits for how much.
+"""Semaphores: the items that add to each, and the items that wait for it.
 
     signal=[[S,n]]             adds n to S of the own core when the instruction is complete
-    remote_signal=[[c,S,n]]    adds n to S of core c, any time after that
+    remote_signal=[[c,S,n]]    adds n to S of core c, at any time after that
     wait=[[S,n]]               starts when S is at least n
     wait_back=[[S,j]]          starts when S is at least (what the core's instructions before it add to S, remote
                                signals to an S of another core included) - j
 
-A semaphore starts at 0 and never falls, so a wait that is fulfilled stays fulfilled. Hence the order in which things
-happen cannot hang a run that another order does not hang, and "whatever does not depend on x" is one set: what
-happens when x never does. Schedules rely on that.
+A semaphore starts at 0 and never falls, so the condition of a wait stays true once it is true. Therefore a run that
+hangs in one order of its events hangs in every order, and the events that do not depend on an event x are one set:
+what happens when x never does. Schedules rely on that.
 """
 
 from __future__ import annotations
@@ -19,89 +19,85 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.ir.attributes import format_name
-from haulout.ir.labels import instruction_label
+from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.semaphores import semaphore_use
 from haulout.sim.flow.code import Code
 from haulout.sim.flow.trace import Trace
-from haulout.support.diagnostics import bad_input
 
 
-class Marks(NamedTuple):
-    """What instructions say about semaphores, as columns sorted by row of the code."""
+class Operations(NamedTuple):
+    """Signals or waits of instructions, as columns sorted by row of the code."""
 
     row: Ids
     semaphore: Ids
     value: Ints
 
 
-def no_marks() -> Marks:
-    """Nothing is said."""
-    return Marks(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
+def no_operations() -> Operations:
+    """Empty columns."""
+    return Operations(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
 class Semaphores:
-    """All semaphores of what runs, and what is said about them."""
+    """All semaphores of the code that runs, their signals and their waits."""
 
     core: list[int] = field(default_factory=list)
-    """Of each semaphore."""
+    """The core of each semaphore."""
     name: list[str] = field(default_factory=list)
-    signals: Marks = field(default_factory=no_marks)
+    signals: Operations = field(default_factory=no_operations)
     remote: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """Which signals go to another core."""
-    issues: Marks = field(default_factory=no_marks)
-    """The signals, each on the semaphore of that name of the own core: what `wait_back` counts."""
-    waits: Marks = field(default_factory=no_marks)
+    """Which signals are for another core."""
+    issues: Operations = field(default_factory=no_operations)
+    """The signals, each with the semaphore of that name on the signalling core, which is what `wait_back` counts."""
+    waits: Operations = field(default_factory=no_operations)
     back: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """Which waits look back."""
+    """Which waits are `wait_back`."""
 
     def __len__(self) -> int:
         return len(self.core)
 
     def named(self, semaphore: int) -> str:
-        """One of them, for a message."""
+        """The name of a semaphore, for a message."""
         return f"semaphore {format_name(self.name[semaphore])} of core {self.core[semaphore]}"
 
 
 class Tally(NamedTuple):
-    """How far the semaphores have come."""
+    """A state of the semaphores."""
 
     value: Ints
-    """What each of them is."""
+    """The value of each semaphore."""
     issued: Ints
-    """What instructions that have been reached by their core add to it, as `wait_back` counts."""
+    """What the instructions that cores have reached add to it, as `wait_back` counts."""
 
 
 class Counting(NamedTuple):
-    """Who adds and who waits in a trace, by item; `Tally` is the state in which it begins."""
+    """The signals and the waits of a trace, by item."""
 
     item: Ids
-    """Of each signal ..."""
+    """The item of each signal."""
     semaphore: Ids
     amount: Ints
     remote: Bools
     waiter: Ids
-    """The item of each wait ..."""
+    """The item of each wait."""
     awaited: Ids
-    """... the semaphore ..."""
+    """Its semaphore."""
     threshold: Ints
-    """... and what it must be at least."""
+    """The least value of the semaphore that lets it start."""
     tally: Tally
+    """The state in which the trace begins."""
 
 
 def find_semaphores(code: Code) -> Semaphores:
-    """The semaphores of what runs."""
+    """The semaphores of the code that runs."""
     program = code.program
-    use = semaphore_use(program, lambda row, why: bad_input(why, instruction_label(program, row)))
+    use = semaphore_use(program)
     if not use:
         return Semaphores()
-    runs = np.zeros(code.instructions, np.bool_)
-    for cores in code.rows:
-        for rows in cores:
-            runs[rows[rows < code.instructions]] = True
     signals, waits = use.signals, use.waits
-    signalling, waiting = (np.flatnonzero(runs[each.instruction]) for each in (signals, waits))
+    signalling, waiting = (np.flatnonzero(code.section[each.instruction] != NONE) for each in (signals, waits))
     own = [code.core[each.instruction] for each in (signals, waits)]
     keys = [
         (core.astype(np.int64) * len(use.names) + name)[rows]
@@ -116,17 +112,17 @@ def find_semaphores(code: Code) -> Semaphores:
     return Semaphores(
         (known // len(use.names)).tolist(),
         [use.names[name] for name in (known % len(use.names)).tolist()],
-        Marks(signals.instruction[signalling], added, signals.amount[signalling]),
+        Operations(signals.instruction[signalling], added, signals.amount[signalling]),
         signals.remote[signalling],
-        Marks(signals.instruction[signalling], issued, signals.amount[signalling]),
-        Marks(waits.instruction[waiting], awaited, waits.value[waiting]),
+        Operations(signals.instruction[signalling], issued, signals.amount[signalling]),
+        Operations(waits.instruction[waiting], awaited, waits.value[waiting]),
         waits.back[waiting],
     )
 
 
 def count_trace(trace: Trace, semaphores: Semaphores, tally: Tally) -> Counting:
-    """Who adds and who waits in a trace that begins with some state."""
-    item, mark = _expand(trace, semaphores.signals)
+    """The signals and the waits of a trace that begins in a state."""
+    item, row = _expand(trace, semaphores.signals)
     waiter, wait = _expand(trace, semaphores.waits)
     awaited = semaphores.waits.semaphore[wait]
     threshold = semaphores.waits.value[wait].copy()
@@ -142,9 +138,9 @@ def count_trace(trace: Trace, semaphores: Semaphores, tally: Tally) -> Counting:
         threshold[back] = tally.issued[awaited[back]] + sums[high] - sums[low] - threshold[back]
     return Counting(
         item,
-        semaphores.signals.semaphore[mark],
-        semaphores.signals.value[mark],
-        semaphores.remote[mark],
+        semaphores.signals.semaphore[row],
+        semaphores.signals.value[row],
+        semaphores.remote[row],
         waiter,
         awaited,
         threshold,
@@ -158,21 +154,21 @@ def nothing_counted(semaphores: Semaphores) -> Tally:
 
 
 def gains(trace: Trace, semaphores: Semaphores, items: Bools | None = None) -> Tally:
-    """What a trace, or some items of it, adds when it is complete."""
+    """What the complete trace, or some items of it, adds to semaphores."""
     found = []
-    for marks in (semaphores.signals, semaphores.issues):
-        item, mark = _expand(trace, marks)
+    for operations in (semaphores.signals, semaphores.issues):
+        item, row = _expand(trace, operations)
         if items is not None:
-            mark = mark[items[item]]
+            row = row[items[item]]
         total = np.zeros(len(semaphores), np.int64)
-        np.add.at(total, marks.semaphore[mark], marks.value[mark])
+        np.add.at(total, operations.semaphore[row], operations.value[row])
         found.append(total)
     return Tally(*found)
 
 
-def _expand(trace: Trace, marks: Marks) -> tuple[Ids, Ints]:
-    """The marks of all items of a trace: (item, row of the marks), by item."""
-    low, high = (np.searchsorted(marks.row, trace.row, side) for side in ("left", "right"))
+def _expand(trace: Trace, operations: Operations) -> tuple[Ids, Ints]:
+    """The operations of all items of a trace: (item, row of the operations), by item."""
+    low, high = (np.searchsorted(operations.row, trace.row, side) for side in ("left", "right"))
     count = high - low
     items = np.flatnonzero(count)
     count = count[items]

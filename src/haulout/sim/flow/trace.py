@@ -1,7 +1,7 @@
-"""What each core executes, in list order: the items that its queues will be fed with.
+"""The trace: what each core executes, in list order, as *items*.
 
-A trace repeats the rows of a section (`code.py`) for every visit (`visits.py`) that the core takes part in.
-Everything behind this file works on positions in the trace, not on instructions.
+A trace repeats the rows of a section (`code.py`) for every visit (`visits.py`) that the core takes part in. Events,
+schedules and the shadow refer to items of the trace, not to instructions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Trace:
     code: Code
     visits: Visits
     row: Ids
-    """Of the code, of each item of the trace."""
+    """The row of the code of each item."""
     core: Ids
-    """The core it runs on."""
+    """The core that executes it."""
     visit: Ids
-    """The visit that it belongs to."""
+    """Its visit."""
     first: Ints
     """[core, visit]: the first item of the visit, if the core takes part."""
 
@@ -35,8 +35,8 @@ class Trace:
 
     @property
     def position(self) -> Ints:
-        """Of each item: its place in its core's list of its visit."""
-        return np.arange(len(self)) - self.first[self.core, self.visit]
+        """Of each item: its index in its core's list of its visit."""
+        return self.code.position[self.row]
 
 
 def trace_visits(code: Code, visits: Visits) -> Trace:

@@ -1,28 +1,28 @@
-"""What ran: the sections in the order of their execution, each with the iterations of the loops around it.
+"""Visits: the sections that ran, in the order of their execution, each with the iterations of the loops around it.
 
-A *visit* is one execution of a section; cores take part in it together. All take the same branches, except at a
-divergent fork: the sections of its arms are visited only by the cores that take them, and so is what stands in there.
-`Walk` leads every core through the nest, as whoever knows which branches are taken tells it, and keeps an eye on the
-number of instructions. Cores may be at different places; the visits are put into the order of the program in the
-end, which is iterations before layout.
+A *visit* is one execution of a section, by several cores together. All of them take the same branches, except at a
+divergent fork: the sections of an arm, and everything nested in them, are visited only by the cores that take it.
+`Walk` moves every core through the sections, with branches decided by its caller, and limits the number of
+instructions. Cores may be at different places; at the end the visits are sorted in program order, which is iterations
+before layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids, Masks
-from haulout.sim.flow.control import Fork, Loop, Nest
+from haulout.sim.flow.code import Code
 from haulout.support.diagnostics import bad_input
 
-MOST_INSTRUCTIONS = 1_000_000
-"""Executed on all cores together, by default; a loop that does not end must not run for ever."""
+MAX_INSTRUCTIONS = 1_000_000
+"""Default limit of the instructions executed in loops, on all cores together; it ends a loop that would not end."""
 
 Iteration = tuple[int, ...]
 """Of the loops around a section, outermost first, each counted from 0."""
@@ -34,15 +34,17 @@ class Visits:
 
     section: Ids
     iteration: Ids
-    """[visit, depth]: of the loop at that depth of the section's path; NONE beyond it."""
+    """[visit, depth]: of the loop around the section at that depth; NONE where there is none."""
     began: Ids
-    """[visit, depth]: the visit of the loop's header with which its iteration began; NONE: before these visits."""
+    """[visit, depth]: the visit of that loop's header that began the iteration; NONE: it is not among these
+    visits.
+    """
     before: Ids
     """Of a header: its visit in the previous iteration; NONE in the first one, and for other sections."""
     cores: Masks
-    """Who takes part, a bit a core."""
+    """The cores that take part, a bit a core."""
     taken: Masks
-    """Whose branch at the end of the section takes the first successor."""
+    """The cores whose branch at the end of the section takes the first successor."""
 
     def __len__(self) -> int:
         return len(self.section)
@@ -56,8 +58,8 @@ class Visits:
         """Which visits a core takes part in."""
         return np.asarray((self.cores >> np.uint64(core)) & np.uint64(1) != 0)
 
-    def is_parted(self, cores: int) -> bool:
-        """Whether not all cores take part in everything."""
+    def diverge(self, cores: int) -> bool:
+        """Whether a core does not take part in all visits."""
         return bool((self.cores != np.uint64(mask_of(tuple(range(cores))))).any())
 
     def takes(self, visit: int, core: int) -> bool:
@@ -66,12 +68,12 @@ class Visits:
 
 
 class Place(NamedTuple):
-    """Where a core is about to go on."""
+    """The next section of a core."""
 
     section: int
     iteration: Iteration = ()
     headers: tuple[int, ...] = ()
-    """Visits of the headers around it with which these iterations began; its own not among them."""
+    """Visits of the headers around it that began these iterations, without its own."""
     before: int = NONE
     """Of a header: its visit in the previous iteration."""
 
@@ -85,15 +87,16 @@ def mask_of(cores: tuple[int, ...]) -> int:
 class Walk:
     """The places of the cores, and the visits so far.
 
-    `sizes`: for each section the instructions of each core. Raises `bad-input` when the loops execute more than
-    `most` on all cores together.
+    Raises `bad-input` when loops execute more than `limit` instructions on all cores together.
     """
 
-    def __init__(self, nest: Nest, sizes: Sequence[Sequence[int]], cores: int, most: int) -> None:
-        self.nest, self.sizes, self.most, self.left = nest, sizes, most, most
-        start = Place(0, (0,) * (0 in nest.headers))
-        self.ready: dict[Place, tuple[int, ...]] = {start: tuple(range(cores))}
-        """Cores that may enter their next section."""
+    def __init__(self, code: Code, limit: int) -> None:
+        self.code, self.sections, self.sizes = code, code.sections, code.sizes
+        self.limit, self.left = limit, limit
+        self.headers = self.sections.structure.loop_at
+        start = Place(0, (0,) * (0 in self.headers))
+        self.ready: dict[Place, tuple[int, ...]] = {start: tuple(range(code.program.lnc))}
+        """Cores that can enter their next section."""
         self.undecided: dict[int, int] = {}
         """Core -> the visit whose branch it has not executed."""
         self.places: list[Place] = []
@@ -105,7 +108,7 @@ class Walk:
         self._number: dict[tuple[int, Iteration], int] = {}
 
     def enter(self) -> tuple[int, tuple[int, ...]]:
-        """Let the cores that are furthest behind, in the order of the program, enter their section: visit, cores."""
+        """Let the cores that are first in program order enter their section; the visit and these cores."""
         place = next(iter(self.ready)) if len(self.ready) == 1 else min(self.ready, key=self.rank)
         cores = self.ready.pop(place)
         key = place.section, place.iteration
@@ -115,47 +118,42 @@ class Walk:
             for column in (self.cores, self.decided, self.taken):
                 column.append(0)
         self.cores[visit] |= mask_of(cores)
-        is_choice = place.section in self.nest.choices
+        is_choice = place.section in self.sections.choices
         if place.iteration:
-            # A branch costs something even when nothing stands in its block, or an empty loop would never end.
+            # A branch counts even when its block is empty; otherwise an empty loop would never end.
             self.left -= sum(self.sizes[place.section][core] for core in cores) + is_choice
             if self.left < 0:
-                self._too_long(place)
+                self._refuse(place)
         if is_choice:
             self.undecided.update(dict.fromkeys(cores, visit))
         else:
-            self._go_on(place, visit, cores, True)
+            self._advance(place, visit, cores, True)
         return visit, cores
 
     def decide(self, visit: int, cores: tuple[int, ...], taken: bool) -> None:
-        """Let cores go where their branches at the end of a visit lead."""
+        """Move cores to the successor that their branches at the end of a visit take."""
         for core in cores:
             del self.undecided[core]
         mask = mask_of(cores)
         self.decided[visit] |= mask
         self.taken[visit] |= mask if taken else 0
-        self._go_on(self.places[visit], visit, cores, taken)
+        self._advance(self.places[visit], visit, cores, taken)
 
     def rank(self, place: Place) -> tuple[int, ...]:
-        """A key that puts places into the order of the program."""
-        loops, path = self.nest.loops, self.nest.sections[place.section].path
-        pairs = zip((loops[loop].header for loop in path), place.iteration, strict=True)
+        """A key that sorts places in program order."""
+        pairs = zip(self._headers_around(place.section), place.iteration, strict=True)
         return (*(number for pair in pairs for number in pair), place.section)
 
     def visits(self, some: dict[int, int] | None = None) -> Visits:
-        """All visits in the order of the program, or some of them, with the cores that are to take part."""
+        """All visits in program order, or some of them with masks of the cores that take part."""
         chosen = list(range(len(self.places))) if some is None else list(some)
         ranks = [self.rank(self.places[visit]) for visit in chosen]
         chosen = [visit for _, visit in sorted(zip(ranks, chosen, strict=True))]
         at = {visit: number for number, visit in enumerate(chosen)}
         at[NONE] = NONE
-        depth = self.nest.depth
+        depth = max(self.sections.depths, default=0)
         places = [self.places[visit] for visit in chosen]
-        headers = self.nest.headers
-        began = [
-            (*place.headers, visit) if place.section in headers else place.headers
-            for visit, place in zip(chosen, places, strict=True)
-        ]
+        began = [self._began(place, visit) for place, visit in zip(places, chosen, strict=True)]
         return Visits(
             np.array([place.section for place in places], np.int32),
             _padded([place.iteration for place in places], depth),
@@ -166,60 +164,67 @@ class Walk:
         )
 
     def chosen(self, some: dict[int, int]) -> list[int]:
-        """The numbers that some visits have here, in the order in which `visits` returns them."""
+        """The numbers of some visits of this walk, in the order of the rows that `visits` returns."""
         return sorted(some, key=lambda visit: self.rank(self.places[visit]))
 
-    def _go_on(self, place: Place, visit: int, cores: tuple[int, ...], taken: bool) -> None:
-        following = self.nest.following[place.section][not taken]
-        if following < len(self.nest.sections):
-            behind = self._step(place, visit, following)
-            others = self.ready.get(behind)
-            self.ready[behind] = cores if others is None else tuple(sorted(others + cores))
+    def _advance(self, place: Place, visit: int, cores: tuple[int, ...], taken: bool) -> None:
+        following = self.sections.following[place.section][not taken]
+        if following != NONE:
+            target = self._step(place, visit, following)
+            others = self.ready.get(target)
+            self.ready[target] = cores if others is None else tuple(sorted(others + cores))
 
     def _step(self, place: Place, visit: int, section: int) -> Place:
-        """The place behind one whose section was just visited."""
-        loop = self.nest.headers.get(section, NONE)
-        depth = len(self.nest.sections[section].path)
-        headers = (*place.headers, visit) if place.section in self.nest.headers else place.headers
-        if loop == NONE:
-            return Place(section, place.iteration[:depth], headers[:depth])
+        """The place that follows one whose section was just visited."""
+        depth = self.sections.depths[section]
+        began = self._began(place, visit)
+        if section not in self.headers:
+            return Place(section, place.iteration[:depth], began[:depth])
         if section <= place.section:
             around, last = place.iteration[: depth - 1], place.iteration[depth - 1]
-            return Place(section, (*around, last + 1), headers[: depth - 1], headers[depth - 1])
-        return Place(section, (*place.iteration[: depth - 1], 0), headers[: depth - 1])
+            return Place(section, (*around, last + 1), began[: depth - 1], began[depth - 1])
+        around = place.iteration[: depth - 1]
+        return Place(section, (*around, 0), began[: depth - 1])
 
-    def _too_long(self, place: Place) -> None:
-        names = [self.nest.loops[loop].name for loop in self.nest.sections[place.section].path]
+    def _began(self, place: Place, visit: int) -> tuple[int, ...]:
+        """The visits of the headers around a place, its own included."""
+        return (*place.headers, visit) if place.section in self.headers else place.headers
+
+    def _headers_around(self, section: int) -> list[int]:
+        structure = self.sections.structure
+        return [structure.loops[loop].header for loop in structure.loops_around(section)]
+
+    def _refuse(self, place: Place) -> NoReturn:
+        names = map(self.code.choice_name, self._headers_around(place.section))
         inside = ", ".join(f"{name} in iteration {k}" for name, k in zip(names, place.iteration, strict=True))
         bad_input(
-            f"the loops have executed {self.most:,} instructions and do not end: {inside}",
+            f"the loops have executed {self.limit:,} instructions and do not end: {inside}",
             help=["let the simulator run for longer with max_instructions, or --max-instructions"],
         )
 
 
-Decide = Callable[[Loop | Fork, Iteration, int], bool]
-"""Whether a core's branch takes the first successor."""
+Decide = Callable[[int, Iteration, int], bool]
+"""Whether a core's branch at the end of a section takes the first successor."""
 
 
-def walk(nest: Nest, sizes: Sequence[Sequence[int]], cores: int, decide: Decide, most: int) -> Visits:
-    """The visits when `decide` tells where branches go."""
-    going = Walk(nest, sizes, cores, most)
+def walk(code: Code, decide: Decide, limit: int) -> Visits:
+    """The visits when `decide` takes the branches."""
+    going = Walk(code, limit)
     while going.ready:
         visit, entered = going.enter()
         place = going.places[visit]
-        choice = nest.choices.get(place.section)
-        if choice is not None:
+        if place.section in code.sections.choices:
             for core in entered:
-                going.decide(visit, (core,), decide(choice, place.iteration, core))
+                going.decide(visit, (core,), decide(place.section, place.iteration, core))
     return going.visits()
 
 
 def one_visit(section: int, cores: int) -> Visits:
-    """The visit of one section alone, by cores that are a mask."""
+    """The visit of one section alone, by a mask of cores."""
     none = np.zeros((1, 0), np.int32)
-    nobody = np.array([NONE], np.int32)
+    first = np.array([NONE], np.int32)
     return Visits(
-        np.array([section], np.int32), none, none, nobody, np.array([cores], np.uint64), np.zeros(1, np.uint64)
+        np.array([section], np.int32), none, none, first, np.array([cores], np.uint64), np.zeros(1, np.uint64)
     )
 
 

@@ -1,8 +1,8 @@
 """The bytes of a run, and which of them hold a value.
 
-Reading and writing go through the regions of an operand. A region with dims is walked in the widest words
-that its offset, strides and run allow, up to eight bytes. Whether bytes hold a value is known atom by atom
-(atoms.py), since every operand writes all bytes of an atom or none.
+Bytes are read and written through the extents of an operand. An extent with dims is accessed in the widest words, up
+to eight bytes, that its offset, strides and run allow. Whether bytes hold a value is recorded by atom (`atoms.py`),
+since every operand writes all bytes of an atom or none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD = 8
 
 
 class Memory:
-    """The arena of one run; bytes that nobody has written read as 0 and are known as such."""
+    """The arena of one run; bytes that have not been written read as 0, and `undefined` reports them."""
 
     def __init__(self, size: int, operands: Operands) -> None:
         self.operands = operands
@@ -60,7 +60,7 @@ class Memory:
         return int((cuts[without + 1] - cuts[without]).sum()), int(cuts[without.min()])
 
     def _words(self, pattern: Pattern) -> np.ndarray[Any, Any]:
-        """A view of the bytes that a region touches; with dims, as words, the last axis along the run."""
+        """A view of the bytes of an extent; with dims, as words, the last axis along the run."""
         if not pattern.dims:
             return self.bytes[pattern.offset : pattern.offset + pattern.run]
         common = gcd(pattern.offset, pattern.run, _WORD, *(stride for stride, _ in pattern.dims))

@@ -1,10 +1,9 @@
-"""The arena cut into atoms: stretches of bytes that no operand tells apart.
+"""The arena cut into atoms: intervals of bytes that every operand touches as a whole or not at all.
 
-Which writers an operand finds does not depend on the order in which it goes through its bytes. So a pattern
-is taken as a set: negative strides are turned round, dims sorted by stride, neighbours that touch or overlap
-joined. The transposition of a whole tensor becomes one run of bytes. Then every begin and end of a run is a
-cut, and an operand is a list of ranges of atoms; a program of a thousand instructions over a gigabyte has
-some thousand atoms.
+The writers that an operand finds do not depend on the order of its bytes. So a pattern is treated as a set: negative
+strides become positive, dims are sorted by stride, neighbours that touch or overlap are joined. The transposition of
+a whole tensor becomes one run of bytes. The bounds of all runs cut the arena into atoms, and an operand is a list of
+ranges of atoms; a program of a thousand instructions over a gigabyte has a few thousand atoms.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from haulout.ir.enums import NONE
 from haulout.ir.patterns import Pattern
 from haulout.ir.schema import Ints
-from haulout.sim.memory.extents import Regions
+from haulout.sim.memory.extents import Extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,9 @@ class Atoms:
         return np.asarray(np.repeat(begin - before, length) + np.arange(length.sum()))
 
 
-def cut(regions: Regions) -> Atoms:
+def cut(extents: Extents) -> Atoms:
     """The atoms of all operands of a table."""
-    counts, begin, end = _runs(regions)
+    counts, begin, end = _runs(extents)
     cuts = np.unique(np.concatenate([begin, end]))
     return Atoms(cuts, np.append(0, np.cumsum(counts)), np.searchsorted(cuts, begin), np.searchsorted(cuts, end))
 
@@ -69,24 +68,24 @@ def byte_set(pattern: Pattern) -> Pattern:
     return Pattern(offset, run, tuple(reversed(dims)))
 
 
-def _runs(regions: Regions) -> tuple[Ints, Ints, Ints]:
+def _runs(extents: Extents) -> tuple[Ints, Ints, Ints]:
     """Number of runs of each operand; begin and end of every run, in bytes of the arena."""
-    is_strided = regions.dim_end > regions.dim_begin
-    each = np.where(regions.run == NONE, 0, 1)
+    is_strided = extents.dim_end > extents.dim_begin
+    each = np.where(extents.run == NONE, 0, 1)
     strided: dict[int, Ints] = {}
     length: dict[int, int] = {}
     known: dict[Pattern, Pattern] = {}
-    for row in np.flatnonzero(is_strided & (regions.run != NONE)).tolist():
-        touched = regions.pattern(row)
+    for row in np.flatnonzero(is_strided & (extents.run != NONE)).tolist():
+        touched = extents.pattern(row)
         found = known.get(touched)
         if found is None:
             found = known[touched] = byte_set(touched)
         strided[row], length[row] = found.starts(), found.run
         each[row] = len(strided[row])
     first = np.append(0, np.cumsum(each))
-    begin = np.repeat(regions.offset, each)
-    end = begin + np.repeat(regions.run, each)
+    begin = np.repeat(extents.offset, each)
+    end = begin + np.repeat(extents.run, each)
     for row, starts in strided.items():
         begin[first[row] : first[row + 1]] = starts
         end[first[row] : first[row + 1]] = starts + length[row]
-    return np.diff(first[regions.starts]), begin, end
+    return np.diff(first[extents.starts]), begin, end

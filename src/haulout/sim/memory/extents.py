@@ -1,8 +1,8 @@
-"""Which bytes of the arena each operand touches, as columns: one region an operand, or several where it is torn.
+"""The bytes of the arena that each operand touches, as columns: one extent an operand, or several.
 
-A region is a byte pattern that counts from the arena's first byte. An operand of one location that lies in
-one piece is one region, with the dims of its own pattern. A whole location that lies in several partitions is
-one region with one dim; part of such a location is cut into the runs that lie together.
+An extent is a byte pattern that counts from the arena's first byte. An operand of a location in one piece is one
+extent, with the dims of its own pattern. A whole location in several partitions is one extent with one dim; a part of
+such a location is cut into contiguous runs.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
 from haulout.sim.flow.code import condition_bytes
 from haulout.sim.memory.layout import Layout
-from haulout.sim.memory.strided_operands import Moves
+from haulout.sim.memory.strided_operands import StridedOperands
 
 
 @dataclass
-class Regions:
-    """Regions of operand a, in the order of its bytes: rows `starts[a]:starts[a + 1]`."""
+class Extents:
+    """Extents of operand a, in the order of its bytes: rows `starts[a]:starts[a + 1]`."""
 
     starts: Ints
     offset: Ints
     run: Ints
-    """Bytes together; NONE where the pattern is `?` or the location is not laid out."""
+    """Contiguous bytes; NONE where the pattern is `?` or the location is not laid out."""
     dim_begin: Ints
     dim_end: Ints
     stride: Ints
@@ -43,22 +43,22 @@ class Regions:
         return [column.tolist() for column in columns]
 
     def pattern(self, row: int) -> Pattern:
-        """One region."""
+        """One extent."""
         _, offset, run, dim_begin, dim_end, stride, count = self._rows
         begin, end = dim_begin[row], dim_end[row]
         dims = tuple(zip(stride[begin:end], count[begin:end], strict=True)) if end > begin else ()
         return Pattern(offset[row], run[row], dims)
 
     def patterns(self, operand: int) -> Iterator[Pattern]:
-        """The regions of one operand."""
+        """The extents of one operand."""
         starts = self._rows[0]
         return map(self.pattern, range(starts[operand], starts[operand + 1]))
 
 
-def operand_regions(program: Program, layout: Layout, moves: Moves) -> Regions:
-    """The regions of every operand, in the order of `code.py`."""
+def operand_extents(program: Program, layout: Layout, strided: StridedOperands) -> Extents:
+    """The extents of every operand, in the order of `code.py`."""
     accesses, locations, blocks = program.accesses, program.locations, program.blocks
-    moved, shift = moves.variants()
+    moved, shift = strided.variants()
     wholes = np.full(len(locations) + len(blocks), NONE, np.int32)
     every = np.arange(len(locations), dtype=np.int32)
     location = np.concatenate([accesses.location, every, blocks.cond, accesses.location[moved]])
@@ -66,23 +66,23 @@ def operand_regions(program: Program, layout: Layout, moves: Moves) -> Regions:
     size = np.append(locations.size, 0)[location]
     first = len(accesses) + len(locations)
     size[first : first + len(blocks)] = condition_bytes(program)
-    far = np.concatenate([np.zeros(first + len(blocks), np.int64), shift])
-    return _regions(program, layout, _Wanted(location, pattern, size, far))
+    moved_by = np.concatenate([np.zeros(first + len(blocks), np.int64), shift])
+    return _extents(program, layout, _Wanted(location, pattern, size, moved_by))
 
 
 class _Wanted(NamedTuple):
     """Operands as columns."""
 
     location: Ids
-    """NONE: an operand of no bytes, which nobody uses."""
+    """NONE: an operand of no bytes, which no row uses."""
     pattern: Ids
     size: Ints
     """Bytes from the location's first one, where there is no pattern."""
     shift: Ints
-    """Bytes by which the pattern is moved."""
+    """Bytes that the pattern is moved by."""
 
 
-def _regions(program: Program, layout: Layout, wanted: _Wanted) -> Regions:
+def _extents(program: Program, layout: Layout, wanted: _Wanted) -> Extents:
     location, pattern, size, shift = wanted
     patterns = program.patterns
     offset, run, dim_begin, dim_end = (
@@ -90,7 +90,7 @@ def _regions(program: Program, layout: Layout, wanted: _Wanted) -> Regions:
         for column in (patterns.offset, patterns.run, patterns.dim_begin, patterns.dim_end)
     )
     base, width = (np.append(column, NONE)[location] for column in (layout.base, layout.width))
-    regions = Regions(
+    extents = Extents(
         starts=np.arange(len(location) + 1),
         offset=offset + shift + base,
         run=np.where(base == NONE, NONE, np.where(pattern == NONE, size, run)),
@@ -99,20 +99,20 @@ def _regions(program: Program, layout: Layout, wanted: _Wanted) -> Regions:
         stride=program.dims.stride,
         count=program.dims.count,
     )
-    torn = np.flatnonzero((width < np.append(program.locations.size, 0)[location]) & (regions.run != NONE))
-    if not len(torn):
-        return regions
+    split = np.flatnonzero((width < np.append(program.locations.size, 0)[location]) & (extents.run != NONE))
+    if not len(split):
+        return extents
     cut = {}
-    for at in torn.tolist():
+    for at in split.tolist():
         touched = program.pattern(int(pattern[at]))
         touched = Pattern(0, int(size[at])) if touched is None else touched
         moved = Pattern(touched.offset + int(shift[at]), touched.run, touched.dims)
         cut[at] = _cut(program, layout, int(location[at]), moved)
-    return _with_cut(regions, cut)
+    return _with_cut(extents, cut)
 
 
 def _cut(program: Program, layout: Layout, location: int, touched: Pattern) -> list[Pattern]:
-    """The bytes of an operand whose location lies in several partitions."""
+    """The bytes of an operand whose location is in several partitions."""
     base, width, pitch = (int(column[location]) for column in (layout.base, layout.width, layout.pitch))
     size = int(program.locations.size[location])
     if touched == Pattern(0, size):
@@ -123,21 +123,21 @@ def _cut(program: Program, layout: Layout, location: int, touched: Pattern) -> l
     return [Pattern(int(at[low]), high - low) for low, high in pairwise(bounds)]
 
 
-def _with_cut(regions: Regions, cut: dict[int, list[Pattern]]) -> Regions:
-    """The same regions, with those of some operands replaced."""
-    operands = len(regions.starts) - 1
+def _with_cut(extents: Extents, cut: dict[int, list[Pattern]]) -> Extents:
+    """The same extents, with those of some operands replaced."""
+    operands = len(extents.starts) - 1
     counts = np.ones(operands, np.int64)
     counts[list(cut)] = [len(pieces) for pieces in cut.values()]
     starts = np.append(0, np.cumsum(counts))
     taken = np.repeat(np.arange(operands), counts)
     offset, run, dim_begin, dim_end = (
-        column[taken] for column in (regions.offset, regions.run, regions.dim_begin, regions.dim_end)
+        column[taken] for column in (extents.offset, extents.run, extents.dim_begin, extents.dim_end)
     )
-    stride, count = regions.stride.tolist(), regions.count.tolist()
+    stride, count = extents.stride.tolist(), extents.count.tolist()
     for operand, pieces in cut.items():
         for row, piece in enumerate(pieces, int(starts[operand])):
             offset[row], run[row] = piece.offset, piece.run
             dim_begin[row], dim_end[row] = len(stride), len(stride) + len(piece.dims)
             stride += [step for step, _ in piece.dims]
             count += [number for _, number in piece.dims]
-    return Regions(starts, offset, run, dim_begin, dim_end, np.array(stride, np.int64), np.array(count, np.int64))
+    return Extents(starts, offset, run, dim_begin, dim_end, np.array(stride, np.int64), np.array(count, np.int64))

@@ -1,7 +1,7 @@
-"""Operands at hand: what a run asks for again and again about an access or a location, worked out once.
+"""Operands: the bytes of each access, location and condition, computed once and kept for the run.
 
 Operands are numbered as in `code.py`: the rows of `accesses`, every location as a whole, the `cond` of every block,
-and the variants of operands that move.
+and the variants of strided operands.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
 from haulout.sim.memory.atoms import Atoms, cut
-from haulout.sim.memory.extents import operand_regions
+from haulout.sim.memory.extents import operand_extents
 from haulout.sim.memory.layout import Layout
-from haulout.sim.memory.strided_operands import Moves
+from haulout.sim.memory.strided_operands import StridedOperands
 
 
 class Operand(NamedTuple):
@@ -25,7 +25,7 @@ class Operand(NamedTuple):
     patterns: tuple[Pattern, ...]
     """In order; offsets count from the arena's first byte."""
     nbytes: int
-    """Bytes that move; one that is touched twice counts twice."""
+    """The number of bytes; one that is touched twice counts twice."""
     atoms: slice | Ints
     """The same bytes as atoms."""
 
@@ -33,11 +33,11 @@ class Operand(NamedTuple):
 class Operands:
     """All operands of a program in one layout."""
 
-    def __init__(self, program: Program, layout: Layout, moves: Moves) -> None:
-        self.moves = moves
-        self.regions = operand_regions(program, layout, moves)
-        self.atoms: Atoms = cut(self.regions)
-        moved, _ = moves.variants()
+    def __init__(self, program: Program, layout: Layout, strided: StridedOperands) -> None:
+        self.strided = strided
+        self.extents = operand_extents(program, layout, strided)
+        self.atoms: Atoms = cut(self.extents)
+        moved, _ = strided.variants()
         accesses = program.accesses
         self.location: Ids = np.concatenate(
             [
@@ -54,11 +54,11 @@ class Operands:
     def __getitem__(self, operand: int) -> Operand:
         found = self._known.get(operand)
         if found is None:
-            patterns = tuple(self.regions.patterns(operand))
+            patterns = tuple(self.extents.patterns(operand))
             nbytes = sum(pattern.nbytes for pattern in patterns)
             found = self._known[operand] = Operand(patterns, nbytes, self.atoms.of(operand))
         return found
 
     def whole(self, location: int) -> int:
-        """The operand that is all of a location."""
+        """The operand of a whole location."""
         return self._accesses + location

@@ -1,7 +1,6 @@
 """Reading one attribute of an instruction, with the type that its opcode needs.
 
-Attributes come from text that a person may have written, so each reader says what it expected and what stands
-there.
+Attributes come from text that a person may have written, so each reader reports what it expected and what it found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In which type each element type computes.
+"""The type that each element type computes in.
 
 bf16, f16 and the 8-bit floats are storage types: arithmetic on them happens in f32 and is rounded once, to
 nearest even, when an operation's result is stored. Every other type computes in itself. Names are those of
@@ -20,7 +20,7 @@ F32: np.dtype[Any] = NUMPY["f32"]
 F64: np.dtype[Any] = NUMPY["f64"]
 
 MANTISSA_BITS: dict[np.dtype[Any], int] = {NUMPY["f16"]: 10, NUMPY["bf16"]: 7, F32: 23, F64: 52}
-"""Of the floats whose exponent says infinity where it is all ones: those of IEEE 754, and bf16."""
+"""Of the floats in which an exponent of all ones means infinity: those of IEEE 754, and bf16."""
 
 _NAMES: dict[np.dtype[Any], str] = {dtype: name for name, dtype in NUMPY.items()}
 _NARROW_FLOATS = tuple(NUMPY[name] for name in ("f16", "bf16", "f8e4m3fn", "f8e5m2"))

@@ -1,21 +1,19 @@
-"""Element-wise operations: one table row an opcode.
+"""Element-wise operations: one function an opcode.
 
-A row says how many operands the opcode has, on which kinds of element it is defined, and the function that
-computes it on arrays that are already in the type that computes (`rounding.widen`). The result is rounded
-once, to the output's type. A one-element predicate of `select` and one-element bounds of `clamp` broadcast;
-nothing else does.
+`haulout.ir.opcodes` says how many operands an opcode has and on which element types it is defined. A function gets
+arrays that are already in the type that computes (`rounding.widen`). The result is rounded once, to the output's
+type. A one-element predicate of `select` and one-element bounds of `clamp` broadcast; nothing else does.
 
-The same table computes the statements of a scalar `body` (body.py), there with broadcasting.
+The same functions compute the statements of a scalar `body` (body.py), there with broadcasting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.ir.atomics import COMMUTING
+from haulout.ir import opcodes
 from haulout.sim.numerics import attributes, formulas, integers
 from haulout.sim.numerics.dtypes import MANTISSA_BITS, PRED, is_float, name_of
 from haulout.sim.numerics.rounding import convert, reduce_precision, widen
@@ -23,62 +21,52 @@ from haulout.sim.numerics.total_order import ordered_keys
 from haulout.sim.numerics.types import Array, Attrs, DType, Kernel, TensorType
 from haulout.support.diagnostics import bad_input
 
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How one opcode computes. `kinds`: letters of 'b' pred, 'i' signed, 'u' unsigned, 'f' floating point."""
-
-    arity: int
-    kinds: str
-    function: Callable[..., Array]
-
-
-RULES: dict[str, Rule] = {
-    "add": Rule(2, "biuf", np.add),
-    "subtract": Rule(2, "iuf", np.subtract),
-    "multiply": Rule(2, "biuf", np.multiply),
-    "divide": Rule(2, "iuf", formulas.divide),
-    "remainder": Rule(2, "iuf", formulas.remainder),
-    "power": Rule(2, "iuf", formulas.power),
-    "maximum": Rule(2, "biuf", np.maximum),
-    "minimum": Rule(2, "biuf", np.minimum),
-    "atan2": Rule(2, "f", np.arctan2),
-    "and": Rule(2, "biu", np.bitwise_and),
-    "or": Rule(2, "biu", np.bitwise_or),
-    "xor": Rule(2, "biu", np.bitwise_xor),
-    "not": Rule(1, "biu", np.invert),
-    "negate": Rule(1, "iuf", np.negative),
-    "abs": Rule(1, "iuf", np.abs),
-    "sign": Rule(1, "iuf", formulas.sign),
-    "floor": Rule(1, "f", np.floor),
-    "ceil": Rule(1, "f", np.ceil),
-    "round_nearest_even": Rule(1, "f", np.rint),
-    "round_nearest_afz": Rule(1, "f", formulas.round_half_away),
-    "exponential": Rule(1, "f", np.exp),
-    "exponential_minus_one": Rule(1, "f", np.expm1),
-    "log": Rule(1, "f", np.log),
-    "log_plus_one": Rule(1, "f", np.log1p),
-    "logistic": Rule(1, "f", formulas.logistic),
-    "tanh": Rule(1, "f", np.tanh),
-    "sqrt": Rule(1, "f", np.sqrt),
-    "rsqrt": Rule(1, "f", formulas.reciprocal_sqrt),
-    "cbrt": Rule(1, "f", np.cbrt),
-    "sine": Rule(1, "f", np.sin),
-    "cosine": Rule(1, "f", np.cos),
-    "tan": Rule(1, "f", np.tan),
-    "erf": Rule(1, "f", formulas.erf),
-    "is_finite": Rule(1, "f", np.isfinite),
-    "shift_left": Rule(2, "iu", integers.shift_left),
-    "shift_right_logical": Rule(2, "iu", integers.shift_right_logical),
-    "shift_right_arithmetic": Rule(2, "iu", integers.shift_right_arithmetic),
-    "popcnt": Rule(1, "iu", integers.population_count),
-    "count_leading_zeros": Rule(1, "iu", integers.count_leading_zeros),
-    "clamp": Rule(3, "biuf", formulas.clamp),
-    "copy": Rule(1, "biuf", np.copy),
+FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": formulas.divide,
+    "remainder": formulas.remainder,
+    "power": formulas.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "atan2": np.arctan2,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "negate": np.negative,
+    "abs": np.abs,
+    "sign": formulas.sign,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_nearest_even": np.rint,
+    "round_nearest_afz": formulas.round_half_away,
+    "exponential": np.exp,
+    "exponential_minus_one": np.expm1,
+    "log": np.log,
+    "log_plus_one": np.log1p,
+    "logistic": formulas.logistic,
+    "tanh": np.tanh,
+    "sqrt": np.sqrt,
+    "rsqrt": formulas.reciprocal_sqrt,
+    "cbrt": np.cbrt,
+    "sine": np.sin,
+    "cosine": np.cos,
+    "tan": np.tan,
+    "erf": formulas.erf,
+    "is_finite": np.isfinite,
+    "shift_left": integers.shift_left,
+    "shift_right_logical": integers.shift_right_logical,
+    "shift_right_arithmetic": integers.shift_right_arithmetic,
+    "popcnt": integers.population_count,
+    "count_leading_zeros": integers.count_leading_zeros,
+    "clamp": formulas.clamp,
+    "copy": np.copy,
 }
-"""The opcodes whose operands are alike; `convert`, `compare` and `select` stand in `apply`."""
+"""The opcodes whose operands have one element type; `apply` has `convert`, `compare` and `select`."""
 
-OPCODES = (*RULES, "convert", "compare", "select")
+OPCODES = (*FUNCTIONS, "convert", "compare", "select")
 
 _RELATIONS: dict[str, Callable[..., Array]] = {
     "EQ": np.equal,
@@ -120,7 +108,7 @@ def elementwise(opcode: str) -> Kernel:
 
 def fetch_and_op(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
     """`fetch_and_op op=`: what `op` makes of the place and the operand, and what the place held before."""
-    operation = attributes.word(attrs, "op", tuple(sorted(COMMUTING)))
+    operation = attributes.word(attrs, "op", tuple(sorted(opcodes.COMMUTING)))
     if any(array.shape != outputs[0].shape for array in inputs):
         bad_input("the place, the operand and the results must have one shape")
     return [apply(operation, inputs, outputs[0].dtype), inputs[0].copy()]
@@ -133,26 +121,26 @@ def apply(opcode: str, operands: Sequence[Array], dtype: DType, direction: str |
     """
     match opcode:
         case "convert":
-            _expect_arity(opcode, 1, operands)
+            _expect_arity(opcode, operands)
             return convert(operands[0], dtype)
         case "compare":
-            _expect_arity(opcode, 2, operands)
+            _expect_arity(opcode, operands)
             _expect_result(opcode, PRED, dtype)
             return compare(direction, operands[0], operands[1])
         case "select":
-            _expect_arity(opcode, 3, operands)
+            _expect_arity(opcode, operands)
             _expect_result(opcode, operands[1].dtype, dtype)
             return _select(*operands)
-    rule = RULES.get(opcode)
-    if rule is None:
+    function = FUNCTIONS.get(opcode)
+    if function is None:
         bad_input(f"`{opcode}` is not an element-wise operation")
-    _expect_arity(opcode, rule.arity, operands)
+    _expect_arity(opcode, operands)
     _expect_alike(opcode, operands)
     element = operands[0].dtype
-    if ("f" if is_float(element) else element.kind) not in rule.kinds:
+    if ("f" if is_float(element) else name_of(element)[0]) not in opcodes.OPCODES[opcode].types:
         bad_input(f"`{opcode}` is not defined on {name_of(element)}")
     _expect_result(opcode, PRED if opcode == "is_finite" else element, dtype)
-    return convert(np.asarray(rule.function(*map(widen, operands))), dtype)
+    return convert(np.asarray(function(*map(widen, operands))), dtype)
 
 
 def compare(direction: str | None, left: Array, right: Array) -> Array:
@@ -189,7 +177,9 @@ def _select(predicate: Array, on_true: Array, on_false: Array) -> Array:
     return np.where(predicate, on_true, on_false)
 
 
-def _expect_arity(opcode: str, arity: int, operands: Sequence[Array]) -> None:
+def _expect_arity(opcode: str, operands: Sequence[Array]) -> None:
+    expected = opcodes.OPCODES[opcode].operands
+    arity = len(operands) if expected is None else expected.counts()[0]
     if len(operands) != arity:
         bad_input(f"`{opcode}` takes {arity} operand{'s' * (arity != 1)}, found {len(operands)}")
 

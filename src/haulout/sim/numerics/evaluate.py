@@ -1,7 +1,8 @@
 """One instruction's numbers: opcode, attributes and input arrays in; output arrays out.
 
-`KERNELS` is the whole table of what can be executed. `evaluate` guards it: operand counts, output types,
-NumPy's own complaints, which all become diagnostics that name the opcode and the operands' types.
+`KERNELS` has a function for each opcode that a core can execute; everything else that is known about an opcode is
+in `haulout.ir.opcodes`. `evaluate` guards the functions: operand counts, output types, NumPy's own complaints, which
+all become diagnostics that name the opcode and the operands' types.
 Floating-point exceptions are results here (inf, NaN), never warnings.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from haulout.ir.opcodes import OPCODES
 from haulout.sim.numerics import (
     convolution,
     dot,
@@ -49,23 +51,6 @@ KERNELS: dict[str, Kernel] = {
     "fetch_and_op": elementwise.fetch_and_op,
 }
 
-_OPERANDS = {
-    "bitcast_convert": 1,
-    "reduce_precision": 1,
-    "dma_copy": 1,
-    "memset": 0,
-    "broadcast": 1,
-    "iota": 0,
-    "pad": 2,
-    "dot": 2,
-    "convolution": 2,
-    "select_and_scatter": 3,
-    "gather": 2,
-    "topk": 1,
-    "fetch_and_op": 2,
-}
-_AT_LEAST = {"dynamic_slice": 1, "dynamic_update_slice": 2, "sort": 1}
-
 
 def evaluate(opcode: str, attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
     """The results of one instruction.
@@ -89,17 +74,11 @@ def evaluate(opcode: str, attrs: Attrs, inputs: Sequence[Array], outputs: Sequen
 
 
 def _expect_operands(opcode: str, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> None:
-    exactly = _OPERANDS.get(opcode, len(inputs))
-    if len(inputs) != exactly or len(inputs) < _AT_LEAST.get(opcode, 0):
-        bad_input(f"expected {exactly} operands, found {len(inputs)}")
-    if opcode in ("reduce", "reduce_window", "scatter"):
-        results = max(1, len(inputs) // 2)
-    elif opcode == "sort":
-        results = len(inputs)
-    else:
-        results = 2 if opcode in ("topk", "fetch_and_op") else 1
-    if len(outputs) != results:
-        bad_input(f"expected {results} results, found {len(outputs)}")
+    expected = OPCODES[opcode].operands
+    assert expected is not None  # an opcode that a core can execute lists them
+    n = expected.repeats(len(inputs))
+    if n is None or len(outputs) != expected.counts(n)[1]:
+        bad_input(f"expected operands {expected.text}, found {len(inputs)} -> {len(outputs)}")
 
 
 def _finished(result: Array, output: TensorType, inputs: Sequence[Array]) -> Array:

@@ -6,7 +6,7 @@ of them:
 
     flat index = (start coordinates of the slice) . strides  +  (coordinates inside the slice) . strides
 
-Updates that meet the same element are applied in their row-major order.
+Updates of the same element are applied in their row-major order.
 """
 
 from __future__ import annotations
@@ -67,8 +67,6 @@ def scatter(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]
     Operands: n arrays, the indices, n updates.
     """
     count = len(inputs) // 2
-    if len(inputs) != 2 * count + 1:
-        bad_input(f"`scatter` takes n operands, indices, n updates; found {len(inputs)} operands")
     operands, indices, updates = inputs[:count], inputs[count], inputs[count + 1 :]
     shape = operands[0].shape
     inserted = attributes.integers(attrs, "inserted_window_dims", ())
@@ -115,7 +113,7 @@ class Places:
         return (self.starts @ strides)[(..., *(None for _ in self.window))] + inside
 
     def inside(self) -> Array:
-        """Which windows lie wholly inside, [batch...]."""
+        """Which windows are wholly inside, [batch...]."""
         thickness = np.ones(len(self.shape), np.int64)
         thickness[list(self.kept)] = self.window
         last = np.array(self.shape, np.int64) - thickness
@@ -138,7 +136,7 @@ def _write(attrs: Attrs, flats: list[Array], at: Array, values: list[Array]) -> 
 
 
 def _write_by_body(step: body.Body, flats: list[Array], at: Array, values: list[Array]) -> list[Array]:
-    """Round r applies the r-th update of every element: within a round no element is met twice."""
+    """Round r applies the r-th update of every element: within a round no element is updated twice."""
     order = np.argsort(at, kind="stable")
     first = np.searchsorted(at[order], at[order])
     turn = np.arange(at.size) - first

@@ -1,8 +1,8 @@
-"""Integer arithmetic where HLO says something that NumPy does not.
+"""Integer arithmetic where HLO differs from NumPy.
 
 Division truncates towards zero; by zero it gives -1 (all ones for unsigned types) and the remainder gives the
 dividend; the most negative number divided by -1 wraps to itself. A shift by the width or more, or by a
-negative amount (the amount is read as unsigned), pushes everything out. Bit counts work on the unsigned
+negative amount (the amount is read as unsigned), shifts everything out. Bit counts work on the unsigned
 pattern.
 """
 
@@ -62,7 +62,7 @@ def shift_right_logical(value: Array, amount: Array) -> Array:
 
 
 def shift_right_arithmetic(value: Array, amount: Array) -> Array:
-    """Right shift with copies of the sign bit coming in, for every amount."""
+    """Right shift that shifts in copies of the sign bit, for every amount."""
     fits, places = _places(amount)
     most = value.dtype.itemsize * 8 - 1
     signed = value.view(f"i{value.dtype.itemsize}")

@@ -32,8 +32,6 @@ COMBINERS: dict[str, np.ufunc] = {
 
 def reduce(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
     """`reduce dims= op=`: operands x, init; or `dims= body= results=`: operands x1..xn, init1..initn."""
-    if len(inputs) % 2 or not inputs:
-        bad_input(f"`reduce` takes as many initial values as arrays, found {len(inputs)} operands")
     count = len(inputs) // 2
     arrays, initial = inputs[:count], [operand.reshape(()) for operand in inputs[count:]]
     dims = attributes.integers(attrs, "dims")
@@ -51,8 +49,6 @@ def reduce(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType])
 
 def combine(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
     """`combine op=`: n parts of one shape into one, from left to right, rounded once at the end."""
-    if not inputs:
-        bad_input("`combine` needs at least one part")
     _expect_same_shapes("combine", inputs)
     if any(part.dtype != inputs[0].dtype for part in inputs):
         bad_input("the parts of `combine` differ in element type")

@@ -12,8 +12,8 @@ from haulout.sim.numerics.rounding import convert
 from haulout.sim.numerics.types import Array, Attrs, TensorType
 from haulout.support.diagnostics import bad_input
 
-_MOST = 2**30
-"""Elements of a padded array: numbers in an attribute may ask for any amount."""
+_MAX_ELEMENTS = 2**30
+"""Of a padded array, whose size comes from attributes."""
 
 
 def broadcast(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -62,7 +62,7 @@ def pad(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) ->
 
 def padded(operand: Array, value: Array, shape: Sequence[int], low: Sequence[int], step: Sequence[int]) -> Array:
     """An array of `shape` full of `value`, with element i of the operand at `low + i * step` where that is inside."""
-    if prod(shape) > _MOST:
+    if prod(shape) > _MAX_ELEMENTS:
         bad_input(f"padding to {list(shape)} elements takes more memory than is sensible")
     result = np.full(shape, value.reshape(()), operand.dtype)
     taken, placed = [], []

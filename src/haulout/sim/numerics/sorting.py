@@ -1,10 +1,10 @@
-"""`sort`: several arrays in the order that a comparison of their elements gives, stable, along one dimension.
+"""`sort`: several arrays in the order of a comparison of their elements, stable, along one dimension.
 
 The comparison is a scalar `body`. It is evaluated on whole arrays, so elements are not compared one pair at a time:
 
 1. The runs to merge have 1, 2, 4, ... elements. Each element looks for its place in the run that its own is merged
-   with, by bisection, all elements at once: those of a left run behind what is less, those of a right run behind
-   what is not greater.
+   with, by bisection, all elements at once: an element of a left run goes after those that are less, one of a right
+   run after those that are not greater.
 2. Its place in the merged run is its place in its own run plus that.
 
 So there are log2(n) ** 2 / 2 evaluations of n comparisons each.
@@ -31,7 +31,7 @@ def sort(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -
     if any(array.shape != shape for array in inputs):
         bad_input(f"the arrays of `sort` differ in shape: {', '.join(str(list(array.shape)) for array in inputs)}")
     if not 0 <= dim < len(shape):
-        bad_input(f"attribute `dim`: {dim} is no dimension of a rank {len(shape)} array")
+        bad_input(f"attribute `dim`: a rank {len(shape)} array has no dimension {dim}")
     comparison = body.parse(attrs, parameters=2 * len(inputs), results=1)
     columns = [np.moveaxis(array, dim, -1) for array in inputs]
 
@@ -63,7 +63,7 @@ def _stable_order(shape: tuple[int, ...], first: Callable[[Array, Array], Array]
 
 
 def _bisect(order: Array, low: Array, high: Array, is_left: Array, first: Callable[[Array, Array], Array]) -> Array:
-    """For each element the place in `low` to `high` behind all that go before it."""
+    """For each element the place in `low` to `high` after all that go before it."""
     lows, highs = np.broadcast_to(low, order.shape), np.broadcast_to(high, order.shape)
     while np.any(lows < highs):
         middle = (lows + highs) // 2

@@ -1,7 +1,7 @@
-"""The k largest or smallest elements along the last dimension, with their places.
+"""The k largest or smallest elements along the last dimension, with their indices.
 
-Floats are ordered totally (`total_order.py`), as XLA orders them here. Equal elements come in the order of their
-places.
+Floats are ordered totally (`total_order.py`), as XLA orders them here. Equal elements are in the order of
+their indices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The total order of floats: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 
-IEEE 754's `totalOrder`, which XLA uses for sorting: the bit patterns, compared as integers once those of negative
-numbers are turned round.
+IEEE 754's `totalOrder`, which XLA uses for sorting: the bit patterns, compared as integers after those of negative
+numbers are inverted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words that every kernel of the numerics shares.
+"""The types that all kernels share.
 
 A *kernel* takes an opcode's attributes, its input arrays (row-major, one NumPy array an operand) and the
 types of its outputs, and returns one array an output. Kernels are pure: no state, no memory, no cores.
@@ -48,5 +48,5 @@ Kernel: TypeAlias = Callable[[Attrs, Sequence[Array], Sequence[TensorType]], lis
 
 
 def type_of(array: Array) -> TensorType:
-    """The type of an array at hand, for messages and for shape rules."""
+    """The type of an array, for messages and for shape rules."""
     return TensorType(array.dtype, array.shape)

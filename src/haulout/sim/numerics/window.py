@@ -48,7 +48,7 @@ class WindowDim:
         return 0 if self.reach > self.padded else (self.padded - self.reach) // self.stride + 1
 
     def positions_of_tap(self, tap: int) -> slice:
-        """What one tap sees, over all positions, in padded coordinates."""
+        """What one tap covers, over all positions, in padded coordinates."""
         first, count = tap * self.dilation, self.positions
         return slice(first, first + self.stride * (count - 1) + 1 if count else first, self.stride)
 
@@ -69,7 +69,7 @@ class WindowDim:
 def parse(
     attrs: Attrs, extents: tuple[int, ...], base_dilation: str, dilation: str, sizes: tuple[int, ...] | None = None
 ) -> tuple[WindowDim, ...]:
-    """The window over dimensions of these extents; the two dilations have other names in a convolution.
+    """The window over dimensions of these extents; a convolution has other names for the two dilations.
 
     `sizes` replaces the attribute `size` where the operands already tell it.
     """

@@ -27,8 +27,8 @@ from haulout.support.diagnostics import bad_input
 def reduce_window(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
     """`reduce_window op=|body= size= stride= pad_low= pad_high= base_dilate= window_dilate=`: x1.., init1..."""
     count = len(inputs) // 2
-    if not count or len(inputs) % 2 or any(array.shape != inputs[0].shape for array in inputs[:count]):
-        bad_input("`reduce_window` takes arrays of one shape and as many initial values")
+    if any(array.shape != inputs[0].shape for array in inputs[:count]):
+        bad_input("`reduce_window` takes arrays of one shape")
     arrays, initial = inputs[:count], [operand.reshape(()) for operand in inputs[count:]]
     dims = window.parse(attrs, arrays[0].shape, "base_dilate", "window_dilate")
     window.check_positions(dims, outputs[0].shape)
@@ -72,7 +72,7 @@ def _selected(select: str, operand: Array, dims: tuple[WindowDim, ...]) -> Array
         chosen[replaces] = at[replaces]
         is_chosen |= inside
     if not is_chosen.all():
-        bad_input("a window of `select_and_scatter` lies wholly on padding")
+        bad_input("a window of `select_and_scatter` covers only padding")
     return chosen
 
 

@@ -12,7 +12,6 @@ from haulout.frontends.hlo.replica_groups import Groups, core_groups, core_pairs
 from haulout.frontends.hlo.types import Shape
 from haulout.frontends.hlo.values import Operation
 from haulout.ir.attributes import AttrValue
-from haulout.ir.enums import Engine
 
 
 def _emit_all_reduce(out: Emitter, operation: Operation) -> None:
@@ -20,7 +19,7 @@ def _emit_all_reduce(out: Emitter, operation: Operation) -> None:
     groups = core_groups(operation.instruction, out.module)
     _expect_results(operation, shapes)
     attrs: dict[str, AttrValue] = {"op": _combiner(out, operation, shapes), "groups": _lists(groups)}
-    out.compute(operation, "all_reduce", Engine.POOL, attrs)
+    out.compute(operation, attrs)
 
 
 def _emit_all_gather(out: Emitter, operation: Operation) -> None:
@@ -28,7 +27,7 @@ def _emit_all_gather(out: Emitter, operation: Operation) -> None:
     groups = core_groups(operation.instruction, out.module)
     size = _group_size(operation, groups)
     _expect_results(operation, [_scaled(shape, dim, size, 1) for shape in shapes])
-    out.compute(operation, "all_gather", Engine.POOL, {"dim": dim, "groups": _lists(groups)})
+    out.compute(operation, {"dim": dim, "groups": _lists(groups)})
 
 
 def _emit_reduce_scatter(out: Emitter, operation: Operation) -> None:
@@ -38,7 +37,7 @@ def _emit_reduce_scatter(out: Emitter, operation: Operation) -> None:
     _expect_divisible(operation, shapes, dim, size)
     _expect_results(operation, [_scaled(shape, dim, 1, size) for shape in shapes])
     attrs: dict[str, AttrValue] = {"op": _combiner(out, operation, shapes), "dim": dim, "groups": _lists(groups)}
-    out.compute(operation, "reduce_scatter", Engine.POOL, attrs)
+    out.compute(operation, attrs)
 
 
 def _emit_all_to_all(out: Emitter, operation: Operation) -> None:
@@ -54,13 +53,13 @@ def _emit_all_to_all(out: Emitter, operation: Operation) -> None:
         fits = len(shapes) == size and all(shape == shapes[0] for shape in shapes)
         operation.expect(fits, f"expected one operand of one shape for each of {size} members")
     _expect_results(operation, shapes)
-    out.compute(operation, "all_to_all", Engine.POOL, attrs)
+    out.compute(operation, attrs)
 
 
 def _emit_collective_permute(out: Emitter, operation: Operation) -> None:
     _expect_results(operation, _shapes(operation))
     pairs: list[AttrValue] = [list(pair) for pair in core_pairs(operation.instruction, out.module)]
-    out.compute(operation, "collective_permute", Engine.POOL, {"pairs": pairs})
+    out.compute(operation, {"pairs": pairs})
 
 
 def _shapes(operation: Operation) -> list[Shape]:
@@ -69,7 +68,7 @@ def _shapes(operation: Operation) -> list[Shape]:
 
 
 def _expect_results(operation: Operation, shapes: list[Shape]) -> None:
-    operation.expect_counts(len(shapes), len(shapes))
+    operation.expect_arity(len(shapes))
     for index, shape in enumerate(shapes):
         operation.expect_result(shape.dims, shape.dtype, index)
 

@@ -10,11 +10,10 @@ from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.values import Operation, View
 from haulout.frontends.hlo.views import dense_order, dot_dims, seen, strides_of
 from haulout.ir.attributes import AttrValue
-from haulout.ir.enums import Engine
 
 
 def _emit_dot(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(2)
+    operation.expect_arity()
     sides = list(zip(("lhs", "rhs"), operation.operands, dot_dims(operation), strict=True))
     for side, view, named in sides:
         dims = named["batch"] + named["contracting"]
@@ -39,7 +38,7 @@ def _emit_dot(out: Emitter, operation: Operation) -> None:
             if dims:
                 attrs[f"{side}_{kind}"] = [dim if order is None else order.index(dim) for dim in dims]
         operands.append(view)
-    out.compute(operation, "dot", Engine.PE, attrs, operands)
+    out.compute(operation, attrs, operands)
 
 
 def _free(view: View, taken: tuple[int, ...]) -> list[int]:
@@ -47,7 +46,7 @@ def _free(view: View, taken: tuple[int, ...]) -> list[int]:
 
 
 def _emit_convolution(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(2)
+    operation.expect_arity()
     labels = operation.attribute("dim_labels", attributes.dim_labels)
     window = operation.attribute("window", attributes.window, attributes.window(None))
     groups = operation.attribute("feature_group_count", _positive, 1)
@@ -82,7 +81,7 @@ def _emit_convolution(out: Emitter, operation: Operation) -> None:
         attrs["feature_groups"] = groups
     if batch_groups > 1:
         attrs["batch_groups"] = batch_groups
-    out.compute(operation, "convolution", Engine.PE, attrs)
+    out.compute(operation, attrs)
 
 
 def _convolution_attrs(window: Window) -> dict[str, AttrValue]:

@@ -1,14 +1,14 @@
 """Operations on elements: operands and result have one shape, element i of the result depends on elements i.
 
-A scalar predicate of `select` and scalar bounds of `clamp` stand for all elements. The opcodes are rows of
-`opcodes.py`.
+A scalar predicate of `select` and scalar bounds of `clamp` stand for all elements. `haulout.ir.opcodes` has the
+number of operands and the element types of each.
 """
 
 from __future__ import annotations
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule, same_shape
-from haulout.frontends.hlo.opcodes import DIRECTIONS, ELEMENTWISE, opcode_of
+from haulout.frontends.hlo.opcodes import DIRECTIONS, ELEMENTWISE
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.values import Operation
 from haulout.ir.attributes import AttrValue
@@ -16,8 +16,7 @@ from haulout.ir.attributes import AttrValue
 
 def check(operation: Operation) -> dict[str, AttrValue]:
     """The attributes of an element-wise operation; fails unless its operands and result fit."""
-    row = ELEMENTWISE[operation.opcode]
-    operation.expect_counts(row.operands)
+    operation.expect_arity()
     wanted = list(operation.operands)
     attrs: dict[str, AttrValue] = {}
     match operation.opcode:
@@ -39,7 +38,7 @@ def check(operation: Operation) -> dict[str, AttrValue]:
             operation.expect(operation.attribute("exponent_bits", attributes.integer) > 0, "it has no exponent")
     shape = same_shape(operation, wanted)
     kind = "f" if shape.dtype.startswith(("f", "bf")) else shape.dtype[0]
-    operation.expect(kind in row.kinds, f"not defined on {shape.dtype}")
+    operation.expect(kind in ELEMENTWISE[operation.opcode].types, f"not defined on {shape.dtype}")
     match operation.opcode:
         case "compare":
             if _is_total_order(operation, kind):
@@ -81,7 +80,7 @@ def _check_bitcast(operation: Operation) -> None:
 
 def _emit(out: Emitter, operation: Operation) -> None:
     attrs = check(operation)
-    out.compute(operation, opcode_of(operation.opcode), ELEMENTWISE[operation.opcode].engine, attrs)
+    out.compute(operation, attrs)
 
 
 _ATTRIBUTES = {"compare": ("direction", "type"), "reduce-precision": ("exponent_bits", "mantissa_bits")}

@@ -9,7 +9,6 @@ from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.ops.scalar_body import combiner, returns_second
 from haulout.frontends.hlo.values import Operation, View
 from haulout.ir.attributes import AttrValue
-from haulout.ir.enums import Engine
 
 _GATHER = (
     "offset_dims",
@@ -28,7 +27,7 @@ _SCATTER = (
 
 
 def _emit_gather(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(2)
+    operation.expect_arity()
     operand, indices = operation.operands
     offset, collapsed, index_map, batching, indices_batching = _lists(operation, _GATHER)
     vector = operation.attribute("index_vector_dim", attributes.integer)
@@ -43,12 +42,12 @@ def _emit_gather(out: Emitter, operation: Operation) -> None:
     window = [size for dim, size in enumerate(sizes) if dim not in dropped]
     operation.expect_result(_interleave(operation, batch, window, offset), operand.shape.dtype)
     attrs = _attrs(operation, _GATHER)
-    out.compute(operation, "gather", Engine.POOL, {**attrs, "index_vector_dim": vector, "slice_sizes": list(sizes)})
+    out.compute(operation, {**attrs, "index_vector_dim": vector, "slice_sizes": list(sizes)})
 
 
 def _emit_scatter(out: Emitter, operation: Operation) -> None:
     count = len(operation.results)
-    operation.expect_counts(2 * count + 1, count)
+    operation.expect_arity(count)
     operands, indices, updates = (
         operation.operands[:count],
         operation.operands[count],
@@ -77,7 +76,7 @@ def _emit_scatter(out: Emitter, operation: Operation) -> None:
         attrs["op"] = "assign"
     else:
         attrs |= combiner(out.module, operation, [operand.shape.dtype for operand in operands])
-    out.compute(operation, "scatter", Engine.POOL, {**attrs, "index_vector_dim": vector})
+    out.compute(operation, {**attrs, "index_vector_dim": vector})
 
 
 def _lists(operation: Operation, keys: Sequence[str]) -> list[tuple[int, ...]]:

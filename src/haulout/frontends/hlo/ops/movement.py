@@ -13,7 +13,6 @@ from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.patterns import part_pattern
 from haulout.frontends.hlo.values import Operation, View
 from haulout.frontends.hlo.views import MOVEMENTS
-from haulout.ir.enums import Engine
 
 
 def _emit_movement(out: Emitter, operation: Operation) -> None:
@@ -50,18 +49,18 @@ def _emit_broadcast(out: Emitter, operation: Operation) -> None:
     if operation.operands[0].layout is not None:
         out.copy(operation, view)
     else:
-        out.compute(operation, "broadcast", out.dma(), {"dims": [*operation.integers("dimensions", optional=True)]})
+        out.compute(operation, {"dims": [*operation.integers("dimensions", optional=True)]})
 
 
 def _emit_iota(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(0)
+    operation.expect_arity()
     shape, dim = operation.results[0].shape, operation.attribute("iota_dimension", attributes.integer)
     operation.expect(dim < len(shape.dims) and shape.dtype != "pred", f"{shape} has no numbers along dimension {dim}")
-    out.compute(operation, "iota", Engine.POOL, {"dim": dim})
+    out.compute(operation, {"dim": dim})
 
 
 def _emit_pad(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(2)
+    operation.expect_arity()
     operand, value = operation.operands
     padding = operation.attribute("padding", attributes.padding)
     dims = operand.shape.dims
@@ -75,27 +74,27 @@ def _emit_pad(out: Emitter, operation: Operation) -> None:
     )
     operation.expect_result(padded, operand.shape.dtype)
     low, high, interior = (list(column) for column in zip(*padding, strict=True)) if padding else ([], [], [])
-    out.compute(operation, "pad", out.dma(), {"low": [*low], "high": [*high], "interior": [*interior]})
+    out.compute(operation, {"low": [*low], "high": [*high], "interior": [*interior]})
 
 
 def _emit_dynamic_slice(out: Emitter, operation: Operation) -> None:
     operation.expect(bool(operation.operands), "expected an operand and its starts")
     operand = operation.operands[0]
-    operation.expect_counts(1 + len(operand.shape.dims))
+    operation.expect_arity(len(operand.shape.dims))
     sizes = operation.integers("dynamic_slice_sizes", optional=True)
     _expect_slice(operation, operation.operands[1:], sizes, operand.shape.dims)
     operation.expect_result(sizes, operand.shape.dtype)
-    out.compute(operation, "dynamic_slice", out.dma(), {"sizes": list(sizes)})
+    out.compute(operation, {"sizes": list(sizes)})
 
 
 def _emit_dynamic_update_slice(out: Emitter, operation: Operation) -> None:
     operation.expect(len(operation.operands) >= 2, "expected an operand, an update, and its starts")
     operand, update = operation.operands[:2]
-    operation.expect_counts(2 + len(operand.shape.dims))
+    operation.expect_arity(len(operand.shape.dims))
     _expect_slice(operation, operation.operands[2:], update.shape.dims, operand.shape.dims)
     operation.expect(update.shape.dtype == operand.shape.dtype, "the update has another type")
     operation.expect_result(operand.shape.dims, operand.shape.dtype)
-    out.compute(operation, "dynamic_update_slice", out.dma())
+    out.compute(operation)
 
 
 def _expect_slice(

@@ -6,12 +6,11 @@ from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.ops.scalar_body import combiner, sort_order
 from haulout.frontends.hlo.values import Operation
-from haulout.ir.enums import Engine
 
 
 def _emit_reduce(out: Emitter, operation: Operation) -> None:
     count = len(operation.results)
-    operation.expect_counts(2 * count, count)
+    operation.expect_arity(count)
     arrays, initial = operation.operands[:count], operation.operands[count:]
     dims, reduced = arrays[0].shape.dims, operation.integers("dimensions")
     fits = len(set(reduced)) == len(reduced) and all(dim < len(dims) for dim in reduced)
@@ -22,11 +21,11 @@ def _emit_reduce(out: Emitter, operation: Operation) -> None:
         operation.expect(value.shape.dims == () and value.shape.dtype == array.shape.dtype, "bad initial value")
         operation.expect_result(kept, array.shape.dtype, index)
     attrs = combiner(out.module, operation, [array.shape.dtype for array in arrays])
-    out.compute(operation, "reduce", Engine.VECTOR, {"dims": sorted(reduced), **attrs})
+    out.compute(operation, {"dims": sorted(reduced), **attrs})
 
 
 def _emit_topk(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(1, 2)
+    operation.expect_arity()
     (operand,) = operation.operands
     k = operation.attribute("k", attributes.integer)
     largest = operation.attribute("largest", attributes.boolean, True)
@@ -34,13 +33,13 @@ def _emit_topk(out: Emitter, operation: Operation) -> None:
     operation.expect(bool(dims) and k <= dims[-1], f"there are no {k} elements along the last dimension")
     operation.expect_result((*dims[:-1], k), operand.shape.dtype, 0)
     operation.expect_result((*dims[:-1], k), "s32", 1)
-    out.compute(operation, "topk", Engine.POOL, {"k": k, "largest": largest})
+    out.compute(operation, {"k": k, "largest": largest})
 
 
 def _emit_sort(out: Emitter, operation: Operation) -> None:
     count = len(operation.operands)
     operation.expect(count > 0, "expected an operand")
-    operation.expect_counts(count, count)
+    operation.expect_arity(count)
     dims = operation.operands[0].shape.dims
     lines = operation.integers("dimensions")
     operation.expect(len(lines) == 1 and lines[0] < len(dims), f"`dimensions` must be one, below {len(dims)}")
@@ -49,7 +48,7 @@ def _emit_sort(out: Emitter, operation: Operation) -> None:
         operation.expect_result(dims, operand.shape.dtype, index)
     operation.attribute("is_stable", attributes.boolean, False)  # it is in any case
     order = sort_order(out.module, operation, [operand.shape.dtype for operand in operation.operands])
-    out.compute(operation, "sort", Engine.POOL, {"dim": lines[0], **order})
+    out.compute(operation, {"dim": lines[0], **order})
 
 
 RULES = {

@@ -13,16 +13,14 @@ from typing import Any, NoReturn
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.flatten import Flat, flatten
-from haulout.frontends.hlo.live import live_operations
+from haulout.frontends.hlo.live_steps import live_operations
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import ELEMENTWISE, MIRRORED, opcode_of
 from haulout.frontends.hlo.ops import elementwise
 from haulout.frontends.hlo.types import Shape
 from haulout.frontends.hlo.values import Array, Operation, View, leaves
 from haulout.ir.attributes import AttrValue
-
-COMBINERS = ("add", "multiply", "maximum", "minimum", "and", "or")
-"""Computations that have a name in the program."""
+from haulout.ir.opcodes import REDUCTIONS
 
 
 def combiner(module: HloModule, operation: Operation, dtypes: Sequence[str]) -> dict[str, AttrValue]:
@@ -45,11 +43,11 @@ def sort_order(module: HloModule, operation: Operation, dtypes: Sequence[str]) -
 
 
 def named_combiner(module: HloModule, operation: Operation, dtype: str, key: str = "to_apply") -> str:
-    """The name of a computation that must be one of `COMBINERS`."""
+    """The name of a computation that must be one of `REDUCTIONS`."""
     flat = _computation(module, operation, key, [dtype, dtype])
     name = _named(flat)
     if name is None:
-        _fail(operation, key, f"only {', '.join(COMBINERS)} of the two parameters is supported here")
+        _fail(operation, key, f"only {', '.join(REDUCTIONS)} of the two parameters is supported here")
     return name
 
 
@@ -92,9 +90,9 @@ def _parameters(flat: Flat) -> list[Array]:
 
 
 def _named(flat: Flat) -> str | None:
-    """The one of `COMBINERS` that the computation is, or None."""
+    """The one of `REDUCTIONS` that the computation is, or None."""
     steps, parameters = live_operations(flat), _parameters(flat)
-    if len(steps) != 1 or len(parameters) != 2 or steps[0].opcode not in COMBINERS:
+    if len(steps) != 1 or len(parameters) != 2 or steps[0].opcode not in REDUCTIONS:
         return None
     operands = [operand.array for operand in steps[0].operands]
     is_result = isinstance(flat.result, View) and flat.result.array is steps[0].results[0]
@@ -122,7 +120,7 @@ def _body(operation: Operation, flat: Flat) -> dict[str, AttrValue]:
         extra = attrs.pop("direction", None)
         if attrs:
             step.fail(f"`{step.opcode}` in a computation on scalars is not supported yet")
-        statement: list[AttrValue] = [opcode_of(step.opcode), step.results[0].shape.dtype, operands]
+        statement: list[AttrValue] = [opcode_of(step.opcode).name, step.results[0].shape.dtype, operands]
         statements.append(statement if extra is None else [*statement, extra])
         numbers[step.results[0]] = len(_parameters(flat)) + len(statements) - 1
     return {"results": [number(view) for _, view in leaves(flat.result)], "body": statements}

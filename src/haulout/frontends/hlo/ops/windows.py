@@ -12,7 +12,6 @@ from haulout.frontends.hlo.emit import Emitter, Rule, same_shape
 from haulout.frontends.hlo.ops.scalar_body import combiner, comparison, named_combiner
 from haulout.frontends.hlo.values import Operation
 from haulout.ir.attributes import AttrValue
-from haulout.ir.enums import Engine
 
 
 def extents(operation: Operation, dims: tuple[int, ...], window: Window) -> tuple[int, ...]:
@@ -43,7 +42,7 @@ def padding_attrs(window: Window) -> dict[str, AttrValue]:
 
 def _emit_reduce_window(out: Emitter, operation: Operation) -> None:
     count = len(operation.results)
-    operation.expect_counts(2 * count, count)
+    operation.expect_arity(count)
     arrays, initial = operation.operands[:count], operation.operands[count:]
     dims, window = arrays[0].shape.dims, operation.attribute("window", attributes.window)
     operation.expect(all(array.shape.dims == dims for array in arrays), "the arrays differ in shape")
@@ -58,11 +57,11 @@ def _emit_reduce_window(out: Emitter, operation: Operation) -> None:
     if any(step != 1 for step in window.rhs_dilate):
         attrs["window_dilate"] = list(window.rhs_dilate)
     attrs |= combiner(out.module, operation, [array.shape.dtype for array in arrays])
-    out.compute(operation, "reduce_window", Engine.POOL, attrs)
+    out.compute(operation, attrs)
 
 
 def _emit_select_and_scatter(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(3)
+    operation.expect_arity()
     operand, source, initial = operation.operands
     window = operation.attribute("window", attributes.window)
     dtype = same_shape(operation, [operand]).dtype
@@ -76,7 +75,7 @@ def _emit_select_and_scatter(out: Emitter, operation: Operation) -> None:
     attrs["op"] = named_combiner(out.module, operation, dtype, "scatter")
     if attrs["select"] not in ("GE", "GT", "LE", "LT"):
         operation.fail(f"select-and-scatter: a selection by {attrs['select']} is not supported")
-    out.compute(operation, "select_and_scatter", Engine.POOL, attrs)
+    out.compute(operation, attrs)
 
 
 RULES = {

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place
+from haulout.frontends.nki.findings import kernel_place
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.stand_ins.objects import NKIObject
 from haulout.frontends.nki.tensor import Tensor

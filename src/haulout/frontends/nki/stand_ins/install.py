@@ -1,7 +1,7 @@
-"""The stand-ins in `sys.modules`, while a kernel is imported and traced; what was there before comes back after.
+"""The stand-ins in `sys.modules` during import and trace of a kernel; the previous modules are restored afterwards.
 
-Modules that are imported meanwhile and saw a stand-in are forgotten again, so that a process that has the real
-packages keeps using them.
+Modules that were imported in between and saw a stand-in are removed again, so that a process with the real packages
+keeps using them.
 """
 
 from __future__ import annotations

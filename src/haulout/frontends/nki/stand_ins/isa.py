@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place, shown_value, span_at
+from haulout.frontends.nki.findings import kernel_place, shown_value, span_at
 from haulout.frontends.nki.hardware_limits import most_sent
 from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
 from haulout.frontends.nki.recorder import PIPE_QUEUES, TENSOR_QUEUES, MeetingDetail
@@ -65,7 +65,7 @@ def _signature(row: Instruction) -> str:
 def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     findings = session.recorder().findings
     if len(args) > len(row.parameters):
-        findings.add("kernel-error", f"nisa.{row.name} takes {len(row.parameters)} arguments, {len(args)} are given")
+        findings.add("kernel-error", f"nisa.{row.name} takes {len(row.parameters)} arguments, found {len(args)}")
     for keyword in kwargs:
         if keyword not in row.parameters:
             message = f"nisa.{row.name} has no parameter `{keyword}`"
@@ -80,27 +80,27 @@ def core_barrier(data: Tensor, cores: Any = (0, 1), engine: Any = None, name: st
     """A rendezvous of cores on one engine; `data` is what it orders."""
     recorder, place = session.recorder(), kernel_place(2)
     if not isinstance(data, Tensor):
-        _wrong_barrier(f"data is {shown_value(data)}, which is no tensor", place)
+        _wrong_barrier(f"data must be a tensor, found {shown_value(data)}", place)
     line = _ENGINES.get(getattr(engine, "name", ""), Engine.POOL)
     recorder.barrier(data, _participants(cores, recorder.cores, place), line, name, place)
     return NkiInstruction(recorder.newest())
 
 
 def _participants(cores: Any, count: int, place: tuple[str, int]) -> tuple[int, ...]:
-    """The cores of a barrier; `bad-input` where one is none of the grid's.
+    """The cores of a barrier; `bad-input` for a core outside of the grid.
 
-    A kernel for two cores that runs on one meets nobody: its barriers are then of that core alone.
+    If a kernel for two cores runs on one, that core is the only participant of its barriers.
     """
     known = max(count, PAIR)
     given = list(cores) if isinstance(cores, Iterable) and not isinstance(cores, str) else None
     if not given:
-        _wrong_barrier(f"cores is {shown_value(cores)}; it lists the cores that meet, as in (0, 1)", place)
+        _wrong_barrier(f"cores must be a list of cores, such as (0, 1), found {shown_value(cores)}", place)
     found = []
     for core in given:
         if not isinstance(core, int | np.integer):
-            _wrong_barrier(f"{shown_value(core)} in cores is no integer", place)
+            _wrong_barrier(f"cores must be integers, found {shown_value(core)}", place)
         if not 0 <= core < known:
-            _wrong_barrier(f"there is no core {core}: the kernel runs on {count} core{'s' * (count > 1)}", place)
+            _wrong_barrier(f"invalid core {core}: the kernel runs on {count} core{'s' * (count > 1)}", place)
         found.append(int(core))
     return tuple(core for core in found if core < count)
 
@@ -122,13 +122,14 @@ def sendrecv(
     recorder, place = session.recorder(), kernel_place(2)
     for role, tensor in (("src", src), ("dst", dst)):
         if tensor.buffer is not Buffer.sbuf:
-            message = f"nisa.sendrecv: {role} {tensor!r} is not in SBUF"
+            message = f"nisa.sendrecv: {role} must be in SBUF, found {tensor!r}"
             recorder.findings.add("kernel-error", message, subject=role)
     if src.size != dst.size or src.dtype != dst.dtype:
-        recorder.findings.add("kernel-error", f"nisa.sendrecv: src is {src!r}, dst {dst!r}", subject="shape")
+        message = f"nisa.sendrecv: src and dst must have one size and type, found {src!r} and {dst!r}"
+        recorder.findings.add("kernel-error", message, subject="shape")
     for rank in (send_to_rank, recv_from_rank):
         if not isinstance(rank, int | np.integer) or not 0 <= rank < recorder.cores:
-            message = f"nisa.sendrecv: rank {shown_value(rank)} with {recorder.cores} cores"
+            message = f"nisa.sendrecv: a rank must be from 0 to {recorder.cores - 1}, found {shown_value(rank)}"
             recorder.findings.add("kernel-error", message, subject="rank")
             return NkiInstruction(recorder.newest())
     # Pipes have queues of their own: exchanges on different pipes do not wait for each other.
@@ -137,9 +138,7 @@ def sendrecv(
         line = Engine.POOL
         size, most = src.size // max(src.shape[0], 1) * src.itemsize, most_sent(src)
         if size > most:
-            message = (
-                f"nisa.sendrecv: {size} bytes of each partition; dma_engine.gpsimd_dma takes {most} of {src.dtype}"
-            )
+            message = f"nisa.sendrecv: {size} bytes of each partition; gpsimd_dma takes at most {most} of {src.dtype}"
             recorder.findings.add("hardware-rule", message, subject="sendrecv")
     detail = MeetingDetail(int(send_to_rank), int(recv_from_rank), str(pipe_id))
     recorder.sendrecv(src, dst, detail, line, place)

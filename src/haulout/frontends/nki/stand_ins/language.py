@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import allocation_place, kernel_place, span_at
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
+from haulout.frontends.nki.findings import allocation_place, kernel_place, reject
 from haulout.frontends.nki.layout import DynamicSlice
 from haulout.frontends.nki.registers import dynamic_range, fori_loop, while_loop
 from haulout.frontends.nki.stand_ins.objects import NKIObject, Operator
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
 from haulout.ir.enums import Engine
-from haulout.support.diagnostics import Label, fail
 from haulout.support.readers import read_npy
 
 OPERATORS = (
@@ -115,7 +114,7 @@ class tile_size:  # noqa: N801 - NKI's name
 def _element_type(dtype: Any) -> str:
     name = nki_name(dtype)
     if name is None:
-        fail("kernel-error", f"no element type is named {dtype!r}", Label("here", span_at(kernel_place(3))))
+        reject(f"unknown element type {dtype!r}", place=kernel_place(3))
     return name
 
 
@@ -132,7 +131,7 @@ def ndarray(
     where = buffer if isinstance(buffer, Buffer) else Buffer[str(getattr(buffer, "name", buffer))]
     place = allocation_place(2)
     if any(count < 1 for count in extents):
-        fail("kernel-error", f"a tensor of shape {list(extents)}", Label("here", span_at(place)))
+        reject(f"dimensions of a tensor must be positive, found {list(extents)}", place=place)
     return session.recorder().allocate(
         extents, _element_type(dtype), where, name=name or None, address=address, place=place
     )

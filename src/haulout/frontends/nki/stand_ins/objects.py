@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.diagnose import kernel_place
+from haulout.frontends.nki.findings import kernel_place
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
 from haulout.ir.enums import Engine
@@ -75,7 +75,7 @@ class _Lenient(type):
         for each in fields[len(args) :]:
             if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
                 kwargs.setdefault(each.name, None)
-        # Class attributes without a type are no fields of the dataclass; NKI takes them all the same.
+        # Class attributes without a type are not fields of a dataclass, but NKI accepts them.
         names = {each.name for each in fields}
         more = {name: kwargs.pop(name) for name in list(kwargs) if name not in names}
         made = super().__call__(*args, **kwargs)

@@ -1,19 +1,18 @@
-"""Which arrays can live in one place, so that values need not be copied from one to the other.
+"""Copy coalescing: arrays that can share a location, so that no copy between them is needed.
 
-1. Number the steps; at step i operands are read at time 2i, results written at time 2i + 1.
-2. Find when each array is live: from where it is produced to its last reader. A reader inside a loop that the array
-   comes from outside of reads it again in every iteration, so the array lives until that loop is left. The state of a
-   loop lives from the start of the condition; where something behind the loop reads it, it lives past the branch,
-   which may leave, and again behind the loop: the body between them may overwrite it. An array that one arm of a
-   branch reads, and nothing behind the branch, does not live in the other arm, which may overwrite it.
-3. Join classes of arrays on request, unless two of them are live at one time.
+1. Number the steps. At step i operands are read at time 2i, results are written at time 2i + 1.
+2. Compute live ranges: from the definition of an array to its last read. A read inside a loop of an array from
+   outside of the loop repeats in every iteration, so the array is live until the loop ends. The state of a loop is
+   live from the start of the condition. If a step after the loop reads it, it is live until the branch, which may
+   leave the loop, and again after the loop; the body between them may overwrite it. An array that is read in one arm
+   of a branch, and not after the branch, is not live in the other arm, which may overwrite it.
+3. Join classes of arrays on request, unless the live ranges of two of them overlap.
 
-An operation that writes element i last reads element i may write where it reads; so may an update of a slice, whose
-operand is the array it updates. All others read at time 2i + 1, too: they must not overwrite their operands.
+An operation that reads element i last when it writes element i may write in place. So may an update of a slice whose
+operand is the updated array. All other operations also read at time 2i + 1: they must not overwrite their operands.
 
-This is the way out of static single assignment with its classes tested by live ranges: Budimlic et al., "Fast copy
-coalescing and live-range identification", PLDI 2002. Arrays are produced in one place, so ranges that meet are all
-that two arrays of one place can suffer from.
+This is out-of-SSA translation with classes tested by live ranges: Budimlic et al., "Fast copy coalescing and
+live-range identification", PLDI 2002. Each array has one definition, so overlapping ranges are the only conflict.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from haulout.frontends.hlo.opcodes import ELEMENTWISE
-from haulout.frontends.hlo.values import Array, Loop, Mark, Operation, Stage, Step
+from haulout.frontends.hlo.values import Array, Boundary, Loop, Operation, Stage, Step
 
 Ranges = list[tuple[int, int]]
-"""Times, first and last included, rising, none meeting another."""
+"""Times, first and last included, ascending, without overlaps."""
 
 _UPDATES_IN_PLACE = "dynamic-update-slice"
 
@@ -43,7 +42,7 @@ def live_ranges(steps: Sequence[Step], parameters: Iterable[Array], results: Ite
             for result in step.results:
                 scan.born(result, at)
         else:
-            scan.mark(step, at)
+            scan.boundary(step, at)
     for result in results:
         scan.read(result, len(steps))
     return scan.ranges()
@@ -72,7 +71,7 @@ class Classes:
         if len(kept) < len(moved):
             kept, moved = moved, kept
         times, added = self._times[kept[0]], self._times[moved[0]]
-        if any(_meets(times, each) for each in added):
+        if any(_overlaps(times, each) for each in added):
             return False
         for each in added:
             bisect.insort(times, each)
@@ -82,7 +81,7 @@ class Classes:
         return True
 
 
-def _meets(times: Ranges, one: tuple[int, int]) -> bool:
+def _overlaps(times: Ranges, one: tuple[int, int]) -> bool:
     at = bisect.bisect_right(times, one[1], key=lambda each: each[0])
     return at > 0 and times[at - 1][1] >= one[0]
 
@@ -100,8 +99,8 @@ class _Scan:
     """The times at which arrays are produced and read, gathered in one pass over the steps."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        marks = [(at, step) for at, step in enumerate(steps) if isinstance(step, Mark)]
-        self._places = {(mark.region, mark.stage): at for at, mark in marks}
+        boundaries = [(at, step) for at, step in enumerate(steps) if isinstance(step, Boundary)]
+        self._places = {(boundary.region, boundary.stage): at for at, boundary in boundaries}
         self._end = 2 * len(steps) + 1
         self._first: dict[Array, int] = {}
         """The step that produces it; of a loop's state the one that enters the loop."""
@@ -110,7 +109,7 @@ class _Scan:
         self._read: defaultdict[int, list[Array]] = defaultdict(list)
         """By time."""
         self._stages: dict[int, Stage] = {}
-        """Of marks, by time."""
+        """Of boundaries, by time."""
         self._loops: list[Loop] = []
         self._starts: list[int] = []
         """Of the loops that are open."""
@@ -130,21 +129,21 @@ class _Scan:
             time = 2 * self._places[self._loops[entered], Stage.LEAVE] + 1
         self._read[time].append(array)
 
-    def mark(self, mark: Mark, at: int) -> None:
+    def boundary(self, boundary: Boundary, at: int) -> None:
         """Step `at` reads, then sets the state of a loop or the results of a branch."""
-        for array in mark.reads():
-            self.read(array, at, late=mark.decides)
-        match mark.stage:
+        for array in boundary.reads():
+            self.read(array, at, late=boundary.decides)
+        match boundary.stage:
             case Stage.ENTER:
-                self._loops.append(mark.loop)
+                self._loops.append(boundary.loop)
                 self._starts.append(at)
             case Stage.LEAVE:
                 self._loops.pop()
                 self._starts.pop()
-        if mark.stage in (Stage.ENTER, Stage.LEAVE, Stage.JOIN):
-            for array in mark.targets():
+        if boundary.stage in (Stage.ENTER, Stage.LEAVE, Stage.JOIN):
+            for array in boundary.targets():
                 self.born(array, at)
-        self._stages[2 * at + 1] = mark.stage
+        self._stages[2 * at + 1] = boundary.stage
 
     def ranges(self) -> dict[Array, Ranges]:
         """Backwards from the end: a read opens a range, what produces the array closes it."""

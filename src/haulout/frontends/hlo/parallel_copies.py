@@ -1,8 +1,7 @@
-"""Copies that happen at once, as copies one after another.
+"""Sequentialization of parallel copies.
 
-The state of a loop is replaced as a whole: the new values may be the old ones in another order. A copy may go ahead
-when no other copy still has to read what it overwrites. Once none can, what is left are circles, such as an exchange
-of two; each is opened by saving one value.
+A loop replaces its state as a whole: the new values may be a permutation of the old ones. A copy can be emitted when
+no other copy still has to read its target. The rest are cycles, such as a swap of two; saving one value breaks each.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-def in_sequence(copies: Iterable[tuple[T, T]], save: Callable[[T], T]) -> list[tuple[T, T]]:
+def sequentialize(copies: Iterable[tuple[T, T]], save: Callable[[T], T]) -> list[tuple[T, T]]:
     """Copies (source, target) in an order in which each source still has its old value; targets are distinct.
 
     `save` gives a place for the value of another one. Copies of a place to itself are left out.

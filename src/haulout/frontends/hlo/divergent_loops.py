@@ -1,13 +1,13 @@
-"""Loops that cores may leave after different numbers of iterations.
+"""Loops with different trip counts on different cores.
 
-In the program all cores run a loop equally often. So a loop whose condition may differ between cores goes on while
-one of them has something to do, and the others pass over its body, by a branch at which cores may part:
+In a program all cores run a loop equally often. A loop whose condition may differ between cores therefore runs while
+the condition holds on any core. The other cores skip its body with a branch inside the loop:
 
     while (condition) body        ->        while (any core's condition)  if (own condition) body
 
-The marks of the loop stay, with those of the branch inside: what its body computes is merged with the state as it
-was, and that is the new state. A loop with a collective in it is left alone: HLO demands that all cores run it
-equally often.
+The boundaries of the loop stay, with those of the branch inside. The branch merges what the body computes with the
+previous state, and the result is the new state. A loop with a collective in it is not changed: HLO requires that all
+cores run it equally often.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Merged, Operation, Stage, Step, View
+from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Merged, Operation, Stage, Step, View
 
 
 def loops_of(steps: Iterable[Step]) -> Iterator[Loop]:
     """The loops among the steps."""
-    return (step.loop for step in steps if isinstance(step, Mark) and step.stage is Stage.ENTER)
+    return (step.loop for step in steps if isinstance(step, Boundary) and step.stage is Stage.ENTER)
 
 
-def even_out(steps: Sequence[Step], ragged: Iterable[Loop]) -> tuple[list[Step], int]:
+def guard_bodies(steps: Sequence[Step], divergent: Iterable[Loop]) -> tuple[list[Step], int]:
     """The steps with a branch in each of the loops, `seq` counted anew, and the last `seq` that is taken."""
-    branches = {loop: _guard(loop) for loop in ragged}
+    branches = {loop: _guard(loop) for loop in divergent}
     numbered: list[Step] = []
     seq = 1
     for step in _with_guards(steps, branches):
@@ -42,7 +42,7 @@ def even_out(steps: Sequence[Step], ragged: Iterable[Loop]) -> tuple[list[Step],
 
 def _guard(loop: Loop) -> Branch:
     """The branch around the body; the loop carries what it results in."""
-    loop.ragged = True
+    loop.divergent = True
     branch = Branch(loop.instruction, loop.seq, loop.condition, None, ("step", "pass"), "body")
     results = [Array(each.state.source, each.state.shape, each.state.index, branch) for each in loop.carried]
     pairs = list(zip(results, loop.carried, strict=True))
@@ -53,11 +53,11 @@ def _guard(loop: Loop) -> Branch:
 
 def _with_guards(steps: Sequence[Step], branches: dict[Loop, Branch]) -> Iterator[Step]:
     for step in steps:
-        found = branches.get(step.region) if isinstance(step, Mark) and isinstance(step.region, Loop) else None
-        stage = step.stage if isinstance(step, Mark) else None
+        found = branches.get(step.region) if isinstance(step, Boundary) and isinstance(step.region, Loop) else None
+        stage = step.stage if isinstance(step, Boundary) else None
         if found is not None and stage is Stage.LEAVE:
-            yield Mark(found, Stage.ELSE, 0)
-            yield Mark(found, Stage.JOIN, 0)
+            yield Boundary(found, Stage.ELSE, 0)
+            yield Boundary(found, Stage.JOIN, 0)
         yield step
         if found is not None and stage is Stage.BRANCH:
-            yield Mark(found, Stage.FORK, 0)
+            yield Boundary(found, Stage.FORK, 0)

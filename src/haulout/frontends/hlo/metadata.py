@@ -1,13 +1,12 @@
-"""Where an instruction came from in the user's source: the tables behind the header, and the metadata.
+"""Source locations of instructions: the tables after the header, and the metadata of each instruction.
 
     tables   := ("FileNames" | "FunctionNames") (INT STRING)*
               | ("FileLocations" | "StackFrames") (INT "{" (KEY "=" INT)* "}")*
     metadata := "{" (KEY "=" (STRING | WORD))* "}"
 
-A `stack_frame_id` names a frame, the frame a location, the location a file and a line; old dumps write
-`source_file` and `source_line` into the metadata itself. The innermost frame is the place: JAX lists only
-frames of the user's own code. A place serves messages only, so an id that leads nowhere (a file trimmed by
-hand) gives no place instead of an error.
+A `stack_frame_id` names a frame, the frame a location, the location a file and a line. Old dumps write `source_file`
+and `source_line` into the metadata itself. The innermost frame gives the line: JAX lists only frames of user code.
+Messages alone use these lines, so an unknown id (in a file that was edited) gives no line instead of an error.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _FIELD = re.compile(r'(?<![A-Za-z_])([A-Za-z_]++)=(?:"((?:[^"\\]++|\\.)*+)"|([^\
 
 
 @dataclass(slots=True)
-class PlaceTables:
+class MetadataTables:
     """The tables of a file, by id."""
 
     files: dict[int, str] = field(default_factory=dict)
@@ -44,9 +43,9 @@ class PlaceTables:
         return f"{file}:{location['line']}" if file is not None and "line" in location else None
 
 
-def parse_tables(cursor: Cursor) -> PlaceTables:
-    """Read the tables that stand here, in any order."""
-    tables = PlaceTables()
+def parse_tables(cursor: Cursor) -> MetadataTables:
+    """Read the tables, in any order."""
+    tables = MetadataTables()
     while match := cursor.take(_TABLE):
         kind = match[1]
         while row := cursor.take(_ROW):
@@ -76,5 +75,5 @@ def _number(text: str | None) -> int:
 
 
 def _unescape(text: str) -> str:
-    """The text without backslashes; control characters, which no name of a program may hold, become `?`."""
+    """The text without backslashes; control characters, which a name of a program must not contain, become `?`."""
     return re.sub(r"[\x00-\x1f\x7f]", "?", re.sub(r"\\(.)", r"\1", text))

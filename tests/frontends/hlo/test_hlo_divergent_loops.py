@@ -103,7 +103,7 @@ def test_one_after_the_other() -> None:
 )
 def test_not_where_only_some_cores_are(outer: str) -> None:
     found = message(START + outer + FIRST, more=COMPUTATIONS)
-    assert found == "not supported yet: a loop that cores may run differently often, where not all cores reach it"
+    assert found == "a divergent loop that not all cores reach is not supported"
 
 
 def test_in_a_branch_that_all_cores_take() -> None:

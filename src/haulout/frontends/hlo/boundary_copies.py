@@ -1,16 +1,15 @@
-"""What happens at the marks of loops and branches: copies, and the locations that are branched on.
+"""Copies at the boundaries of loops and branches, and the locations that blocks branch on.
 
-    loop     enter   the initial values go where the state lives
-             branch  the header branches on what its condition has written, or, of a ragged loop, on whether it holds
-                     on one of the cores
-             leave   the new values go where the state lives
-    branch   fork    its block branches on what it has written: the predicate, or whether an index is below a limit
-             else    the values of the first arm go where the results live
-             join    the values of the second arm go there
+    loop     enter   copies the initial values to the location of the state
+             branch  the header branches on the condition; in a divergent loop, on the condition of any core
+             leave   copies the new values to the location of the state
+    branch   fork    the block branches on a predicate, or on whether an index is below a limit
+             else    copies the values of the first arm to the location of the results
+             join    copies the values of the second arm there
 
-Most of these copies are none, as arrays share their places (`sharing.py`). A block branches on a location when all
-writes of it *in that block* are complete; so where the block computes nothing, that location is a copy. A second arm
-without operations and copies needs no block: the fork leads to the join.
+Most of these copies are not needed, because coalesced arrays share a location (`coalescing.py`). A block branches on
+a location when all writes of it *in that block* are complete. If the block computes nothing, that location is a copy.
+A second arm without operations and copies needs no block: the fork branches to the join.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from typing import TypeGuard
 
 import numpy as np
 
-from haulout.frontends.hlo.copies import in_sequence
+from haulout.frontends.hlo.parallel_copies import sequentialize
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, encode
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step
+from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step
 from haulout.ir.enums import Kind
 
 
-def plan_marks(steps: Sequence[Step], storage: Storage) -> None:
-    """Fill in what `storage` says of marks; arrays have their homes already."""
+def plan_boundaries(steps: Sequence[Step], storage: Storage) -> None:
+    """Fill in what `storage` has for boundaries. Arrays have their homes already."""
     planner = _Planner(storage)
     for step in steps:
         if isinstance(step, Operation):
@@ -38,32 +37,32 @@ def plan_marks(steps: Sequence[Step], storage: Storage) -> None:
         storage.copies[step] = planner.copies(step)
         planner.here.clear()
     for step, following in pairwise(steps):
-        if _is_mark(step, Stage.ELSE) and _is_mark(following, Stage.JOIN) and not storage.copies[following]:
+        if _is_boundary(step, Stage.ELSE) and _is_boundary(following, Stage.JOIN) and not storage.copies[following]:
             storage.one_armed.add(following.branch)
 
 
-def _is_mark(step: Step, stage: Stage) -> TypeGuard[Mark]:
-    return isinstance(step, Mark) and step.stage is stage
+def _is_boundary(step: Step, stage: Stage) -> TypeGuard[Boundary]:
+    return isinstance(step, Boundary) and step.stage is stage
 
 
 class _Planner:
-    """Goes from mark to mark."""
+    """Goes from boundary to boundary."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.here: set[Operation] = set()
-        """Operations since the last mark, which are in one block."""
+        """Operations since the last boundary, which are in one block."""
         self._limits: dict[int, Slot] = {}
 
-    def copies(self, mark: Mark) -> Copies:
-        region, homes = mark.region, self.storage.homes
-        if not mark.decides:
-            moved = zip(mark.reads(), mark.targets(), strict=True)
-            return in_sequence(((homes[source], homes[target]) for source, target in moved), self.storage.save)
+    def copies(self, boundary: Boundary) -> Copies:
+        region, homes = boundary.region, self.storage.homes
+        if not boundary.decides:
+            moved = zip(boundary.reads(), boundary.targets(), strict=True)
+            return sequentialize(((homes[source], homes[target]) for source, target in moved), self.storage.save)
         if isinstance(region, Branch) and region.below is not None:
             self.storage.limits[region] = homes[region.selector.array], self._limit(region, region.below)
-        elif not (isinstance(region, Loop) and region.ragged):
-            return self._decide(region, *mark.reads())
+        elif not (isinstance(region, Loop) and region.divergent):
+            return self._decide(region, *boundary.reads())
         self.storage.conditions[region] = self._condition(region)
         return []
 

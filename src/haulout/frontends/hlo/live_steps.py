@@ -1,18 +1,17 @@
-"""The steps of a flat computation that its result depends on.
+"""Dead code elimination: the steps of a flat computation that its result depends on.
 
-Instructions of HLO have no side effects that a program of this library could show, so nothing else matters. From the
-result backwards: whoever needs an array needs the operands of its producer; whoever needs the state of a loop needs
-its initial value, its new one, and the condition; whoever needs what a branch results in needs the values of both
-arms, and the selector.
+HLO instructions have no side effects that a program can show. Liveness therefore goes backwards from the result: the
+operands of an operation are live if its result is; the initial value, the new value and the condition of a loop are
+live if its state is; the values of both arms and the selector of a branch are live if its result is.
 """
 
 from __future__ import annotations
 
 from haulout.frontends.hlo.flatten import Flat
-from haulout.frontends.hlo.values import Array, Branch, Loop, Mark, Operation, Stage, Step, leaves
+from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step, leaves
 
 
-def live(flat: Flat) -> list[Step]:
+def live_steps(flat: Flat) -> list[Step]:
     """The steps that the result depends on, in order.
 
     Loops carry no more than that, and branches result in no more: they are narrowed in place.
@@ -36,13 +35,13 @@ def live(flat: Flat) -> list[Step]:
 
 def live_operations(flat: Flat) -> list[Operation]:
     """The same for a computation without loops and branches."""
-    return [step for step in live(flat) if isinstance(step, Operation)]
+    return [step for step in live_steps(flat) if isinstance(step, Operation)]
 
 
 def _needed(flat: Flat) -> set[Array]:
     """The arrays that the result depends on."""
-    loops = [step.loop for step in flat.steps if isinstance(step, Mark) and step.stage is Stage.ENTER]
-    branches = [step.branch for step in flat.steps if isinstance(step, Mark) and step.stage is Stage.FORK]
+    loops = [step.loop for step in flat.steps if isinstance(step, Boundary) and step.stage is Stage.ENTER]
+    branches = [step.branch for step in flat.steps if isinstance(step, Boundary) and step.stage is Stage.FORK]
     carried = {each.state: each for loop in loops for each in loop.carried}
     merged = {each.result: each for branch in branches for each in branch.merged}
     needed: set[Array] = set()

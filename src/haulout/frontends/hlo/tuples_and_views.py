@@ -1,9 +1,9 @@
-"""Instructions that compute nothing: they rearrange names, or see the same bytes with another shape.
+"""Instructions without computation: they rearrange tuples, or give the same bytes another shape.
 
-    tuple, get-tuple-element, opt-barrier             trees, taken apart and put together
-    reshape, bitcast                                  views of the same array
+    tuple, get-tuple-element, opt-barrier    trees of views
+    reshape, bitcast                         views of the same array
 
-Each function takes the instruction and the values of its operands, and gives the value.
+Each function takes the instruction and the values of its operands, and returns the value.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ def _opt_barrier(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
 def _reshape(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
     operand, shape = _only(instruction, operands), instruction.shape
     if not isinstance(operand, View) or not isinstance(shape, Shape):
-        instruction.fail("reshape: a tuple has no elements to arrange")
+        instruction.fail("reshape takes an array, found a tuple")
     if (operand.shape.dtype, operand.shape.count) != (shape.dtype, shape.count):
-        instruction.fail(f"reshape of {operand.shape} to {shape}: not the same elements")
+        instruction.fail(f"reshape of {operand.shape} to {shape}: the elements differ")
     return reshaped(operand, shape) or plain(operand, shape)
 
 
 def _bitcast(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
     operand, shape = _only(instruction, operands), instruction.shape
     if not isinstance(operand, View) or not isinstance(shape, Shape):
-        instruction.fail("bitcast: a tuple has no bytes")
+        instruction.fail("bitcast takes an array, found a tuple")
     if not operand.shape.is_row_major or not shape.is_row_major:
-        instruction.fail("bitcast between layouts other than row-major is not supported yet")
+        instruction.fail("bitcast between layouts other than row-major is not supported")
     check_shape(instruction, shape)
     if operand.nbytes != shape.count * NUMPY[shape.dtype].itemsize:
-        instruction.fail(f"bitcast of {operand.shape} to {shape}: not the same bytes")
+        instruction.fail(f"bitcast of {operand.shape} to {shape}: the sizes differ")
     return plain(operand, shape)
 
 
@@ -72,7 +72,7 @@ def _only(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
     return operands[0]
 
 
-STRUCTURE: dict[str, Callable[[Instruction, tuple[Tree, ...]], Tree]] = {
+TUPLES_AND_VIEWS: dict[str, Callable[[Instruction, tuple[Tree, ...]], Tree]] = {
     "tuple": _tuple,
     "get-tuple-element": _get_tuple_element,
     "opt-barrier": _opt_barrier,
