@@ -1,6 +1,7 @@
 """lower_local_collectives (order 80): collectives become copies through shared DRAM.
 
-It mints the staging buffers and their RemoteLocalTargets, the meetings (marked, so that order 81 may place better
+An operand that stays as it is becomes a shared location itself; others are copied to staging buffers. The pass mints
+the buffers and their RemoteLocalTargets, the meetings (marked, so that order 81 may place better
 ones), and the RAW edges of what it made. `passes/collectives` has one lowering a file.
 """
 
@@ -48,6 +49,9 @@ class LowerLocalCollectives(Pass):
     collective is left; `seq` is equal on all cores for each phase; every shared staging buffer is met on twice.
     """
 
+    in_place: bool = True
+    """Members read operands in place if nothing writes them later. Otherwise all operands are copied to buffers."""
+
     name: ClassVar[str] = "lower_local_collectives"
     order: ClassVar[int | None] = 80
 
@@ -64,7 +68,7 @@ class LowerLocalCollectives(Pass):
         context.diagnostics.extend(idle_collectives(program))
         changes = Changes(program)
         taken = _Names(program)
-        last_write = _last_writes(program)
+        last_write = _last_writes(program, self.in_place)
         for rows in sites:
             site = _site(program, changes, rows, taken, last_write)
             LOWERINGS[program.strings[int(program.instructions.opcode[rows[0]])]](site)
@@ -106,13 +110,13 @@ def _require_same(program: Program, mine: int, theirs: int) -> None:
             )
 
 
-def _last_writes(program: Program) -> Ids:
-    """The last row that writes each location; a row behind all others where it may not be read in place."""
+def _last_writes(program: Program, in_place: bool) -> Ids:
+    """The last row that writes each location; a row after all others where members may not read it in place."""
     locations, accesses = program.locations, program.accesses
     last = np.full(len(locations), NONE, np.int32)
     np.maximum.at(last, accesses.location[accesses.write], accesses.instruction[accesses.write])
     fits = (locations.space == Space.DRAM_LOCAL) & (locations.address == NONE)
-    fits &= np.isin(locations.kind, (Kind.INTERNAL, Kind.INPUT))
+    fits &= np.isin(locations.kind, (Kind.INTERNAL, Kind.INPUT)) & in_place
     return np.where(fits, last, len(program.instructions)).astype(np.int32)
 
 

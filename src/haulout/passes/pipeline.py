@@ -25,8 +25,8 @@ from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT
 
 Fences = Literal["bracket", "minimal"]
-Share = Literal["none", "inputs"]
-"""What is stored once for all cores that hold equal bytes: nothing, or inputs and constants."""
+Share = Literal["none", "inputs", "all"]
+"""What cores share: nothing but staging buffers; also equal inputs and constants; also operands of collectives."""
 Sync = Literal["edges", "semaphores", "all"]
 """How order is written: dependences and barriers; semaphores and barriers; semaphores alone."""
 
@@ -56,6 +56,7 @@ def compile_pipeline(
     fences: Fences = "minimal",
     capacity: int | None = None,
     partitions: Partitions = "proportional",
+    share: Share = "all",
     target: str = DEFAULT,
     sync: Sync = "edges",
 ) -> list[Pass]:
@@ -65,9 +66,10 @@ def compile_pipeline(
     after, as it will run.
     """
     check_option("sync", sync, Sync)
+    check_option("share", share, Share)
     lowering: list[Pass] = [LowerSync(), LowerBarriers()][: get_args(Sync).index(sync)]
     return [
-        *standard_pipeline(fences=fences, capacity=capacity, partitions=partitions, target=target),
+        *standard_pipeline(fences=fences, capacity=capacity, partitions=partitions, share=share, target=target),
         Estimate(target=target),
         Check(),
         *([*lowering, Check()] if lowering else []),
@@ -79,17 +81,17 @@ def standard_pipeline(
     fences: Fences = "minimal",
     capacity: int | None = None,
     partitions: Partitions = "proportional",
+    share: Share = "all",
     target: str = DEFAULT,
-    share: Share = "inputs",
 ) -> list[Pass]:
     """The passes that transform a program: order, fences, addresses."""
     return [
         FoldConstants(),
-        *([ShareReplicated()] if share == "inputs" else []),
+        *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),
         AntiDependencyAnalyzerPostSharedDram(),
-        LowerLocalCollectives(),
+        LowerLocalCollectives(in_place=share == "all"),
         ExtendSharedLifetimes(fences=fences, capacity=capacity, target=target),
         ColoringAllocatorDramShared(capacity=capacity, partitions=partitions),
         SyncSharedAllocations(),

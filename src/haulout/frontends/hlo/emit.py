@@ -117,7 +117,7 @@ class Emitter:
         attrs: Mapping[str, AttrValue] | None = None,
         reads: Sequence[View] | None = None,
     ) -> None:
-        """An instruction of the same opcode that reads all operands, or given views of them, and writes all results."""
+        """An instruction that reads all operands, or given views of them, and writes all results as a whole."""
         opcode = opcode_of(operation.opcode)
         reads = operation.operands if reads is None else reads
         operands = [*reads, *(View(array, array.shape) for array in operation.results)]
