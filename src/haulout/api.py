@@ -124,13 +124,12 @@ def compile(
     """Compile a program for several cores and prove the result.
 
     `fences` is the policy. `capacity` is the DRAM of all cores together in bytes (default: the DRAM of the target, if
-    it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `share` is what
-    is stored once for several cores: `none`, equal `inputs` and constants, or `all`, also operands of collectives, which
-    members then read in place. `target` is the
-    machine for estimated run times, the name of a preset or a TOML file (see `haulout.target`; None: `generic`).
-    `sync`: `edges` keeps dependences and barriers, `semaphores` lowers dependences, `all` also barriers; times are
-    estimated before that. `arguments` and `barrier_scope` are for a kernel. The result has the findings of the
-    checker. Raises `HauloutError` if the program cannot be compiled.
+    it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `share` is what is
+    stored once for several cores: `none`, equal `inputs` and constants, or `all`, which includes the operands of
+    collectives. `target` is the machine for estimated run times, the name of a preset or a TOML file (see
+    `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers dependences,
+    `all` also barriers; times are estimated before that. `arguments` and `barrier_scope` are for a kernel. The result
+    has the findings of the checker. Raises `HauloutError` if the program cannot be compiled.
     """
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
