@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.manager import PassRecord
-    from haulout.passes.pipeline import Fences, Sync
+    from haulout.passes.pipeline import Fences, Share, Sync
     from haulout.report.model import Report
     from haulout.sim.run import SimulationResult
 
@@ -112,6 +112,7 @@ def compile(
     fences: Fences = "minimal",
     capacity: int | None = None,
     partitions: Partitions = "proportional",
+    share: Share = "all",
     target: str | Path | None = None,
     sync: Sync = "edges",
     lnc: int | None = None,
@@ -123,11 +124,12 @@ def compile(
     """Compile a program for several cores and prove the result.
 
     `fences` is the policy. `capacity` is the DRAM of all cores together in bytes (default: the DRAM of the target, if
-    it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `target` is the
-    machine for estimated run times, the name of a preset or a TOML file (see `haulout.target`; None: `generic`).
-    `sync`: `edges` keeps dependences and barriers, `semaphores` lowers dependences, `all` also barriers; times are
-    estimated before that. `arguments` and `barrier_scope` are for a kernel. The result has the findings of the
-    checker. Raises `HauloutError` if the program cannot be compiled.
+    it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `share` is what is
+    stored once for several cores: `none`, equal `inputs` and constants, or `all`, which includes the operands of
+    collectives. `target` is the machine for estimated run times, the name of a preset or a TOML file (see
+    `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
+    dependences, `all` also barriers; times are estimated before that. `arguments` and `barrier_scope` are for a kernel.
+    The result has the findings of the checker. Raises `HauloutError` if the program cannot be compiled.
     """
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
@@ -142,6 +144,7 @@ def compile(
         fences=fences,
         capacity=machine.dram_bytes if capacity is None else capacity,
         partitions=partitions,
+        share=share,
         target=target,
         sync=sync,
     )

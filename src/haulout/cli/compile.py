@@ -20,7 +20,7 @@ from haulout.support.files import STDOUT, write_files
 if TYPE_CHECKING:
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
-    from haulout.passes.pipeline import Fences, Sync
+    from haulout.passes.pipeline import Fences, Share, Sync
 
 
 @click.command()
@@ -42,6 +42,13 @@ if TYPE_CHECKING:
     default="proportional",
     show_default=True,
     help="A part of DRAM for each core, by its needs or of equal size, or one space for all cores.",
+)
+@click.option(
+    "--share",
+    type=click.Choice(["none", "inputs", "all"]),
+    default="all",
+    show_default=True,
+    help="Share nothing but staging buffers, also equal inputs and constants, or also operands of collectives.",
 )
 @click.option(
     "--target",
@@ -69,6 +76,7 @@ def compile(
     fences: Fences,
     capacity: int | None,
     partitions: Partitions,
+    share: Share,
     target: str,
     sync: Sync,
     lnc: int | None,
@@ -93,6 +101,7 @@ def compile(
         fences=fences,
         capacity=capacity,
         partitions=partitions,
+        share=share,
         target=target,
         sync=sync,
         lnc=lnc,

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from haulout.ir.attributes import AttrValue, format_attrs
+from haulout.ir.attributes import AttrValue, format_attrs, format_value
 from haulout.ir.builder_checks import Checks, check_program
 from haulout.ir.enums import NONE, DependenceKind, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
@@ -124,11 +124,15 @@ class ProgramBuilder:
         bank: int | None = None,
         partition: int | None = None,
         parts: int | None = None,
+        same: Sequence[Sequence[int]] | None = None,
         attrs: Mapping[str, AttrValue] | None = None,
         loc: str | None = None,
         text_line: int = NONE,
     ) -> int:
-        """A memory location; `size` and `address` in bytes, `data` base64, `remote` the owner's (name, core)."""
+        """A memory location; `size` and `address` in bytes, `data` base64, `remote` the owner's (name, core).
+
+        `same`: of an input, the cores that get equal bytes, by class.
+        """
         if self._checks is not None:
             self._checks.location(
                 function,
@@ -145,6 +149,7 @@ class ProgramBuilder:
                 bank=bank,
                 partition=partition,
                 parts=parts,
+                same=same,
                 attrs=attrs,
             )
         extents = self._rows["shapes"]["extent"]
@@ -172,6 +177,7 @@ class ProgramBuilder:
             bank=null(bank),
             partition=null(partition),
             parts=null(parts),
+            same=NONE if same is None else self.strings.intern(format_value([list(each) for each in same])),
             attrs=self._attrs(attrs),
             loc=self.strings.optional(loc),
             text_line=text_line,

@@ -17,6 +17,7 @@ import numpy as np
 
 from haulout.ir import dtypes
 from haulout.ir.attributes import NAME, AttrValue, format_attrs
+from haulout.ir.core_classes import classes_error
 from haulout.ir.enums import NONE, DependenceKind, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.schema import INT32_MAX, INT64_MAX, MAX_CORES, SIZE_MAX, TABLES
@@ -132,6 +133,7 @@ class Checks:
         bank: Any,
         partition: Any,
         parts: Any,
+        same: Any,
         attrs: Any,
     ) -> None:
         """Its numbers, its bytes as dtype and shape and data say, its place, and the core that it is a view of."""
@@ -154,6 +156,8 @@ class Checks:
         require_optional(what, "bank", bank)
         require_optional(what, "partition", partition)
         require_optional(what, "parts", parts, 1)
+        if same is not None and (wrong := classes_error(same, self._lnc, kind)):
+            bad_input(f"{what}: {wrong}")
         require_attrs(what, attrs)
         self._new(what, "locations", function, name)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from haulout.ir.attributes import format_value
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import TABLES, Table
@@ -21,10 +22,12 @@ def replicate(
     *,
     module_names: Sequence[str] | None = None,
     data: Mapping[int, Sequence[str]] | None = None,
+    same: Mapping[int, Sequence[Sequence[int]]] | None = None,
 ) -> Program:
     """The one-module `program` on `lnc` cores, modules `nc0`, `nc1`, ...
 
-    `data` gives, for a location id, the base64 contents on each core (a partition id, a slice of a table).
+    `data` gives, for a location id, the base64 contents on each core (a partition id, a slice of a table), `same`
+    the classes of cores that get equal bytes.
     """
     if len(program.modules) != 1:
         raise ValueError(f"one module is replicated, not {len(program.modules)}")
@@ -38,6 +41,9 @@ def replicate(
     for location, values in (data or {}).items():
         for core, value in enumerate(values):
             contents[core * size + location] = program.strings.intern(value)
+    for location, classes in (same or {}).items():
+        text = format_value([list(each) for each in classes])
+        changed["locations"].same[location::size] = program.strings.intern(text)
     changed["modules"] = changed["modules"].replace(
         core=np.arange(lnc, dtype=np.int32), name=[program.strings.intern(name) for name in names]
     )

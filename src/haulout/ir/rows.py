@@ -30,6 +30,7 @@ class Changes:
         self.strings = program.strings
         self.deleted = np.zeros(len(program.instructions), bool)
         self._before: list[int] = []
+        self._shared: set[int] = set()
         self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
 
     def location(
@@ -65,6 +66,10 @@ class Changes:
             }
         )
         return len(self.program.locations) + len(self._rows["locations"]) - 1
+
+    def share(self, row: int) -> None:
+        """Make an old local location a shared one, which its core owns."""
+        self._shared.add(row)
 
     def instruction(
         self,
@@ -144,7 +149,9 @@ class Changes:
             dims=program.dims.append(self._table("dims")),
             shapes=program.shapes.append(self._table("shapes")),
         )
-        merged = program.locations.append(self._table("locations"))
+        space = program.locations.space.copy()
+        space[sorted(self._shared)] = Space.DRAM_SHARED
+        merged = program.locations.replace(space=space).append(self._table("locations"))
         order = np.argsort(merged.function, kind="stable").astype(np.int32)
         position: Ids = np.empty(len(order), np.int32)
         position[order] = np.arange(len(order), dtype=np.int32)

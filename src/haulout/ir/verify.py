@@ -24,6 +24,7 @@ import numpy as np
 
 from haulout.ir import dtypes
 from haulout.ir.attributes import format_name
+from haulout.ir.core_classes import classes_error, core_classes
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.labels import instruction_label, location_label, place
 from haulout.ir.program import Program
@@ -41,6 +42,7 @@ def verify(program: Program) -> list[Diagnostic]:
         _check_ids,
         _check_names,
         _check_locations,
+        _check_classes,
         _check_views,
         check_operands,
         check_steps,
@@ -209,6 +211,19 @@ def _check_locations(program: Program, found: Diagnostics) -> None:
         bad(
             found, f"address {rows.address[row]} is not a multiple of {rows.align[row]}", location_label(program, row)
         )
+
+
+def _check_classes(program: Program, found: Diagnostics) -> None:
+    rows = program.locations
+    function_name = program.functions.name[rows.function]
+    texts: dict[tuple[int, int], int] = {}
+    for row in np.flatnonzero(rows.same != NONE).tolist():
+        wrong = classes_error(core_classes(program, row), program.lnc, Kind(int(rows.kind[row])))
+        key = int(function_name[row]), int(rows.name[row])
+        if wrong is None and texts.setdefault(key, int(rows.same[row])) != rows.same[row]:
+            wrong = "same differs from that of the same location on another core"
+        if wrong is not None:
+            bad(found, wrong, location_label(program, row))
 
 
 def _check_views(program: Program, found: Diagnostics) -> None:

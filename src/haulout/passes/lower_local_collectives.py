@@ -1,7 +1,8 @@
 """lower_local_collectives (order 80): collectives become copies through shared DRAM.
 
-It makes the staging buffers and their RemoteLocalTargets, the fences (marked, so that order 81 may place better
-ones), and the RAW edges of the new instructions. `passes/collectives` has one lowering a file.
+An operand that stays unchanged becomes a shared location itself; others are copied to staging buffers. The pass makes
+the buffers and their RemoteLocalTargets, the fences (marked, so that order 81 may place better ones), and the RAW edges
+of the new instructions. `passes/collectives` has one lowering a file.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import ClassVar
 import numpy as np
 
 from haulout.ir.arrays import operand_arrays, require_bytes
-from haulout.ir.enums import NONE
+from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
+from haulout.ir.schema import Ids
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.passes.collectives.all_gather import lower_all_gather
@@ -47,6 +49,9 @@ class LowerLocalCollectives(Pass):
     collective is left; `seq` is equal on all cores for each phase; every lowered collective has two fences.
     """
 
+    in_place: bool = True
+    """Members read operands in place if nothing writes them later. Otherwise all operands are copied to buffers."""
+
     name: ClassVar[str] = "lower_local_collectives"
     order: ClassVar[int | None] = 80
 
@@ -63,8 +68,9 @@ class LowerLocalCollectives(Pass):
         context.diagnostics.extend(idle_collectives(program))
         changes = Changes(program)
         taken = _Names(program)
+        last_write = _last_writes(program, self.in_place)
         for rows in sites:
-            site = _site(program, changes, rows, taken)
+            site = _site(program, changes, rows, taken, last_write)
             LOWERINGS[program.strings[int(program.instructions.opcode[rows[0]])]](site)
             for row in rows:
                 changes.delete(row)
@@ -104,7 +110,17 @@ def _require_same(program: Program, mine: int, theirs: int) -> None:
             )
 
 
-def _site(program: Program, changes: Changes, rows: list[int], taken: _Names) -> Site:
+def _last_writes(program: Program, in_place: bool) -> Ids:
+    """The last row that writes each location; a row after all others where members may not read it in place."""
+    locations, accesses = program.locations, program.accesses
+    last = np.full(len(locations), NONE, np.int32)
+    np.maximum.at(last, accesses.location[accesses.write], accesses.instruction[accesses.write])
+    fits = (locations.space == Space.DRAM_LOCAL) & (locations.address == NONE)
+    fits &= np.isin(locations.kind, (Kind.INTERNAL, Kind.INPUT)) & in_place
+    return np.where(fits, last, len(program.instructions)).astype(np.int32)
+
+
+def _site(program: Program, changes: Changes, rows: list[int], taken: _Names, last_write: Ids) -> Site:
     name = program.instruction_name(rows[0])
     operands = int(np.diff(program.access_starts[rows[0] : rows[0] + 2])[0])
     site = Site(
@@ -114,6 +130,7 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: _Names) ->
         _free_stem(name, operands, program.lnc, taken),
         program.instruction_attrs(rows[0]),
         int(program.instructions.seq[rows[0]]),
+        last_write < np.array(rows, np.int32)[program.location_core],
     )
     for row in rows:
         reads, writes = operand_arrays(program, row)

@@ -19,11 +19,14 @@ from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.options import check_option, option_types
+from haulout.passes.share_replicated import ShareReplicated
 from haulout.passes.sync_shared_allocations import SyncSharedAllocations
 from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT
 
 Fences = Literal["bracket", "minimal"]
+Share = Literal["none", "inputs", "all"]
+"""What cores share: nothing but staging buffers; also equal inputs and constants; also operands of collectives."""
 Sync = Literal["edges", "semaphores", "all"]
 """How order is written: dependences and barriers; semaphores and barriers; semaphores alone."""
 
@@ -31,6 +34,7 @@ REGISTRY: dict[str, type[Pass]] = {
     each.name: each
     for each in (
         FoldConstants,
+        ShareReplicated,
         LocalizeSharedMemory,
         BuildFdeps,
         AntiDependencyAnalyzerPostSharedDram,
@@ -52,6 +56,7 @@ def compile_pipeline(
     fences: Fences = "minimal",
     capacity: int | None = None,
     partitions: Partitions = "proportional",
+    share: Share = "all",
     target: str = DEFAULT,
     sync: Sync = "edges",
 ) -> list[Pass]:
@@ -61,9 +66,10 @@ def compile_pipeline(
     after, as it will run.
     """
     check_option("sync", sync, Sync)
+    check_option("share", share, Share)
     lowering: list[Pass] = [LowerSync(), LowerBarriers()][: get_args(Sync).index(sync)]
     return [
-        *standard_pipeline(fences=fences, capacity=capacity, partitions=partitions, target=target),
+        *standard_pipeline(fences=fences, capacity=capacity, partitions=partitions, share=share, target=target),
         Estimate(target=target),
         Check(),
         *([*lowering, Check()] if lowering else []),
@@ -75,15 +81,17 @@ def standard_pipeline(
     fences: Fences = "minimal",
     capacity: int | None = None,
     partitions: Partitions = "proportional",
+    share: Share = "all",
     target: str = DEFAULT,
 ) -> list[Pass]:
     """The passes that transform a program: order, fences, addresses."""
     return [
         FoldConstants(),
+        *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),
         AntiDependencyAnalyzerPostSharedDram(),
-        LowerLocalCollectives(),
+        LowerLocalCollectives(in_place=share == "all"),
         ExtendSharedLifetimes(fences=fences, capacity=capacity, target=target),
         ColoringAllocatorDramShared(capacity=capacity, partitions=partitions),
         SyncSharedAllocations(),

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from haulout.ir.core_classes import core_classes
 from haulout.ir.dtypes import NUMPY, name_of
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import location_label
@@ -52,16 +53,47 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
             found.add("bad-input", Severity.ERROR, message, location_label(program, row))
         else:
             _take(program, row, key, np.asarray(inputs[key]), found, result)
+    known |= _check_copies(program, functions, inputs, result, found)
     for key in sorted(set(inputs) - known):
         found.add("bad-input", Severity.ERROR, f"unknown input '{key}'", help=[_names(sorted(known))])
     found.raise_if_errors()
     return result
 
 
-def locations_of_kind(program: Program, functions: Ids, *kinds: Kind) -> list[int]:
-    """Locations of some functions and kinds, views left out: their owner has them."""
+def _check_copies(
+    program: Program, functions: Ids, inputs: Values, result: dict[int, Bytes], found: Diagnostics
+) -> set[str]:
+    """The keys of views; an error where cores that must get equal bytes (`same=`) get others."""
+    locations = program.locations
+    known: set[str] = set()
+    first: dict[tuple[int, int, int], int] = {}
+    for row in locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT, views=True):
+        if locations.remote_name[row] == NONE:
+            held = row
+        else:
+            key, held = qualified_name(program, row), int(program.owner[row])
+            known.add(key)
+            if key in inputs:
+                _take(program, row, key, np.asarray(inputs[key]), found, result)
+        core = int(program.location_core[row])
+        for number, members in enumerate(core_classes(program, row)):
+            if core in members:
+                function = int(program.functions.name[locations.function[row]])
+                held = first.setdefault((function, int(locations.name[row]), number), held)
+        taken = result.get(row)
+        if held != row and taken is not None and held in result and not np.array_equal(taken, result[held]):
+            message = f"inputs '{qualified_name(program, held)}' and '{qualified_name(program, row)}' must be equal"
+            notes = [f"its cores hold equal bytes: same={core_classes(program, row)}"]
+            found.add("bad-input", Severity.ERROR, message, location_label(program, row), notes=notes)
+        if locations.remote_name[row] != NONE:
+            result.pop(row, None)
+    return known
+
+
+def locations_of_kind(program: Program, functions: Ids, *kinds: Kind, views: bool = False) -> list[int]:
+    """Locations of some functions and kinds, views left out unless asked for: their owner has them."""
     rows = program.locations
-    chosen = np.isin(rows.function, functions) & np.isin(rows.kind, kinds) & (rows.remote_name == NONE)
+    chosen = np.isin(rows.function, functions) & np.isin(rows.kind, kinds) & (views | (rows.remote_name == NONE))
     return [int(row) for row in np.flatnonzero(chosen)]
 
 

@@ -38,7 +38,7 @@ def live_ranges(steps: Sequence[Step], parameters: Iterable[Array], results: Ite
     for at, step in enumerate(steps):
         if isinstance(step, Operation):
             for position in range(len(step.operands)):
-                scan.read(step.operands[position].array, at, late=not _may_share(step, position))
+                scan.read(step.operands[position].array, at, late=not may_share(step, position))
             for result in step.results:
                 scan.born(result, at)
         else:
@@ -86,12 +86,12 @@ def _overlaps(times: Ranges, one: tuple[int, int]) -> bool:
     return at > 0 and times[at - 1][1] >= one[0]
 
 
-def _may_share(operation: Operation, position: int) -> bool:
+def may_share(operation: Operation, position: int) -> bool:
     """Whether the operation may write its result over this operand."""
     if operation.opcode == _UPDATES_IN_PLACE:
         return position == 0
     operand, result = operation.operands[position], operation.result
-    same = operand.nbytes == result.nbytes and operand.itemsize == result.itemsize
+    same = operand.nbytes == result.nbytes and operand.itemsize == result.itemsize and operand.layout is None
     return operation.opcode in ELEMENTWISE and same
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import opcode_of
+from haulout.frontends.hlo.shardings import Classes, classes
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, unique
 from haulout.frontends.hlo.trips import trip_count
 from haulout.frontends.hlo.types import Shape
@@ -34,7 +35,7 @@ from haulout.frontends.hlo.values import Boundary, Branch, Loop, Operation, Stag
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
-from haulout.ir.enums import Engine, Space
+from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 
 _COPIES = {
@@ -91,6 +92,16 @@ class Emitter:
         )
 
     @property
+    def core_classes(self) -> dict[int, Classes]:
+        """Cores that get equal bytes for a parameter, as its sharding says, by location id."""
+        found: dict[int, Classes] = {}
+        for slot in self._storage.slots:
+            sharding = slot.source.attributes.get("sharding")
+            if slot.kind in (Kind.INPUT, Kind.INOUT) and sharding is not None:
+                found[self._ids[slot]] = classes(sharding.text, self.module.num_partitions)
+        return {row: each for row, each in found.items() if len(each) < self.module.num_partitions}
+
+    @property
     def per_core_data(self) -> dict[int, Sequence[str]]:
         """Locations whose contents differ from core to core, by id."""
         return {self._ids[slot]: slot.data for slot in self._storage.slots if len(slot.data) > 1}
@@ -104,32 +115,30 @@ class Emitter:
         self,
         operation: Operation,
         attrs: Mapping[str, AttrValue] | None = None,
+        reads: Sequence[View] | None = None,
     ) -> None:
-        """An instruction of the same opcode that reads all operands and writes all results, each as a whole."""
+        """An instruction that reads all operands, or given views of them, and writes all results as a whole."""
         opcode = opcode_of(operation.opcode)
-        writes = [View(array, array.shape) for array in operation.results]
-        operands = [*operation.operands, *writes]
+        reads = operation.operands if reads is None else reads
+        operands = [*reads, *(View(array, array.shape) for array in operation.results)]
         slots = [self._storage.homes[view.array] for view in operands]
         found = dict(attrs or {})
         if any(view.shape.dims != slot.shape.dims for view, slot in zip(operands, slots, strict=True)):
             found["shapes"] = [list(view.shape.dims) for view in operands]
         if any(view.shape.dtype != slot.shape.dtype for view, slot in zip(operands, slots, strict=True)):
             found["dtypes"] = [view.shape.dtype for view in operands]
-        ids: list[Operand] = [self._ids[slot] for slot in slots]
-        count = len(operation.operands)
+        ids: list[Operand] = [(self._ids[slot], view.pattern) for view, slot in zip(operands, slots, strict=True)]
         engine = self.dma() if opcode.engine is Engine.DMA0 else opcode.engine
-        self._append(operation, opcode.name, engine, ids[:count], ids[count:], found)
+        self._append(operation, opcode.name, engine, ids[: len(reads)], ids[len(reads) :], found)
 
-    def copy(
-        self, operation: Operation, source: View, read: Pattern | None = None, write: Pattern | None = None
-    ) -> None:
-        """A `dma_copy` of `source` into the first result; a pattern that is the whole location is not written."""
+    def copy(self, operation: Operation, source: View, write: Pattern | None = None) -> None:
+        """A `dma_copy` of `source` into the first result, or into some of its bytes."""
         result = operation.result
-        operands: list[Operand] = [
-            (self._ids[self._storage.homes[view.array]], None if pattern == Pattern(0, view.nbytes) else pattern)
-            for view, pattern in ((source, read), (result, write))
-        ]
-        self._append(operation, "dma_copy", self.dma(), operands[:1], operands[1:], {})
+        if write == Pattern(0, result.nbytes):
+            write = None
+        reads: Operand = (self._ids[self._storage.homes[source.array]], source.pattern)
+        writes: Operand = (self._ids[self._storage.homes[result.array]], write)
+        self._append(operation, "dma_copy", self.dma(), [reads], [writes], {})
 
     def boundary(self, boundary: Boundary) -> None:
         """Emit the copies of a boundary, and start the next block."""

@@ -24,7 +24,7 @@ from typing import NoReturn
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
 from haulout.frontends.hlo.source import Excerpt
-from haulout.frontends.hlo.tuples_and_views import TUPLES_AND_VIEWS, broadcast_view, checked
+from haulout.frontends.hlo.tuples_and_views import TUPLES_AND_VIEWS, checked
 from haulout.frontends.hlo.types import AnyShape, Shape
 from haulout.frontends.hlo.values import (
     Array,
@@ -43,6 +43,7 @@ from haulout.frontends.hlo.values import (
     leaves,
     shape_of,
 )
+from haulout.frontends.hlo.views import MOVEMENTS, plain
 
 MAX_INSTRUCTIONS = 1_000_000
 """After inlining: nested calls can grow exponentially."""
@@ -102,7 +103,7 @@ def flatten(module: HloModule, computation: Computation, known: Container[str], 
                 replace(each, init=_moved(each.init, final), new=_moved(each.new, final))
                 for each in step.loop.carried
             )
-    return Flat(parameters, tuple(walk.steps), _moved_tree(result, final), walk.seq)
+    return Flat(parameters, tuple(walk.steps), _plain_tree(_moved_tree(result, final)), walk.seq)
 
 
 @dataclass(slots=True)
@@ -177,13 +178,14 @@ class _Walk:
             frame.values[instruction.name] = checked(instruction, TUPLES_AND_VIEWS[opcode](instruction, operands))
         elif opcode in _SOURCES:
             frame.values[instruction.name] = arrays_of(instruction)
-        elif opcode == "broadcast" and (view := broadcast_view(instruction, operands)) is not None:
-            frame.values[instruction.name] = view
         else:
             if opcode not in self.known:
                 _unsupported(instruction)
             operation, value = _operation(instruction, operands, self.seq)
             self.steps.append(operation)
+            if (movement := MOVEMENTS.get(opcode)) is not None:
+                check_attributes(instruction, movement.attributes)
+                value = replace(movement.view(operation), stored=operation.results[0])
             frame.values[instruction.name] = value
 
     def _count(self, instruction: Instruction, numbers: int = 1) -> None:
@@ -221,7 +223,7 @@ class _Walk:
 
         def branch(result: Tree) -> None:
             assert isinstance(result, View)
-            loop.condition = result
+            loop.condition = plain(result)
             self._add_boundary(loop, Stage.BRANCH, state)
             self._push(body, (state,), leave, frame.in_condition)
 
@@ -240,6 +242,7 @@ class _Walk:
     def _carried(self, init: Tree, state: Tree, new: Tree) -> Iterator[Carried]:
         """The state that the body changes; records the rest as unchanged."""
         for (_, first), (_, held), (_, last) in zip(leaves(init), leaves(state), leaves(new), strict=True):
+            first, last = plain(first), plain(last)
             if self._known_array(last.array) is held.array:
                 self._unchanged[held.array] = self._known_array(first.array)
             else:
@@ -254,6 +257,7 @@ class _Walk:
         cases = _cases(self.module, instruction, operands)
         selector = operands[0]
         assert isinstance(selector, View)
+        selector = plain(selector)
         predicate = _predicate(selector) if len(cases) == 2 else None
         if predicate is not None:
             selector, cases = predicate, cases[::-1]
@@ -302,6 +306,7 @@ class _Walk:
         merged: list[Merged] = []
         same: dict[Array, View] = {}
         for (_, mine), (_, first), (_, second) in zip(leaves(fresh), leaves(then), leaves(other), strict=True):
+            first, second = plain(first), plain(second)
             known = self._known_array(first.array)
             if known is self._known_array(second.array):
                 same[mine.array] = View(known, mine.shape)
@@ -352,7 +357,7 @@ def _predicate(index: View) -> View | None:
     convert = index.array.producer
     if not isinstance(convert, Operation) or convert.opcode != "convert" or index.shape != convert.result.shape:
         return None
-    given = [operand for operand in convert.operands if operand.shape == Shape("pred", ())]
+    given = [plain(operand) for operand in convert.operands if operand.shape == Shape("pred", ())]
     return given[0] if len(given) == len(convert.operands) == 1 else None
 
 
@@ -407,10 +412,14 @@ def _unsupported(instruction: Instruction) -> NoReturn:
 
 
 def _moved(view: View, final: dict[Array, Array]) -> View:
-    return View(final[view.array], view.shape) if view.array in final else view
+    return replace(view, array=final[view.array]) if view.array in final else view
 
 
 def _moved_tree(tree: Tree, final: dict[Array, Array]) -> Tree:
     if isinstance(tree, View):
         return _moved(tree, final)
     return tuple(_moved_tree(element, final) for element in tree)
+
+
+def _plain_tree(tree: Tree) -> Tree:
+    return plain(tree) if isinstance(tree, View) else tuple(map(_plain_tree, tree))

@@ -2,14 +2,15 @@
 
 1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches delimited by
    boundaries (`flatten.py`).
-2. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
-3. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
-4. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
+2. Decide which movements of elements store their result (`movements.py`).
+3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
+4. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
+5. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
    others (`boundary_copies.py`).
-5. Emit the rows of one core, rule by rule (`ops/`): one instruction for each operation, or one copy for each piece;
+6. Emit the rows of one core, rule by rule (`ops/`): one instruction for each operation, or one copy for each piece;
    blocks for loops and branches (`emit.py`), with the trip count if it is known (`trips.py`), and `divergent` on
    branches where cores may take different arms (`uniformity.py`).
-6. Replicate them for every core. Cores differ only in the constants that contain their ids.
+7. Replicate them for every core. Cores differ only in the constants that contain their ids.
 
 HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is their
 common time. `outputs=` of the program names the locations of the results in the order of the result tuple. The
@@ -24,6 +25,7 @@ from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.flatten import flatten
 from haulout.frontends.hlo.live_steps import live_steps
 from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.movements import choose_movements
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
 from haulout.frontends.hlo.partitioned import require_partitioned
 from haulout.frontends.hlo.storage import assign_storage
@@ -57,6 +59,7 @@ def lower(module: HloModule) -> Program:
         )
     require_partitioned(module)
     flat = flatten(module, module.entry, RULES, control=True)
+    choose_movements(live_steps(flat))
     steps = live_steps(flat)
     uniformity = find_uniformity(module, flat, steps)
     divergent = [loop for loop in loops_of(steps) if uniformity.is_divergent(loop)]
@@ -75,4 +78,4 @@ def lower(module: HloModule) -> Program:
         check_attributes(step.instruction, rule.attributes)
         rule.emit(out, step)
     out.finish(length + 1)
-    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data)
+    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data, same=out.core_classes)

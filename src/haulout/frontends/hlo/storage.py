@@ -5,8 +5,9 @@
    with its new value, and the result of a branch with the values of its arms, inner ones first, because those copies
    run most often; then the state of a loop with its initial value; then every output with its required location, one
    of its own, `kind=output`, or the parameter that it is aliased to.
-3. Constants and core ids are `kind=const`, all other arrays `internal`.
-4. The remaining copies are at the boundaries of loops and branches (`boundary_copies.py`) and at the end of the
+3. The result of an operation takes the location of an operand that it reads last, if it may overwrite it.
+4. Constants and core ids are `kind=const`, all other arrays `internal`.
+5. The remaining copies are at the boundaries of loops and branches (`boundary_copies.py`) and at the end of the
    program. They are parallel copies (`parallel_copies.py`).
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from haulout.frontends.hlo.coalescing import Classes, live_ranges
+from haulout.frontends.hlo.coalescing import Classes, live_ranges, may_share
 from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import Alias, HloModule, Instruction, Literal
 from haulout.frontends.hlo.parallel_copies import sequentialize
@@ -107,6 +108,7 @@ def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Stor
     for array in writable:
         storage.place(classes.members(array), storage.homes[array])
     _place_outputs(module, flat, targets, classes, storage)
+    _join_in_place(steps, classes, storage)
     _place_rest(module, steps, results, classes, storage)
     wanted = zip((storage.homes[array] for array in results), storage.outputs, strict=True)
     storage.final_copies = sequentialize(wanted, storage.save)
@@ -183,6 +185,20 @@ def _place_outputs(
             continue
         if target is None or classes.join(array, target):
             storage.place(classes.members(array), slot)
+
+
+def _join_in_place(steps: Sequence[Step], classes: Classes, storage: Storage) -> None:
+    """Results with an operand that dies there, where the operation may write over it."""
+    for step in steps:
+        if not isinstance(step, Operation) or len(step.results) != 1:
+            continue
+        (result,) = step.results
+        for position, operand in enumerate(step.operands):
+            homes = {storage.homes[array] for array in (result, operand.array) if array in storage.homes}
+            if may_share(step, position) and len(homes) < 2 and classes.join(result, operand.array):
+                for home in homes:
+                    storage.place(classes.members(result), home)
+                break
 
 
 def _place_rest(

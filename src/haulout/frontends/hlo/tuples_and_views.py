@@ -1,8 +1,7 @@
 """Instructions without computation: they rearrange tuples, or give the same bytes another shape.
 
-    tuple, get-tuple-element, opt-barrier              trees of views
-    reshape, bitcast                                   views of the same array
-    broadcast, if it only adds dimensions of size 1    a view of the same array
+    tuple, get-tuple-element, opt-barrier    trees of views
+    reshape, bitcast                         views of the same array
 
 Each function takes the instruction and the values of its operands, and returns the value.
 """
@@ -14,7 +13,8 @@ from collections.abc import Callable
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Instruction
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Tree, View, check_attributes, check_shape, shape_of
+from haulout.frontends.hlo.values import Tree, View, check_shape, shape_of
+from haulout.frontends.hlo.views import plain, reshaped
 from haulout.ir.dtypes import NUMPY
 
 
@@ -51,7 +51,7 @@ def _reshape(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
         instruction.fail("reshape takes an array, found a tuple")
     if (operand.shape.dtype, operand.shape.count) != (shape.dtype, shape.count):
         instruction.fail(f"reshape of {operand.shape} to {shape}: the elements differ")
-    return View(operand.array, shape)
+    return reshaped(operand, shape) or plain(operand, shape)
 
 
 def _bitcast(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
@@ -63,22 +63,7 @@ def _bitcast(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
     check_shape(instruction, shape)
     if operand.nbytes != shape.count * NUMPY[shape.dtype].itemsize:
         instruction.fail(f"bitcast of {operand.shape} to {shape}: the sizes differ")
-    return View(operand.array, shape)
-
-
-def broadcast_view(instruction: Instruction, operands: tuple[Tree, ...]) -> View | None:
-    """The operand as a view, when a broadcast has no more elements than it and keeps their order."""
-    shape, dims = instruction.shape, instruction.attributes.get("dimensions")
-    if len(operands) != 1 or not isinstance(operands[0], View) or not isinstance(shape, Shape):
-        return None
-    operand, places = operands[0], attributes.integers(dims) if dims is not None else ()
-    if list(places) != sorted(set(places)) or any(dim >= len(shape.dims) for dim in places):
-        return None  # dimensions change places, or it is not valid: the operation's rule says what is wrong
-    same = tuple(shape.dims[dim] for dim in places) == operand.shape.dims and shape.count == operand.shape.count
-    if not same or shape.dtype != operand.shape.dtype:
-        return None
-    check_attributes(instruction, ("dimensions",))
-    return View(operand.array, shape)
+    return plain(operand, shape)
 
 
 def _only(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:

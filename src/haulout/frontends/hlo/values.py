@@ -1,8 +1,9 @@
 """Values without tuples: a computation after calls, tuples and reshapes are resolved.
 
 An `Array` has one definition: a parameter, a constant (or partition-id), an `Operation`, a `Loop` that carries it
-from iteration to iteration, or a `Branch` that merges it. A `View` is an array with another shape: `reshape` and
-similar instructions make views and move no data. A `Tree` is a view or a tuple of trees.
+from iteration to iteration, or a `Branch` that merges it. A `View` is an array with another shape, or part of it in
+another order: `reshape`, `transpose` and similar instructions make views and move no data. A `Tree` is a view or a
+tuple of trees.
 
 The steps of a computation are its operations in order, with three boundaries for each loop (its start, the branch to
 the body or the exit, the end of the body) and three for each branch (the fork, the start of the second arm, the
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Instruction
@@ -22,6 +23,7 @@ from haulout.frontends.hlo.opcodes import opcode_of
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.types import AnyShape, Shape, TupleShape
 from haulout.ir.dtypes import NUMPY
+from haulout.ir.patterns import Pattern, strided
 
 T = TypeVar("T")
 
@@ -44,12 +46,31 @@ class Array:
         return f"{self.source.name}.{path}" if path else self.source.name
 
 
+class Layout(NamedTuple):
+    """Where the elements of a view are in its array, in bytes."""
+
+    offset: int
+    strides: tuple[int, ...]
+    """Of each dimension; 0 where one element stands for all."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """An array, seen with a shape of equally many bytes."""
+    """An array, seen with another shape, or part of it in another order (`views.py`)."""
 
     array: Array
     shape: Shape
+    layout: Layout | None = None
+    """None: all bytes of the array, row-major."""
+    stored: Array | None = None
+    """Where the movement that makes this view of its operand would store the same elements, row-major."""
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """Its bytes in order; None: all bytes of the array."""
+        if self.layout is None:
+            return None
+        return strided(*self.layout, self.shape.dims, self.itemsize)
 
     @property
     def itemsize(self) -> int:

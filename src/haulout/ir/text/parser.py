@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from haulout.ir import dtypes
+from haulout.ir.attributes import int_list
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import ENGINE_BY_TEXT, KIND_BY_TEXT, NONE, SPACE_BY_TEXT, DependenceKind, Engine
 from haulout.ir.patterns import Pattern
@@ -174,6 +175,7 @@ class _Parser:
             bank=attrs.take_int("bank"),
             partition=attrs.take_int("partition"),
             parts=attrs.take_int("parts", 1),
+            same=self.same(attrs),
             loc=attrs.take_text("loc"),
             attrs=attrs.values,
             text_line=line.number,
@@ -189,6 +191,14 @@ class _Parser:
             if isinstance(name, str) and isinstance(core, int) and 0 <= core < MAX_CORES:
                 return name, core
         attrs.error("remote", "expected [NAME,CORE]")
+
+    def same(self, attrs: Attributes) -> list[list[int]] | None:
+        value = attrs.take("same")
+        if value is None:
+            return None
+        if isinstance(value, list) and None not in (found := [int_list(each) for each in value]):
+            return [each for each in found if each is not None]
+        attrs.error("same", "expected lists of cores, [[0,1],[2,3]]")
 
     # -- blocks and instructions ----------------------------------------------------------------------------------
 

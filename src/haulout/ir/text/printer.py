@@ -114,6 +114,8 @@ class _Printer:
         ):
             if cells[row] != NONE:
                 parts.append(f"{key}={cells[row]}")
+        if rows.same[row] != NONE:
+            parts.append(f"same={self.text[rows.same[row]]}")
         if rows.loc[row] != NONE:
             parts.append(f"loc={quote(self.text[rows.loc[row]])}")
         return " ".join(parts) + self.other(rows.attrs[row])

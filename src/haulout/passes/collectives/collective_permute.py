@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haulout.passes.collectives.site import COPY_IN, FIRST_MEET, LAST_MEET, READ, Site
+from haulout.passes.collectives.site import FIRST_MEET, LAST_MEET, READ, Site
 
 
 def lower_collective_permute(site: Site) -> None:
@@ -22,9 +22,8 @@ def lower_collective_permute(site: Site) -> None:
     stages = {}
     for target, source in sorted(source_of.items(), key=lambda pair: pair[1]):
         members = sorted({source, target})
-        for number, array in enumerate(site.inputs[source]):
-            stages[source, number] = site.stage(number, source, members, array)
-            site.copy(source, COPY_IN, f"in{number}", array.operand, (stages[source, number][source], None))
+        for number in range(len(site.inputs[source])):
+            stages[source, number] = site.readable(source, number, members)
     site.meet(FIRST_MEET)
     for core in site.cores:
         for number, array in enumerate(site.outputs[core]):

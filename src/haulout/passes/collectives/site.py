@@ -23,6 +23,7 @@ from haulout.ir.labels import instruction_label
 from haulout.ir.opcodes import REDUCTIONS
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes, Operand
+from haulout.ir.schema import Bools
 from haulout.support.diagnostics import bad_input
 
 PHASES = 4
@@ -46,6 +47,8 @@ class Site:
     attrs: dict[str, AttrValue]
     seq: int
     """Of its first phase; NONE in a program without `seq`."""
+    stays: Bools
+    """Of each location whether nothing writes it after the first phase, so that others may read it in place."""
     inputs: list[list[Array]] = field(default_factory=list)
     """[core][operand]"""
     outputs: list[list[Array]] = field(default_factory=list)
@@ -100,30 +103,50 @@ class Site:
     def stage(self, number: int, owner: int, members: list[int], like: Array) -> dict[int, int]:
         """A staging buffer for an array like `like`: member core -> its location for it."""
         name = f"{self.name}.stage{number}.nc{owner}"
-        made: dict[int, int] = {}
-        for core in members:
-            function = int(self.program.instruction_function[self.rows[core]])
-            made[core] = self.changes.location(
-                function,
-                name,
-                Space.DRAM_SHARED,
-                like.nbytes,
-                dtype=like.dtype,
-                shape=like.shape,
-                remote=None if core == owner else (name, owner),
-                loc=int(self.program.instructions.loc[self.rows[core]]),
-            )
-        return made
+        made = {owner: self._location(owner, name, like, None)}
+        return {**made, **self.views(name, (name, owner), members, like)}
+
+    def views(self, name: str, target: tuple[str, int], members: list[int], like: Array) -> dict[int, int]:
+        """Views of a shared location, given by name and core, on the members that do not own it."""
+        return {core: self._location(core, name, like, target) for core in members if core != target[1]}
+
+    def _location(self, core: int, name: str, like: Array, remote: tuple[str, int] | None) -> int:
+        return self.changes.location(
+            int(self.program.instruction_function[self.rows[core]]),
+            name,
+            Space.DRAM_SHARED,
+            like.nbytes,
+            dtype=like.dtype,
+            shape=like.shape,
+            remote=remote,
+            loc=int(self.program.instructions.loc[self.rows[core]]),
+        )
 
     def stage_in(self, groups: list[list[int]]) -> Stages:
-        """Every member of every group copies its operands to buffers that the whole group can read."""
-        stages: Stages = {}
-        for group in groups:
-            for core in group:
-                for number, source in enumerate(self.inputs[core]):
-                    stages[core, number] = self.stage(number, core, group, source)
-                    self.copy(core, COPY_IN, f"in{number}", source.operand, (stages[core, number][core], None))
-        return stages
+        """Make the operands of every member readable for the whole group."""
+        return {
+            (core, number): self.readable(core, number, group)
+            for group in groups
+            for core in group
+            for number in range(len(self.inputs[core]))
+        }
+
+    def readable(self, owner: int, number: int, members: list[int]) -> dict[int, int]:
+        """An operand as `members` can read it: member core -> its location for it.
+
+        Where it stays as it is until the others have read it, it becomes a shared location itself, with views on the
+        other members. Else its owner copies it to a staging buffer.
+        """
+        source = self.inputs[owner][number]
+        operands = [self.inputs[core][number] for core in self.cores]
+        if not all(each.pattern is None and self.stays[each.location] for each in operands):
+            made = self.stage(number, owner, members, source)
+            self.copy(owner, COPY_IN, f"in{number}", source.operand, (made[owner], None))
+            return made
+        self.changes.share(source.location)
+        target = self.program.strings[int(self.program.locations.name[source.location])]
+        views = self.views(f"{self.name}.stage{number}.nc{owner}", (target, owner), members, source)
+        return {**views, owner: source.location}
 
     def copy(self, core: int, phase: int, label: str, source: Operand, target: Operand) -> None:
         """A DMA copy of bytes."""

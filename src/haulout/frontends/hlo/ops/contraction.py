@@ -8,34 +8,37 @@ from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.ops.windows import extents, padding_attrs
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.values import Operation, View
+from haulout.frontends.hlo.views import dense_order, dot_dims, seen, strides_of
 from haulout.ir.attributes import AttrValue
-
-_DOT = {
-    "lhs_batch": "lhs_batch_dims",
-    "lhs_contracting": "lhs_contracting_dims",
-    "rhs_batch": "rhs_batch_dims",
-    "rhs_contracting": "rhs_contracting_dims",
-}
 
 
 def _emit_dot(out: Emitter, operation: Operation) -> None:
     operation.expect_arity()
-    named = {name: operation.integers(key, optional=True) for name, key in _DOT.items()}
+    sides = list(zip(("lhs", "rhs"), operation.operands, dot_dims(operation), strict=True))
+    for side, view, named in sides:
+        dims = named["batch"] + named["contracting"]
+        fits = len(set(dims)) == len(dims) and all(dim < len(view.shape.dims) for dim in dims)
+        operation.expect(fits, f"the dimensions of the {side} must be distinct and below {len(view.shape.dims)}")
+    extents = [
+        [[view.shape.dims[dim] for dim in named[kind]] for _, view, named in sides]
+        for kind in ("batch", "contracting")
+    ]
+    operation.expect(all(lhs == rhs for lhs, rhs in extents), "batch and contracting dimensions must agree")
     lhs, rhs = operation.operands
-    pairs = []
-    for view, side in ((lhs, "lhs"), (rhs, "rhs")):
-        dims = named[f"{side}_batch"] + named[f"{side}_contracting"]
-        rank = len(view.shape.dims)
-        fits = len(set(dims)) == len(dims) and all(dim < rank for dim in dims)
-        operation.expect(fits, f"the dimensions of the {side} must be distinct and below {rank}")
-        pairs.append(([view.shape.dims[dim] for dim in dims], _free(view, dims), named[f"{side}_batch"]))
-    (left, left_free, batch), (right, right_free, rhs_batch) = pairs
-    fits = left == right and len(batch) == len(rhs_batch)
-    operation.expect(fits, "batch and contracting dimensions must agree")
     operation.expect(lhs.shape.dtype == rhs.shape.dtype, "the operands differ in type")
-    result = (*(lhs.shape.dims[dim] for dim in batch), *left_free, *right_free)
-    operation.expect_result(result, operation.results[0].shape.dtype)
-    out.compute(operation, {name: list(dims) for name, dims in named.items() if dims})
+    free = [extent for _, view, named in sides for extent in _free(view, named["batch"] + named["contracting"])]
+    operation.expect_result((*extents[0][0], *free), operation.results[0].shape.dtype)
+    attrs: dict[str, AttrValue] = {}
+    operands: list[View] = []
+    for side, view, named in sides:
+        order = dense_order(view, named)
+        if order is not None:
+            view = seen(view, [view.shape.dims[dim] for dim in order], [strides_of(view)[dim] for dim in order])
+        for kind, dims in named.items():
+            if dims:
+                attrs[f"{side}_{kind}"] = [dim if order is None else order.index(dim) for dim in dims]
+        operands.append(view)
+    out.compute(operation, attrs, operands)
 
 
 def _free(view: View, taken: tuple[int, ...]) -> list[int]:
@@ -97,6 +100,8 @@ def _positive(value: Excerpt) -> int:
 
 
 RULES = {
-    "dot": Rule(_emit_dot, tuple(_DOT.values())),
+    "dot": Rule(
+        _emit_dot, tuple(f"{side}_{kind}_dims" for side in ("lhs", "rhs") for kind in ("batch", "contracting"))
+    ),
     "convolution": Rule(_emit_convolution, ("window", "dim_labels", "feature_group_count", "batch_group_count")),
 }

@@ -1,51 +1,22 @@
 """Operations that move elements without looking at them.
 
-slice, transpose, reverse, copy    one `dma_copy` with the exact bytes
+slice, transpose, reverse, copy    one `dma_copy` with the exact bytes, where the result is stored (`movements.py`)
+broadcast                          an instruction of its own, likewise
 concatenate                        one `dma_copy` an operand
-broadcast, pad, dynamic-slice, dynamic-update-slice     instructions of their own, on the DMA queues; iota on pool
+pad, dynamic-slice, dynamic-update-slice     instructions of their own, on the DMA queues; iota on pool
 """
 
 from __future__ import annotations
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
-from haulout.frontends.hlo.patterns import part_pattern, reverse_pattern, slice_dims, slice_pattern, transpose_pattern
+from haulout.frontends.hlo.patterns import part_pattern
 from haulout.frontends.hlo.values import Operation, View
+from haulout.frontends.hlo.views import MOVEMENTS
 
 
-def _emit_copy(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(1)
-    (operand,) = operation.operands
-    operation.expect_result(operand.shape.dims, operand.shape.dtype)
-    out.copy(operation, operand)
-
-
-def _emit_slice(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(1)
-    (operand,) = operation.operands
-    dims, bounds = operand.shape.dims, operation.attribute("slice", attributes.slices)
-    inside = all(start <= limit <= extent for (start, limit, _), extent in zip(bounds, dims, strict=False))
-    operation.expect(len(bounds) == len(dims) and inside, "the slices must be one a dimension, each inside it")
-    operation.expect_result(tuple(slice_dims(bounds)), operand.shape.dtype)
-    out.copy(operation, operand, slice_pattern(dims, operand.itemsize, bounds))
-
-
-def _emit_transpose(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(1)
-    (operand,) = operation.operands
-    dims, order = operand.shape.dims, operation.integers("dimensions")
-    operation.expect(sorted(order) == list(range(len(dims))), "`dimensions` must be a permutation")
-    operation.expect_result(tuple(dims[dim] for dim in order), operand.shape.dtype)
-    out.copy(operation, operand, transpose_pattern(dims, operand.itemsize, order))
-
-
-def _emit_reverse(out: Emitter, operation: Operation) -> None:
-    operation.expect_counts(1)
-    (operand,) = operation.operands
-    dims, chosen = operand.shape.dims, operation.integers("dimensions")
-    _expect_dims(operation, chosen, len(dims))
-    operation.expect_result(dims, operand.shape.dtype)
-    out.copy(operation, operand, reverse_pattern(dims, operand.itemsize, chosen))
+def _emit_movement(out: Emitter, operation: Operation) -> None:
+    out.copy(operation, MOVEMENTS[operation.opcode].view(operation))
 
 
 def _emit_concatenate(out: Emitter, operation: Operation) -> None:
@@ -74,14 +45,11 @@ def _without(view: View, dim: int) -> tuple[int, ...]:
 
 
 def _emit_broadcast(out: Emitter, operation: Operation) -> None:
-    operation.expect_arity()
-    (operand,) = operation.operands
-    result, dims = operation.results[0].shape, operation.integers("dimensions", optional=True)
-    _expect_dims(operation, dims, len(result.dims))
-    fits = tuple(result.dims[dim] for dim in dims) == operand.shape.dims
-    operation.expect(fits, "`dimensions` must place every dimension of the operand in one of the same size")
-    operation.expect_result(result.dims, operand.shape.dtype)
-    out.compute(operation, {"dims": list(dims)})
+    view = MOVEMENTS["broadcast"].view(operation)
+    if operation.operands[0].layout is not None:
+        out.copy(operation, view)
+    else:
+        out.compute(operation, {"dims": [*operation.integers("dimensions", optional=True)]})
 
 
 def _emit_iota(out: Emitter, operation: Operation) -> None:
@@ -138,18 +106,10 @@ def _expect_slice(
     operation.expect(inside, "the slice must be inside the operand")
 
 
-def _expect_dims(operation: Operation, dims: tuple[int, ...], rank: int) -> None:
-    fits = len(set(dims)) == len(dims) and all(dim < rank for dim in dims)
-    operation.expect(fits, f"`dimensions` must be distinct and below {rank}")
-
-
 RULES = {
-    "copy": Rule(_emit_copy),
-    "slice": Rule(_emit_slice, ("slice",)),
-    "transpose": Rule(_emit_transpose, ("dimensions",)),
-    "reverse": Rule(_emit_reverse, ("dimensions",)),
+    **{opcode: Rule(_emit_movement, each.attributes) for opcode, each in MOVEMENTS.items()},
+    "broadcast": Rule(_emit_broadcast, MOVEMENTS["broadcast"].attributes),
     "concatenate": Rule(_emit_concatenate, ("dimensions",)),
-    "broadcast": Rule(_emit_broadcast, ("dimensions",)),
     "iota": Rule(_emit_iota, ("iota_dimension",)),
     "pad": Rule(_emit_pad, ("padding",)),
     "dynamic-slice": Rule(_emit_dynamic_slice, ("dynamic_slice_sizes",)),
