@@ -128,8 +128,8 @@ def compile(
     stored once for several cores: `none`, equal `inputs` and constants, or `all`, which includes the operands of
     collectives. `target` is the machine for estimated run times, the name of a preset or a TOML file (see
     `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
-    dependences, `all` also barriers; times are estimated before that. `arguments` and `barrier_scope` are for a kernel.
-    The result has the findings of the checker. Raises `HauloutError` if the program cannot be compiled.
+    dependences, `all` also barriers; times are estimated before that. `arguments` and `barrier_scope` are for a
+    kernel. The result has the findings of the checker. Raises `HauloutError` if the program cannot be compiled.
     """
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord

@@ -1,8 +1,8 @@
 """lower_local_collectives (order 80): collectives become copies through shared DRAM.
 
-An operand that stays unchanged becomes a shared location itself; others are copied to staging buffers. The pass makes
-the buffers and their RemoteLocalTargets, the fences (marked, so that order 81 may place better ones), and the RAW edges
-of the new instructions. `passes/collectives` has one lowering a file.
+An operand that stays unchanged becomes a shared location itself; others are copied to staging buffers. The pass
+makes the buffers, their RemoteLocalTargets, the fences (marked, so that order 81 may place better ones), and the RAW
+edges of the new instructions. `passes/collectives` has one lowering a file.
 """
 
 from __future__ import annotations
