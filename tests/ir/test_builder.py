@@ -112,7 +112,7 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
     ),
     "local view": (
         lambda made: made.location(remote=("s", 0)),
-        "remote belongs to dram.shared alone, not to dram.local",
+        "only dram.shared may have remote, not dram.local",
     ),
     "view of itself": (
         lambda made: made.location(space=Space.DRAM_SHARED, remote=("s", 1)),
@@ -213,7 +213,7 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
     ),
     "waits for another core": (
         lambda made: made.instruction(deps=[made.b]),
-        "instruction %new of @main on core 0: it waits for instruction %b of @main on core 1",
+        "instruction %new of @main on core 0: it depends on instruction %b of @main on core 1",
     ),
     "waits for nothing": (lambda made: made.instruction(deps=[17]), "17 is not a row of instructions, which has 3"),
     "participant": (
