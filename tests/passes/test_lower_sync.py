@@ -142,7 +142,7 @@ def test_other_attributes_stay() -> None:
     assert verify(lowered) == []
 
 
-# -- cores with rendezvous in different orders ---------------------------------------------------------------------------
+# -- cores with rendezvous in different orders ----------------------------------------------------------------------
 
 
 def crossed(kind: str) -> Program:
