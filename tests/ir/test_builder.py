@@ -112,7 +112,7 @@ CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
     ),
     "local view": (
         lambda made: made.location(remote=("s", 0)),
-        "remote belongs to dram.shared alone, not to dram.local",
+        "only dram.shared may have remote, not dram.local",
     ),
     "view of itself": (
         lambda made: made.location(space=Space.DRAM_SHARED, remote=("s", 1)),

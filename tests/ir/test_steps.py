@@ -82,9 +82,9 @@ def test_where_it_leaves_is_said() -> None:
     (wrong,) = verify(parse_bir(text("[0,head,8,8,2]", inner="")))
     assert "bytes 24:88 of a location of 64 bytes" in wrong.message
     assert "in iteration 3 of the loop at ^head" in wrong.notes[0]
-    assert "runs no more than 3 times" in wrong.help[1]
+    assert "at most 3 times" in wrong.help[1]
     (wrong,) = verify(parse_bir(text("[0,head,4611686018427387904,4611686018427387904]", inner="")))
-    assert "further than 2**62 bytes" in wrong.message
+    assert "more than 2**62 bytes" in wrong.message
 
 
 def test_a_loop_that_does_not_run() -> None:

@@ -80,7 +80,7 @@ BROKEN: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     "a column of another type": (
         lambda: _floats(parse_bir(TEXT)),
-        "instructions.seq is no column of int64",
+        "instructions.seq is not a column of int64",
     ),
 }
 

@@ -142,7 +142,7 @@ def test_other_attributes_stay() -> None:
     assert verify(lowered) == []
 
 
-# -- cores that do not meet in one order -----------------------------------------------------------------------------
+# -- cores with rendezvous in different orders ----------------------------------------------------------------------
 
 
 def crossed(kind: str) -> Program:
@@ -167,7 +167,7 @@ def crossed(kind: str) -> Program:
 def test_signals_do_not_follow_one_another_where_that_could_hang(kind: str) -> None:
     program = crossed(kind)
     assert not lists_agree(program)
-    assert "do not meet in one order" in refusal(program, semaphores=1)
+    assert "rendezvous in different orders" in refusal(program, semaphores=1)
     assert len(guaranteed_order(lower(program, semaphores=2)[0])) == 4
 
 

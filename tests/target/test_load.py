@@ -96,7 +96,7 @@ def test_what_is_wrong_is_told_with_its_line(old: str, new: str, message: str) -
         parse_target(GENERIC.replace(old, new, 1), "t.toml")
     (finding,) = caught.value.diagnostics
     assert finding.code == "bad-input"
-    assert finding.message == message
+    assert message in finding.message
     assert finding.span is not None and finding.span.file == "t.toml"
     assert finding.span.line == next(at for at, line in enumerate(GENERIC.splitlines(), 1) if line.startswith(old))
 

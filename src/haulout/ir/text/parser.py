@@ -246,7 +246,7 @@ class _Parser:
             )
         engine = ENGINE_BY_TEXT[engine_name]
         if engine is Engine.ALL and opcode != "core_barrier":
-            line.error("only core_barrier may stand on engine all", where)
+            line.error("only core_barrier may run on engine all", where)
         reads = self.refs(function)
         line.expect("->")
         writes = self.refs(function)
