@@ -333,7 +333,7 @@ def _scan_target(paths: Paths, producer: int, row: int) -> tuple[int, bool]:
                 if inner >= 0 and inner == _scan_child_loop(paths, row, parent):
                     target, carried = paths.join[scope], False
         elif is_over and paths.kind[scope] == LOOP:
-            # The header's last run dominates what stands behind, the join in it what stands in the body.
+            # The header's last run dominates what follows the loop; the join in the header dominates the body.
             offset = target - paths.begin[turn]
             in_header = offset < paths.end[scope] - paths.tail[scope]
             target = paths.tail[scope] + offset if in_header else paths.join[scope]

@@ -109,7 +109,7 @@ class Table:
         for name, spec in self.specs().items():
             if spec["to"] in maps:
                 old = getattr(self, name)
-                # NONE picks the NONE that stands behind the map's last entry.
+                # NONE picks the NONE after the map's last entry.
                 changed[name] = np.append(maps[spec["to"]], NONE).astype(spec["dtype"])[old]
         return self.replace(**changed) if changed else self
 
@@ -219,7 +219,7 @@ class Locations(Table):
     parent = "function"
     name: Ids = ids("unique in its function", "strings")
     function: Ids = ids("the function it belongs to", "functions")
-    space: Bytes = column(np.uint8, "where it lies (`Space`)")
+    space: Bytes = column(np.uint8, "the memory that it is in (`Space`)")
     kind: Bytes = column(np.uint8, "who fills it, who reads it (`Kind`)")
     size: Ints = column(np.int64, "bytes")
     align: Ints = column(np.int64, "its address is a multiple of this", default=64)

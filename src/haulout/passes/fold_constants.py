@@ -199,7 +199,7 @@ def _static_slice(program: Program, row: int, known: Bools, update: bool) -> _St
     piece = reads[1] if update else target
     _require_box(program, row, source, piece, starts)
     extents = list(piece.shape)
-    # HLO clamps the start so that the box lies inside.
+    # HLO clamps the start so that the box is inside.
     places = [
         min(max(int(_contents(program, start).reshape(())), 0), size - extent)
         for start, size, extent in zip(starts, source.shape, extents, strict=True)

@@ -143,7 +143,7 @@ def _element_sizes(source: Extent, target: Extent) -> tuple[int, int] | None:
         return source.item, target.item
     common = math.gcd(source.nbytes, target.nbytes)
     sizes = source.nbytes // common, target.nbytes // common
-    # Elements have 1, 2, 4 or 8 bytes. An operand of one element lies in the first step, with all of such a result.
+    # Elements have 1, 2, 4 or 8 bytes. An operand of one element is in the first step, with all of such a result.
     return (8 * sizes[0], 8 * sizes[1]) if set(sizes) <= {1, 2, 4, 8} else None
 
 

@@ -241,7 +241,7 @@ class CoreEmitter:
         return list(touched), fenced
 
     def _end_loop(self) -> None:
-        """Back to the header, which collects what the iteration touched; then what stands behind the loop."""
+        """The edge back to the header, which collects what the iteration touched; then the block after the loop."""
         build, closed = self.build, self.open.pop()
         build.edge(self.block, closed.header)
         for tensor, row in closed.uses.items():

@@ -78,7 +78,7 @@ def _matmul(given: Given, operands: Operands, target: str) -> Found:
 
 
 def _bank(dst: Tensor, target: str) -> Found:
-    """One result lies in one bank; known where the kernel chose the address."""
+    """One result is in one bank; known where the kernel chose the address."""
     storage = dst.storage
     if storage.buffer is not Buffer.psum or storage.address is None or target == "gen4" or not storage.row_bytes:
         return

@@ -140,7 +140,7 @@ def _orders(
             for recorder, record in zip(trace.recorders, records, strict=True)
         }
     compared = 0
-    # Inside a loop, what stands behind the barrier comes before it in the next iteration.
+    # Inside a loop, what follows the barrier comes before it in the next iteration.
     spans = [
         next((span for span in recorder.outermost_loops() if span[0] < row < span[1]), (row, row))
         for recorder, row in zip(trace.recorders, rows, strict=True)

@@ -8,7 +8,7 @@ that the clock covers goes away. In a straight list that is *the* transitive red
 Carried edges, loop by loop. An edge to row P of the turn before goes away when an instruction of this turn on P's
 engine is known to be complete, or when a row of the turn before at or behind P is. What is known of the turn before:
 an engine's first instruction of a turn knows what its last one of the turn before knew; forward edges pass it on.
-Only rows that run in every turn carry such knowledge; an inner loop's body, which may not, lies wholly before the
+Only rows that run in every turn carry such knowledge; an inner loop's body, which may not, is wholly before the
 next of them. In the first turn there is nothing to wait for.
 
 Nothing that is kept relies on what is dropped, so the order stays what it was.
