@@ -32,7 +32,7 @@ class PassRecord:
 class PassManager:
     """A pipeline and how to run it.
 
-    `on_pass(record)` is called after each pass (progress). `print_after` names passes whose result `show` gets as text.
+    `on_pass(record)` is called after each pass. `print_after` names passes whose result `show` gets as text.
     `reproducer` is the folder that takes the program a pass crashed on, and the pass.
     """
 
