@@ -168,6 +168,8 @@ def _open_streams() -> tuple[_Sink | None, _Sink | None]:
 def _interrupt_again(unraisable: Any) -> None:
     """Send a Ctrl-C again that Python could not raise; print any other exception as usual."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        threading.Timer(RESEND_DELAY, signal.raise_signal, [signal.SIGINT]).start()
+        # To the main thread, or what it waits for would not end before the wait is over.
+        main = threading.main_thread().ident
+        threading.Timer(RESEND_DELAY, signal.pthread_kill, [main, signal.SIGINT]).start()
     else:
         sys.__unraisablehook__(unraisable)

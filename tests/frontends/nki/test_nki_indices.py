@@ -255,4 +255,5 @@ def test_a_fill_at_an_unknown_place_fills_not_all(tmp_path: Path, value: str) ->
     arguments = {"x": hnki.tensor("f32", 2, 64), "index": hnki.tensor("i32", 2, 1)}
     found = checked(tmp_path, CLEARED.format(value=value), arguments, lnc=1)
     assert [(each.code, each.severity) for each in found.diagnostics] == [("uninitialized-read", Severity.NOTE)]
-    assert found.diagnostics[0].message.startswith("it is assumed that indices reach all bytes of %t")
+    subject = found.diagnostics[0].subject
+    assert subject is not None and [each.name for each in subject.locations] == ["t"]
