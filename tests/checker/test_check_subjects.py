@@ -27,6 +27,7 @@ def about(findings: list[Diagnostic]) -> list[object]:
     return [(each.code, each.severity, each.subject) for each in findings]
 
 
+@pytest.mark.long("40 s")
 def test_every_finding_has_a_subject() -> None:
     seen = set()
     for seed in range(120):

@@ -128,6 +128,7 @@ def test_compiling_is_said_once(
     assert CliRunner().invoke(kernels, arguments).stderr == ""
 
 
+@pytest.mark.long("60 s: it compiles all kernels")
 def test_warmup_reaches_every_kernel() -> None:
     """For the types that callers use: nothing is left to compile, the second time."""
     first, again = (run("from haulout.cli.main import main; main(['warmup', '-q'])") for _ in range(2))

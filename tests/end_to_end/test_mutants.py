@@ -71,7 +71,7 @@ def judge(program: Program, most: int | None, *, run: bool = True) -> Counter[tu
     return seen
 
 
-@pytest.mark.thin(8, "100 s")
+@pytest.mark.thin(20, "100 s")
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_broken_in_every_way(example: str) -> None:
     program = haulout.compile(DATA / f"{example}.hlo").program
@@ -83,6 +83,7 @@ def test_every_example_broken_in_every_way(example: str) -> None:
             assert seen[kind, False] == 0
 
 
+@pytest.mark.long("20 s")
 def test_brackets_broken_in_every_way() -> None:
     seen: Counter[tuple[str, bool]] = Counter()
     for example in ("all_reduce_sum.n4", "chain.n2", "ring_matmul.n2"):

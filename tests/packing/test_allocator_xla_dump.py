@@ -176,6 +176,7 @@ def test_ties_are_those_of_all_pairs(rows: list[tuple[int, int, int, int, bool]]
 MANY = 100_000
 
 
+@pytest.mark.thin(5, "20 s")
 @pytest.mark.parametrize(
     ("rows", "aliases", "pairs", "peak"),
     [
