@@ -8,12 +8,21 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.command import FIXED, HLO, RACE
 
 HAULOUT = f"{sys.executable} -m haulout"
+
+
+@pytest.fixture(autouse=True)
+def _children_take_ctrl_c() -> Iterator[None]:
+    """A job in the background ignores Ctrl-C, and so would its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
