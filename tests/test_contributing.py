@@ -232,6 +232,7 @@ def test_every_diagnostic_follows_its_recipe(code: str) -> None:
     assert code in headings("diagnostics.md")
 
 
+@pytest.mark.long("6 s")
 def test_every_code_is_emitted_and_has_an_entry() -> None:
     assert sorted(_emitted(ROOT / "src")) == sorted(CATALOG)
 

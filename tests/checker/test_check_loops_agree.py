@@ -130,6 +130,7 @@ def test_generated_programs_are_sound() -> None:
             assert [str(each) for each in verify(random_loops(Random(f"{name} {seed}"), shape))] == []
 
 
+@pytest.mark.long("10 s")
 def test_findings_are_the_same_on_every_run() -> None:
     for seed in range(15):
         first, second = (check_program(random_loops(Random(seed), SHAPES["anything"])) for _ in range(2))

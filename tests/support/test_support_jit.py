@@ -139,6 +139,7 @@ def cached_run(folder: Path, cache: Path) -> tuple[int, int]:
     return int(result), int(hits)
 
 
+@pytest.mark.long("5 s")
 def test_broken_files_in_the_cache(tmp_path: Path) -> None:
     """The kernel is compiled again, and the cache is whole after that."""
     cache = tmp_path / "cache"
@@ -152,6 +153,7 @@ def test_broken_files_in_the_cache(tmp_path: Path) -> None:
     assert cached_run(tmp_path, cache) == (42, 1)
 
 
+@pytest.mark.long("5 s")
 def test_a_changed_callee_compiles_the_caller_again(tmp_path: Path) -> None:
     """The caller and the kernel that it calls are in different files; only the second one changes."""
     (tmp_path / "callee.py").write_text(CACHED)
@@ -170,6 +172,7 @@ def test_a_changed_callee_compiles_the_caller_again(tmp_path: Path) -> None:
     assert run() == "900\n"
 
 
+@pytest.mark.long("4 s")
 def test_a_cache_that_is_no_folder(tmp_path: Path) -> None:
     """Of two files in the way, one is where the folder should be, one where the index should be."""
     cache = tmp_path / "cache"
