@@ -84,8 +84,10 @@ def scan(
     """
     wanted = np.array([kind in kinds for kind in DependenceKind])
     lines = len(engine_lines(program)[0])
-    # An access through a pattern may be compared with many before it.
-    work = len(order.owner) + WALK_LIMIT // 2 * int((~x.exact).sum())
+    # An access through a pattern may be compared with many others of its location; a plain read only with writes.
+    owner, reads = order.owner + 1, order.sort == 1  # NONE first
+    others = np.bincount(owner)[owner] - np.where(reads, np.bincount(owner, reads)[owner], 0)
+    work = len(owner) + int(np.minimum(others[~x.exact], WALK_LIMIT // 2).sum())
     with plain_if_small(_scan_order, work):
         return _scan_order(x, order, footprint(program), paths, wanted, lines, len(program.locations))
 
