@@ -46,8 +46,10 @@ def _imported(path: Path) -> ModuleType:
     while (root / "__init__.py").exists():
         parts.insert(0, root.name)
         root = root.parent
-    added = str(root)
+    added, writes_bytecode = str(root), sys.dont_write_bytecode
     sys.path.insert(0, added)
+    # A file that changes twice in a second would be taken from the bytecode of its first text.
+    sys.dont_write_bytecode = True
     try:
         if len(parts) > 1:
             # Imported anew, also when the process has it: what it has may hold the real NKI.
@@ -74,6 +76,7 @@ def _imported(path: Path) -> ModuleType:
         message = f"{path.name} cannot be imported: {type(error).__name__}: {error_text(error)}"
         raise HauloutError(Diagnostic("bad-input", Severity.ERROR, message, found.labels, found.notes)) from None
     finally:
+        sys.dont_write_bytecode = writes_bytecode
         if added in sys.path:
             sys.path.remove(added)
 
