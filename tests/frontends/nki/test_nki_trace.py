@@ -32,7 +32,9 @@ def test_a_file_that_changes_twice_in_a_second(tmp_path: Path, monkeypatch: pyte
     """Both texts have one size: bytecode of the first would be taken for the second."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     for engine, expected in (("scalar", Engine.ACT), ("vector", Engine.VECTOR)):
-        body = f"nisa.dma_copy(dst=tile, src=x)\n    nisa.tensor_copy(dst=tile, src=tile, engine=nisa.{engine}_engine)"
+        body = (
+            f"nisa.dma_copy(dst=tile, src=x)\n    nisa.tensor_copy(dst=tile, src=tile, engine=nisa.{engine}_engine)"
+        )
         program = hnki.trace(write_kernel(tmp_path, COPY.format(body=body)), x(4, 8), lnc=1).program
         assert program.instructions.engine.tolist()[1] == expected
     assert not (tmp_path / "__pycache__").exists()
