@@ -130,7 +130,7 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: _Names, la
         _free_stem(name, operands, program.lnc, taken),
         program.instruction_attrs(rows[0]),
         int(program.instructions.seq[rows[0]]),
-        last_write < np.array(rows, np.int32)[program.location_core],
+        last_write,
     )
     for row in rows:
         reads, writes = operand_arrays(program, row)

@@ -23,7 +23,7 @@ from haulout.ir.labels import instruction_label
 from haulout.ir.opcodes import REDUCTIONS
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes, Operand
-from haulout.ir.schema import Bools
+from haulout.ir.schema import Ids
 from haulout.support.diagnostics import bad_input
 
 PHASES = 4
@@ -47,8 +47,8 @@ class Site:
     attrs: dict[str, AttrValue]
     seq: int
     """Of its first phase; NONE in a program without `seq`."""
-    stays: Bools
-    """Of each location whether nothing writes it after the first phase, so that others may read it in place."""
+    last_write: Ids
+    """Of each location the last row that writes it: members read an operand in place if their rows are later."""
     inputs: list[list[Array]] = field(default_factory=list)
     """[core][operand]"""
     outputs: list[list[Array]] = field(default_factory=list)
@@ -138,8 +138,8 @@ class Site:
         other members. Else its owner copies it to a staging buffer.
         """
         source = self.inputs[owner][number]
-        operands = [self.inputs[core][number] for core in self.cores]
-        if not all(each.pattern is None and self.stays[each.location] for each in operands):
+        operands = [(self.inputs[core][number], self.rows[core]) for core in self.cores]
+        if not all(each.pattern is None and self.last_write[each.location] < row for each, row in operands):
             made = self.stage(number, owner, members, source)
             self.copy(owner, COPY_IN, f"in{number}", source.operand, (made[owner], None))
             return made
