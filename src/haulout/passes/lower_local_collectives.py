@@ -130,7 +130,6 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: _Names, la
         _free_stem(name, operands, program.lnc, taken),
         program.instruction_attrs(rows[0]),
         int(program.instructions.seq[rows[0]]),
-        last_write,
     )
     for row in rows:
         reads, writes = operand_arrays(program, row)
@@ -145,6 +144,9 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: _Names, la
             )
     if len(site.inputs[0]) != len(site.outputs[0]) or not site.inputs[0]:
         site.fail(f"{len(site.inputs[0])} operands and {len(site.outputs[0])} results")
+    for arrays in zip(*site.inputs, strict=True):
+        unchanged = (last_write[each.location] < row for each, row in zip(arrays, rows, strict=True))
+        site.in_place.append(all(unchanged) and all(each.pattern is None for each in arrays))
     return site
 
 

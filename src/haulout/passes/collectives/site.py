@@ -23,7 +23,6 @@ from haulout.ir.labels import instruction_label
 from haulout.ir.opcodes import REDUCTIONS
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes, Operand
-from haulout.ir.schema import Ids
 from haulout.support.diagnostics import bad_input
 
 PHASES = 4
@@ -47,10 +46,10 @@ class Site:
     attrs: dict[str, AttrValue]
     seq: int
     """Of its first phase; NONE in a program without `seq`."""
-    last_write: Ids
-    """Of each location the last row that writes it: members read an operand in place if their rows are later."""
     inputs: list[list[Array]] = field(default_factory=list)
     """[core][operand]"""
+    in_place: list[bool] = field(default_factory=list)
+    """Of each operand, the same on all cores: whether members read it where it is."""
     outputs: list[list[Array]] = field(default_factory=list)
     turns: dict[int, int] = field(default_factory=dict)
     """Copies made so far on each core; DMA queues take turns, in one order on all cores."""
@@ -134,12 +133,11 @@ class Site:
     def readable(self, owner: int, number: int, members: list[int]) -> dict[int, int]:
         """An operand as `members` can read it: member core -> its location for it.
 
-        Where it stays as it is until the others have read it, it becomes a shared location itself, with views on the
-        other members. Else its owner copies it to a staging buffer.
+        If members read it in place, it becomes a shared location itself, with views on the other members. Otherwise
+        its owner copies it to a staging buffer.
         """
         source = self.inputs[owner][number]
-        operands = [(self.inputs[core][number], self.rows[core]) for core in self.cores]
-        if not all(each.pattern is None and self.last_write[each.location] < row for each, row in operands):
+        if not self.in_place[number]:
             made = self.stage(number, owner, members, source)
             self.copy(owner, COPY_IN, f"in{number}", source.operand, (made[owner], None))
             return made
