@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.equal_cores import compare, held_bytes, lowered
 
 from haulout.analysis.core_labels import core_labels
+from haulout.checker import check_program
 from haulout.checker.values.equal_cores import unproved_claims
 from haulout.ir.attributes import format_value
 from haulout.ir.core_classes import claims
@@ -107,3 +108,105 @@ def test_it_accepts_more_than_labels_say_and_all_of_it_is_true() -> None:
         accepted, contents = _accepted_and_compared(seed)
         beyond, total, seed = beyond + accepted, total + contents, seed + 1
     assert beyond > 50
+
+
+# -- examples -------------------------------------------------------------------------------------------------------
+
+HEAD = """
+    mloc %all dram.local size=8 kind=input dtype=s32 shape=[2] same=[[0,1]]
+    mloc %own dram.local size=8 kind=input
+    mloc %a dram.local size=8 dtype=s32 shape=[2] same=[[0,1]]
+    mloc %b dram.local size=8 same=[[0,1]]
+"""
+
+
+def two_cores(body: str, other: str | None = None, head: str = HEAD) -> Program:
+    cores = (body, body if other is None else other)
+    modules = [
+        f"module @nc{core} core={core} {{\n func @main {{\n{head}\n{text}\n }}\n}}\n"
+        for core, text in enumerate(cores)
+    ]
+    return check_sound(parse_bir('bir 1\nprogram "p" lnc=2\n' + "".join(modules)))
+
+
+def loop(body: str, cond: str = "all") -> str:
+    return f"block ^e -> ^h:\nblock ^h -> ^b, ^x cond={cond}:\nblock ^b -> ^h:\n{body}\nblock ^x:"
+
+
+def fork(then: str, other: str, cond: str = "own") -> str:
+    head = f"block ^e -> ^t, ^f cond={cond} divergent=true:\n"
+    return f"{head}block ^t -> ^j:\n{then}\nblock ^f -> ^j:\n{other}\nblock ^j:"
+
+
+@pytest.mark.parametrize(
+    ("body", "other", "names"),
+    [
+        ("block ^e:\n%i = copy @act (%all) -> (%a)", None, set()),
+        ("block ^e:\n%i = copy @act (%own) -> (%a)", None, {"a"}),
+        # what is overwritten does not matter to what comes after, but the claim holds at every write
+        ("block ^e:\n%i = copy @act (%own) -> (%a)\n%j = copy @act (%all) -> (%a)", None, {"a"}),
+        # cores may reach equal values in ways that labels do not see
+        ("block ^e:\n%i = copy @act (%all[0:4]) -> (%a)", "block ^e:\n%i = copy @pool (%all[0:4]) -> (%a)", set()),
+        ("block ^e:\n%i = copy @act (%all[0:4]) -> (%a)", "block ^e:\n%i = copy @act (%all[4:8]) -> (%a)", {"a"}),
+        ("block ^e:\n%i = copy @act (%all) -> (%a)", "block ^e:\n%i = negate @act (%all) -> (%a)", {"a"}),
+        ("block ^e:\n%i = iota @act () -> (%a) dim=0", "block ^e:\n%i = iota @act () -> (%a) dim=1", {"a"}),
+        (loop("%i = copy @act (%b) -> (%a)\n%j = copy @act (%all) -> (%b)"), None, set()),
+        (loop("%i = copy @act (%b) -> (%a)\n%j = copy @act (%own) -> (%b)"), None, {"a", "b"}),
+        (loop("%i = copy @act (%all) -> (%a)", cond="own"), None, {"a"}),
+        (fork("%i = copy @act (%all) -> (%a)", "", cond="all"), None, set()),
+        (fork("%i = copy @act (%all) -> (%a)", ""), None, {"a"}),
+        (fork("%i = copy @act (%all) -> (%a)", "%j = copy @act (%all) -> (%a)"), None, set()),
+        (fork("%i = copy @act (%all) -> (%a)", "%j = negate @act (%all) -> (%a)"), None, {"a"}),
+        ("block ^e:\n%i = add @act (%a, %all) -> (%a) atomic=[0,2]", None, {"a"}),
+        ("block ^e:\n%i = dma_copy @act (%all[?]) -> (%a)", None, {"a"}),
+        ("block ^e:\n%i = nki.copy @act (%all) -> (%a)", None, {"a"}),
+        ("block ^e:\n%i = nki.copy @act (%all) -> (%a) args=[[x,[0]]]", None, set()),
+        ("block ^e:\n%i = nki.copy @act (%all) -> (%a) args=[[x,[0]],[reduce_cmd,reduce]]", None, {"a"}),
+        ("block ^e:\n%i = nki.all_reduce @act (%all) -> (%a) args=[[x,[0]]]", None, {"a"}),
+        ("block ^e:\n%i = all_reduce @pool (%own) -> (%a) op=add groups=[[0,1]]", None, set()),
+        ("block ^e:\n%i = all_reduce @pool (%own) -> (%a) op=add groups=[[0,1],[1]]", None, {"a"}),
+        ("block ^e:\n%i = all_reduce @pool (%all) -> (%a) op=add groups=[[1]]", None, {"a"}),
+        ("block ^e:\n%i = collective_permute @pool (%own) -> (%a) pairs=[]", None, set()),
+        ("block ^e:\n%i = collective_permute @pool (%own) -> (%a) pairs=[[0,1]]", None, {"a"}),
+    ],
+)
+def test_examples(body: str, other: str | None, names: set[str]) -> None:
+    assert doubted(two_cores(body, other)) == names
+
+
+def test_a_location_of_one_core_only_and_shapes() -> None:
+    one = two_cores("mloc %c dram.local size=8 same=[[0,1]]\nblock ^e:", "block ^e:")
+    assert doubted(one) == {"c"}
+    shapes = ["mloc %c dram.local size=8 dtype=u8 shape=[2,4]", "mloc %c dram.local size=8 dtype=u8 shape=[4,2]"]
+    body = "\nblock ^e:\n%i = iota @act () -> (%c) dim=0\n%j = copy @act (%c) -> (%a)"
+    assert doubted(two_cores(shapes[0] + body, shapes[1] + body)) == {"a"}
+    assert doubted(two_cores(shapes[0] + body)) == set()
+
+
+def test_shared_locations() -> None:
+    own, view = "mloc %s dram.shared size=8", "mloc %s dram.shared size=8 remote=[s,0]"
+    body = "\nblock ^e:\n%j = copy @act (%s) -> (%a)"
+    assert doubted(two_cores(own + body, view + body)) == set()
+    written = "\nblock ^e:\n%i = copy @act (%all) -> (%s)\n%j = copy @act (%s) -> (%a)"
+    assert doubted(two_cores(own + written, view + written)) == {"a"}
+
+
+def test_a_nest_as_deep_as_allowed() -> None:
+    depth = 60
+    lines = ["block ^e -> ^h0:"]
+    for at in range(depth):
+        after = f"x{at}"
+        lines.append(f"block ^h{at} -> ^{f'p{at}'}, ^{after} cond=all:")
+        lines.append(f"block ^p{at} -> ^{'h' + str(at + 1) if at + 1 < depth else 'h' + str(at)}:")
+        if at + 1 == depth:
+            lines.append("%i = copy @act (%b) -> (%a)\n%j = copy @act (%all) -> (%b)")
+    lines += [f"block ^x{at}" + (f" -> ^h{at - 1}:" if at else ":") for at in range(depth - 1, -1, -1)]
+    assert doubted(two_cores("\n".join(lines))) == set()
+
+
+def test_the_checker_reports_it() -> None:
+    program = two_cores("block ^e:\n%i = copy @act (%own) -> (%a)")
+    found = [each for each in check_program(program) if each.code == "equal-bytes-unproved"]
+    assert len(found) == 1
+    assert found[0].subject is not None
+    assert [each.name for each in found[0].subject.locations] == ["a"]

@@ -40,7 +40,7 @@ from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.ir.structure import Fork, Loop, Structure, Walk, run
-from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
+from haulout.support.diagnostics import Diagnostic, Entity, HauloutError, Severity, Subject
 
 _MAX_FINDINGS = 20
 """Findings that are listed."""
@@ -486,4 +486,7 @@ class _Numbering:
         name = format_name(self._name(row))
         message = f"%{name} is claimed to be equal, same={same}, but that cannot be derived: {doubt.message}"
         labels = (location_label(program, row), *(instruction_label(program, each) for each in doubt.rows))
-        return Diagnostic("equal-bytes-unproved", Severity.ERROR, message, labels, doubt.notes, _HELP)
+        function = program.strings[int(program.functions.name[self.functions[0]])]
+        entity = Entity(int(program.location_core[row]), self._name(row), row=row)
+        subject = Subject("equal bytes", function, locations=(entity,))
+        return Diagnostic("equal-bytes-unproved", Severity.ERROR, message, labels, doubt.notes, _HELP, subject)
