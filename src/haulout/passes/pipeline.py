@@ -89,7 +89,7 @@ def standard_pipeline(
     """The passes that transform a program: order, fences, addresses."""
     return [
         FoldConstants(),
-        *([SplitUniform()] if share == "all" else []),
+        *([SplitUniform(target=target)] if share == "all" else []),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),

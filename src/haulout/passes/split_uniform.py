@@ -28,6 +28,8 @@ from haulout.passes.base import Pass, PassContext
 from haulout.passes.splitting.choose import Chooser, Cuts
 from haulout.passes.splitting.operations import Operation, Partition, read_operation
 from haulout.passes.splitting.parts import emit_parts
+from haulout.passes.splitting.worth import worthwhile
+from haulout.target import DEFAULT, load_target
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class SplitUniform(Pass):
     name: ClassVar[str] = "split_uniform"
     cross_core: ClassVar[bool] = True
 
+    target: str = DEFAULT
+    """The machine whose times decide which cuts are worth their fences: a preset, or FILE.toml."""
+
     def run(self, program: Program, context: PassContext) -> Program:
         """The steps of the module docstring."""
         if not runs_in_lockstep(program):
@@ -51,8 +56,9 @@ class SplitUniform(Pass):
         if not sizes:
             context.count(self.name, operations=0)
             return program
-        cuts = Chooser(operations, sizes).run()
-        cuts = _worthwhile(program, operations, cuts)
+        cuts = worthwhile(
+            program, operations, Chooser(operations, sizes).run(), partitions, load_target(self.target)
+        )
         local = _local_parts(program, operations, cuts, partitions)
         shared = sorted(set(cuts.keys) - local)
         saved = 0
@@ -130,10 +136,6 @@ def _keyed(operation: Operation) -> Operation | None:
         if all(operand.write or written.get(operand.location, key) == key for operand, key in mine):
             axes.append(axis)
     return replace(operation, axes=tuple(axes)) if axes else None
-
-
-def _worthwhile(program: Program, operations: dict[int, Operation], cuts: Cuts) -> Cuts:
-    return cuts
 
 
 def _local_parts(
