@@ -28,6 +28,7 @@ from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.movements import choose_movements
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
 from haulout.frontends.hlo.partitioned import require_partitioned
+from haulout.frontends.hlo.shardings import parameter_classes
 from haulout.frontends.hlo.storage import assign_storage
 from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
 from haulout.frontends.hlo.values import Operation, check_attributes
@@ -61,13 +62,14 @@ def lower(module: HloModule) -> Program:
     flat = flatten(module, module.entry, RULES, control=True)
     choose_movements(live_steps(flat))
     steps = live_steps(flat)
-    uniformity = find_uniformity(module, flat, steps)
+    promised = parameter_classes(flat.parameters, module.num_partitions)
+    uniformity = find_uniformity(module, promised, steps)
     divergent = [loop for loop in loops_of(steps) if uniformity.is_divergent(loop)]
     length = flat.length
     if divergent:
         steps, length = guard_bodies(steps, divergent)
-        uniformity = find_uniformity(module, flat, steps)
-    storage = assign_storage(module, flat, steps)
+        uniformity = find_uniformity(module, promised, steps)
+    storage = assign_storage(module, flat, steps, uniformity.may_overwrite)
     plan_boundaries(steps, storage)
     out = Emitter(module, storage, steps, divergent_branches(steps, uniformity))
     for step in steps:
@@ -78,4 +80,5 @@ def lower(module: HloModule) -> Program:
         check_attributes(step.instruction, rule.attributes)
         rule.emit(out, step)
     out.finish(length + 1)
-    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data, same=out.core_classes)
+    same = out.core_classes(promised)
+    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data, same=same)
