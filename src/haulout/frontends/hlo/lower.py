@@ -2,7 +2,8 @@
 
 1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches delimited by
    boundaries (`flatten.py`).
-2. Decide which movements of elements store their result (`movements.py`).
+2. Decide which movements of elements store their result (`movements.py`). A product that is only read transposed is
+   stored so (`swapped_products.py`).
 3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
 4. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
 5. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
@@ -29,8 +30,9 @@ from haulout.frontends.hlo.movements import choose_movements
 from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
 from haulout.frontends.hlo.partitioned import require_partitioned
 from haulout.frontends.hlo.storage import assign_storage
+from haulout.frontends.hlo.swapped_products import swap_products
 from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
-from haulout.frontends.hlo.values import Operation, check_attributes
+from haulout.frontends.hlo.values import Operation, check_attributes, leaves
 from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
 from haulout.ir.schema import MAX_CORES
@@ -60,7 +62,7 @@ def lower(module: HloModule) -> Program:
     require_partitioned(module)
     flat = flatten(module, module.entry, RULES, control=True)
     choose_movements(live_steps(flat))
-    steps = live_steps(flat)
+    steps = swap_products(live_steps(flat), [view.array for _, view in leaves(flat.result)])
     uniformity = find_uniformity(module, flat, steps)
     divergent = [loop for loop in loops_of(steps) if uniformity.is_divergent(loop)]
     length = flat.length
