@@ -56,9 +56,7 @@ class SplitUniform(Pass):
         if not sizes:
             context.count(self.name, operations=0)
             return program
-        cuts = worthwhile(
-            program, operations, Chooser(operations, sizes).run(), partitions, load_target(self.target)
-        )
+        cuts = worthwhile(program, operations, Chooser(operations, sizes).run(), partitions, load_target(self.target))
         local = _local_parts(program, operations, cuts, partitions)
         shared = sorted(set(cuts.keys) - local)
         saved = 0

@@ -39,10 +39,7 @@ def worthwhile(
         weight = block_weight(program.structure, int(blocks[row]))
         saved_time[clusters[row]] += weight * float(time[row]) * (1 - 1 / parts)
     of_location = {
-        operand.location: clusters[row]
-        for row in cuts.axes
-        for operand in operations[row].operands
-        if operand.write
+        operand.location: clusters[row] for row in cuts.axes for operand in operations[row].operands if operand.write
     }
     for location, cluster in of_location.items():
         saved_bytes[cluster] += int(program.locations.size[location]) * (program.lnc - len(partitions[location]))
@@ -55,9 +52,16 @@ def worthwhile(
             fence[cluster] = max(fence[cluster], weight * target.barrier(program.lnc))
     total = int(program.locations.size.sum())
     import os
+
     if os.environ.get("SPLIT_DEBUG"):
         for cluster in sorted(saved_time):
-            print(program.instruction_name(cluster), round(saved_time[cluster],2), round(fence[cluster],2), saved_bytes[cluster], sum(1 for r in cuts.axes if clusters[r]==cluster))
+            print(
+                program.instruction_name(cluster),
+                round(saved_time[cluster], 2),
+                round(fence[cluster], 2),
+                saved_bytes[cluster],
+                sum(1 for r in cuts.axes if clusters[r] == cluster),
+            )
     kept = {
         cluster
         for cluster in saved_time
