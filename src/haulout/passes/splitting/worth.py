@@ -51,17 +51,6 @@ def worthwhile(
             cluster = of_location[location]
             fence[cluster] = max(fence[cluster], weight * target.barrier(program.lnc))
     total = int(program.locations.size.sum())
-    import os
-
-    if os.environ.get("SPLIT_DEBUG"):
-        for cluster in sorted(saved_time):
-            print(
-                program.instruction_name(cluster),
-                round(saved_time[cluster], 2),
-                round(fence[cluster], 2),
-                saved_bytes[cluster],
-                sum(1 for r in cuts.axes if clusters[r] == cluster),
-            )
     kept = {
         cluster
         for cluster in saved_time
