@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -59,12 +59,18 @@ def load(
 
 
 def _read(
-    source: str | Path | Program, lnc: int | None, arguments: Mapping[str, Any] | None, barrier_scope: BarrierScope
+    source: str | Path | Program,
+    lnc: int | None,
+    arguments: Mapping[str, Any] | None,
+    barrier_scope: BarrierScope,
+    replicated: Collection[str] = (),
 ) -> tuple[Program, list[Diagnostic]]:
     """A sound program that can be written as text, and the findings of a kernel's trace."""
     from haulout.ir.verify import check_sound
     from haulout.ir.writable import require_writable
 
+    if replicated and (isinstance(source, Program) or Path(source).suffix != ".hlo"):
+        bad_input("replicated names parameters of an .hlo file", help=["in .bir, `same=` of an input says it"])
     if isinstance(source, Program):
         require_writable(check_sound(source))
         return source, []
@@ -73,7 +79,7 @@ def _read(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return traced.program, list(traced.findings)
-    program = check_sound(_read_file(Path(source)))
+    program = check_sound(_read_file(Path(source), replicated))
     if Path(source).suffix == ".npz":
         require_writable(program)
     if lnc in (None, program.lnc):
@@ -85,7 +91,7 @@ def _read(
     return replicate(program, lnc), []
 
 
-def _read_file(path: Path) -> Program:
+def _read_file(path: Path, replicated: Collection[str] = ()) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
@@ -96,7 +102,7 @@ def _read_file(path: Path) -> Program:
         case ".hlo":
             from haulout.frontends.hlo import load_hlo
 
-            return load_hlo(path)
+            return load_hlo(path, replicated=replicated)
         case ".npz":
             return load_program(path)
     kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
@@ -117,6 +123,7 @@ def compile(
     target: str | Path | None = None,
     sync: Sync = "edges",
     lnc: int | None = None,
+    replicated: Collection[str] = (),
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
     on_pass: Callable[[PassRecord], None] | None = None,
@@ -130,7 +137,8 @@ def compile(
     cores divide, or `all`, which includes the operands of collectives. With `compare_share` the report also has the
     figures of every other `share`. `target` is the machine for estimated run times, the name of a preset or a TOML
     file (see `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
-    dependences, `all` also barriers; times are estimated before that. `arguments` and `barrier_scope` are for a
+    dependences, `all` also barriers; times are estimated before that. `replicated` names parameters of an .hlo file
+    for which all cores get equal bytes, where its shardings do not say so. `arguments` and `barrier_scope` are for a
     kernel. The result has the findings of the checker. Raises `HauloutError` if the program cannot be compiled.
     """
     from haulout.passes.base import PassContext, Status
@@ -152,7 +160,7 @@ def compile(
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     kernels_before = compile_seconds()
 
-    program, traced = _read(source, lnc, arguments, barrier_scope)
+    program, traced = _read(source, lnc, arguments, barrier_scope, replicated)
     levels = _share_levels(program, options) if compare_share else []
     context = PassContext()
     context.diagnostics.extend(traced)

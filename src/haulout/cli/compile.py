@@ -67,6 +67,12 @@ if TYPE_CHECKING:
     help="Keep dependences and barriers, or lower dependences to semaphores, or lower all.",
 )
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
+@click.option(
+    "--replicated",
+    multiple=True,
+    metavar="NAME",
+    help="A parameter of an .hlo file for which all cores get equal bytes. Repeatable.",
+)
 @kernel_options
 @format_option
 @quiet_option
@@ -83,6 +89,7 @@ def compile(
     target: str,
     sync: Sync,
     lnc: int | None,
+    replicated: tuple[str, ...],
     arg: tuple[str, ...],
     args_file: str | None,
     barrier_scope: BarrierScope,
@@ -109,6 +116,7 @@ def compile(
         target=target,
         sync=sync,
         lnc=lnc,
+        replicated=replicated,
         arguments=kernel_arguments(arg, args_file),
         barrier_scope=barrier_scope,
         on_pass=pass_progress(quiet),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from haulout.frontends.hlo.lower import lower
@@ -9,6 +10,9 @@ from haulout.frontends.hlo.parser import read_hlo
 from haulout.ir.program import Program
 
 
-def load_hlo(path: str | Path) -> Program:
-    """Read, parse and lower an HLO file. Raises `HauloutError` when any of it fails."""
-    return lower(read_hlo(path))
+def load_hlo(path: str | Path, *, replicated: Collection[str] = ()) -> Program:
+    """Read, parse and lower an HLO file; all cores get equal bytes for the parameters named in `replicated`.
+
+    Raises `HauloutError` when any of it fails.
+    """
+    return lower(read_hlo(path), replicated=replicated)

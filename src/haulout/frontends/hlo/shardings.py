@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from haulout.frontends.hlo.values import Array, Tree, leaves
+from haulout.support.diagnostics import bad_input
 
 Classes = tuple[tuple[int, ...], ...]
 """Cores by class, each once, in rising order."""
@@ -39,14 +40,24 @@ _NAMES = re.compile(r"'([^']+)'(:)?")
 _MAX_DIGITS = 9
 
 
-def parameter_classes(parameters: Sequence[Tree], cores: int) -> dict[Array, Classes]:
-    """Of each array of the parameters the cores that get equal bytes for it."""
+def parameter_classes(parameters: Sequence[Tree], cores: int, replicated: Collection[str]) -> dict[Array, Classes]:
+    """Of each array of the parameters the cores that get equal bytes for it; of those whose names are in
+    `replicated` all. Raises `HauloutError` (`bad-input`) for a name that no parameter has, or that is split.
+    """
     found: dict[Array, Classes] = {}
+    wanted = {name.removeprefix("%") for name in replicated}
+    names = [view.array.source.name for parameter in parameters for _, view in leaves(parameter)]
+    if unknown := sorted(wanted.difference(names)):
+        bad_input(f"no parameter is named {unknown[0]!r}", help=["parameters: " + ", ".join(dict.fromkeys(names))])
     for parameter in parameters:
         for leaf, (path, view) in enumerate(leaves(parameter)):
             sharding = view.array.source.attributes.get("sharding")
             text = sharding.text if sharding is not None else ""
             found[view.array] = classes(text, cores, leaf if path else None)
+            if view.array.source.name in wanted:
+                if sharding is not None and len(found[view.array]) > 1:
+                    sharding.fail(f"%{view.array.source.name} is not replicated", "its sharding")
+                found[view.array] = (tuple(range(cores)),)
     return found
 
 

@@ -117,6 +117,12 @@ def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step], may_ove
     return storage
 
 
+def donated(module: HloModule, flat: Flat) -> dict[Array, Array]:
+    """Results that are to overwrite a parameter -> that parameter."""
+    outputs = dict(leaves(flat.result))
+    return {outputs[path].array: parameter for path, parameter in _alias_targets(module, flat).items()}
+
+
 def _alias_targets(module: HloModule, flat: Flat) -> dict[tuple[int, ...], Array]:
     """Index path of an output -> the parameter's array that it is to overwrite."""
     outputs = dict(leaves(flat.result))
