@@ -1,7 +1,9 @@
 import pytest
 
+import haulout
 from haulout.frontends.hlo import lower, parse_hlo
 from haulout.frontends.hlo.shardings import classes
+from haulout.support.diagnostics import HauloutError
 
 ALONE = ((0,), (1,), (2,), (3,))
 
@@ -76,3 +78,30 @@ ENTRY main {
     }
     assert same["w"] == "[[0,1]]"
     assert same["x"] is None and same["z"] is None
+
+
+TEXT = """HloModule m, num_partitions=2
+
+ENTRY main {
+  w = f32[4] parameter(0)
+  x = f32[4] parameter(1), sharding={devices=[2]<=[2]}
+  ROOT a = f32[4] add(w, x)
+}
+"""
+
+
+def test_parameters_that_the_caller_calls_replicated() -> None:
+    program = lower(parse_hlo(TEXT, "m.hlo"), replicated=["%w"])
+    assert [program.strings.get(int(row)) for row in program.locations.same[:2]] == ["[[0,1]]", None]
+
+
+@pytest.mark.parametrize(("name", "message"), [("v", "no parameter is named 'v'"), ("x", "%x is not replicated")])
+def test_names_that_are_refused(name: str, message: str) -> None:
+    with pytest.raises(HauloutError, match=message):
+        lower(parse_hlo(TEXT, "m.hlo"), replicated=[name])
+
+
+def test_only_hlo_has_names_to_replicate() -> None:
+    program = lower(parse_hlo(TEXT, "m.hlo"))
+    with pytest.raises(HauloutError, match="names parameters of an"):
+        haulout.compile(program, replicated=["w"])
