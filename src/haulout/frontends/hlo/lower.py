@@ -22,11 +22,13 @@ from __future__ import annotations
 from haulout.frontends.hlo.boundary_copies import plan_boundaries
 from haulout.frontends.hlo.divergent_loops import guard_bodies, loops_of
 from haulout.frontends.hlo.emit import Emitter, Rule
+from haulout.frontends.hlo.expressions import Fused
 from haulout.frontends.hlo.flatten import flatten
+from haulout.frontends.hlo.fuse_elementwise import Fuse, fuse_elementwise
 from haulout.frontends.hlo.live_steps import live_steps
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.movements import choose_movements
-from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
+from haulout.frontends.hlo.ops import collectives, contraction, elementwise, fused, indexing, movement, reduction, windows
 from haulout.frontends.hlo.partitioned import require_partitioned
 from haulout.frontends.hlo.storage import assign_storage
 from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
@@ -47,7 +49,7 @@ RULES: dict[str, Rule] = {
 """Every HLO opcode that becomes instructions; those that only rearrange names are resolved in `flatten.py`."""
 
 
-def lower(module: HloModule) -> Program:
+def lower(module: HloModule, *, fuse: Fuse = "all") -> Program:
     """The program of `module` on `num_partitions` cores.
 
     Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
@@ -67,6 +69,8 @@ def lower(module: HloModule) -> Program:
     if divergent:
         steps, length = guard_bodies(steps, divergent)
         uniformity = find_uniformity(module, flat, steps)
+    if fuse == "all":
+        steps = fuse_elementwise(module, flat, steps)
     storage = assign_storage(module, flat, steps)
     plan_boundaries(steps, storage)
     out = Emitter(module, storage, steps, divergent_branches(steps, uniformity))
@@ -74,8 +78,8 @@ def lower(module: HloModule) -> Program:
         if not isinstance(step, Operation):
             out.boundary(step)
             continue
-        rule = RULES[step.opcode]
-        check_attributes(step.instruction, rule.attributes)
+        rule = fused.RULES[step.opcode] if isinstance(step, Fused) else RULES[step.opcode]
+        check_attributes(step.instruction, RULES[step.instruction.opcode].attributes)
         rule.emit(out, step)
     out.finish(length + 1)
     return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data, same=out.core_classes)
