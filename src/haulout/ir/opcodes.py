@@ -225,8 +225,8 @@ _ELEMENT_WISE = (
 )
 
 _MAPS = (
-    _op("maps", "map", "x+ -> y", "a computation on scalars for each element; its statements are element-wise opcodes, "
-        "and each rounds to its own type; an operand of one element stands for all", "`body= results=`",
+    _op("maps", "map", "x+ -> y", "a computation on scalars for each element; its statements are element-wise, and "
+        "each rounds to its own type; an operand of one element stands for all", "`body= results=`",
         flow=Flow.ELEMENTS, axes=Axes.SAME),
     _op("maps", "map_reduce", "x+, init -> y", "`reduce` of what `map` makes of the x, which it does not store",
         "`dims=[..] op=`, `body= results=`", axes=Axes.KEPT),

@@ -1,9 +1,10 @@
 """Element-wise operations that become part of those that read their results, so that no result between is stored.
 
 An array is *fused* into its readers when all of them compute it again from its operands: then it needs no bytes. The
-readers are element-wise operations, or reductions of one array by a named operation; they follow it in the same
-straight piece of the steps, so nothing is computed more often than before because of a loop or an arm. An array that
-a boundary or another operation reads, and a result of the program, is stored in any case and stays a whole one.
+readers are element-wise operations, movements that are stored (`movements.py`), or reductions of one array by a named
+operation. They follow it in the same straight piece of the steps, so nothing is computed more often than before
+because of a loop or an arm. An array that a boundary or another operation reads, and a result of the program, is
+stored in any case and stays a whole one.
 
 An array is fused where
 
@@ -35,6 +36,7 @@ from haulout.frontends.hlo.opcodes import ELEMENTWISE
 from haulout.frontends.hlo.ops import elementwise
 from haulout.frontends.hlo.ops.reduction import is_named
 from haulout.frontends.hlo.values import Array, Loop, Operation, Stage, Step, View, check_attributes, leaves
+from haulout.frontends.hlo.views import MOVEMENTS
 
 Fuse = Literal["none", "all"]
 """What is fused."""
@@ -69,9 +71,10 @@ class _Fusion:
         self.piece: dict[Operation, int] = {}
         """Steps of one number have no boundary between them."""
         results = [view.array for _, view in leaves(flat.result)]
-        self.stored = set(results)
+        self.stored: set[Array] = set(results)
         """Arrays that are not fused."""
         self.changed: set[Operation] = set()
+        self.fused: set[Step] = set()
         piece = 0
         for at, step in enumerate(steps):
             if not isinstance(step, Operation):
@@ -94,9 +97,9 @@ class _Fusion:
         """Two rounds, then the steps that are left."""
         for below in (lambda: 0, lambda: self.live.peak):
             for step in self.steps:
-                if isinstance(step, Operation) and step in self.expressions and step.opcode != "reduce":
+                if isinstance(step, Operation) and step in self.expressions and step.opcode in _FUSIBLE:
                     self._try(step, below)
-        return [step for each in self.steps if (step := self._final(each)) is not None]
+        return [self._final(step) for step in self.steps if step not in self.fused]
 
     def _try(self, step: Operation, below: Callable[[], int]) -> None:
         """Fuse the result of a step, if that is possible and worth it."""
@@ -140,6 +143,7 @@ class _Fusion:
             return
         self.live.apply(array, extended)
         self._drop(step)
+        self.fused.add(step)
         for reader, expression in fused.items():
             self._drop(reader)
             self._put(reader, expression)
@@ -154,19 +158,13 @@ class _Fusion:
         for view in self.expressions.pop(step).operands:
             self.readers[view.array].pop(step, None)
 
-    def _final(self, step: Step) -> Step | None:
-        """A step as it is executed; None: it is fused."""
-        if not isinstance(step, Operation) or step.opcode not in (*ELEMENTWISE, "reduce"):
+    def _final(self, step: Step) -> Step:
+        """A step as it is executed."""
+        if not isinstance(step, Operation) or step not in self.changed:
             return step
-        expression = self.expressions.get(step)
-        if step not in self.changed:
-            is_fused = expression is None and step.results[0] not in self.stored and step.opcode in _FUSIBLE
-            return None if is_fused else step
-        if expression is None:
-            return None
+        expression = self.expressions[step]
         initial = step.operands[1:] if step.opcode == "reduce" else ()
-        operands = (*expression.operands, *initial)
-        fused = Fused(step.instruction, operands, step.results, step.seq, expression)
+        fused = Fused(step.instruction, (*expression.operands, *initial), step.results, step.seq, expression)
         step.results[0].producer = fused
         return fused
 
@@ -178,6 +176,8 @@ def _expression(module: HloModule, step: Operation) -> Expression | None:
     """What a reader computes of each element; None: it reads arrays only as they are stored."""
     if step.opcode == "reduce":
         return of_view(step.operands[0]) if is_named(module, step) else None
+    if step.opcode in MOVEMENTS:
+        return of_view(MOVEMENTS[step.opcode].view(step))
     if step.opcode not in _FUSIBLE:
         return None
     check_attributes(step.instruction, elementwise.RULES[step.opcode].attributes)

@@ -28,7 +28,16 @@ from haulout.frontends.hlo.fuse_elementwise import Fuse, fuse_elementwise
 from haulout.frontends.hlo.live_steps import live_steps
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.movements import choose_movements
-from haulout.frontends.hlo.ops import collectives, contraction, elementwise, fused, indexing, movement, reduction, windows
+from haulout.frontends.hlo.ops import (
+    collectives,
+    contraction,
+    elementwise,
+    fused,
+    indexing,
+    movement,
+    reduction,
+    windows,
+)
 from haulout.frontends.hlo.partitioned import require_partitioned
 from haulout.frontends.hlo.storage import assign_storage
 from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity

@@ -12,15 +12,13 @@ from haulout.ir.enums import Engine
 
 def _emit(out: Emitter, operation: Operation) -> None:
     assert isinstance(operation, Fused) and operation.expression is not None
-    expression = operation.expression
-    attrs = expression.attributes()
-    result = operation.result
+    expression, result = operation.expression, operation.result
+    attrs, mapped = expression.attributes(), View(result.array, Shape(result.shape.dtype, expression.dims))
     if operation.opcode == "map-reduce":
-        attrs |= named_attributes(out.module, operation, View(result.array, Shape(result.shape.dtype, expression.dims)))
+        attrs |= named_attributes(out.module, operation, mapped)
     else:
-        result = View(result.array, Shape(result.shape.dtype, expression.dims))
-    engine = Engine.ACT if expression.is_transcendental else None
-    out.compute(operation, attrs, writes=[result], engine=engine)
+        result = mapped
+    out.compute(operation, attrs, writes=[result], engine=Engine.ACT if expression.is_transcendental else None)
 
 
 RULES = {"map": Rule(_emit), "map-reduce": Rule(_emit)}
