@@ -20,13 +20,15 @@ from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.options import check_option, option_types
 from haulout.passes.share_replicated import ShareReplicated
+from haulout.passes.split_uniform import SplitUniform
 from haulout.passes.sync_shared_allocations import SyncSharedAllocations
 from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT
 
 Fences = Literal["bracket", "minimal"]
-Share = Literal["none", "inputs", "all"]
-"""What cores share: nothing but staging buffers; also equal inputs and constants; also operands of collectives."""
+Share = Literal["none", "inputs", "uniform", "all"]
+"""What cores share: nothing but staging buffers; also equal inputs and constants; also other equal values, whose work
+they divide; also operands of collectives."""
 Sync = Literal["edges", "semaphores", "all"]
 """How order is written: dependences and barriers; semaphores and barriers; semaphores alone."""
 
@@ -34,6 +36,7 @@ REGISTRY: dict[str, type[Pass]] = {
     each.name: each
     for each in (
         FoldConstants,
+        SplitUniform,
         ShareReplicated,
         LocalizeSharedMemory,
         BuildFdeps,
@@ -87,6 +90,7 @@ def standard_pipeline(
     """The passes that transform a program: order, fences, addresses."""
     return [
         FoldConstants(),
+        *([SplitUniform(target=target)] if share in ("uniform", "all") else []),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),

@@ -1,0 +1,98 @@
+"""split_uniform: values that several cores would compute alike are computed in parts, and stored once.
+
+1. Candidates (`splitting/candidates.py`): locations that are equal within classes of cores, and that operations write
+   which can be cut.
+2. Cuts (`splitting/choose.py`): every candidate gets a key, every operation that writes one an axis; those that cost
+   more than they save are dropped (`splitting/worth.py`).
+3. Storage: where all that touch a location agree with its key, each core holds its part alone, in a local location of
+   that size, and no fence is needed. Otherwise the location becomes a shared one with views; the fences come from
+   orders 79 to 84, as for any conflict.
+4. Parts (`splitting/parts.py`): on each core the same instruction on boxes of its operands. An `all_reduce` becomes a
+   `reduce_scatter` into the core's piece of the result, an `all_gather` a copy of the core's operand to its place.
+
+The proof needs nothing of this: the checker judges order, storage and addresses of the result as of any program.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
+
+from haulout.ir.enums import Kind
+from haulout.ir.lockstep import runs_in_lockstep
+from haulout.ir.program import Program
+from haulout.passes.base import Pass, PassContext
+from haulout.passes.splitting.candidates import Candidates, find_candidates
+from haulout.passes.splitting.choose import Chooser, Cuts
+from haulout.passes.splitting.parts import emit_parts
+from haulout.passes.splitting.worth import worthwhile
+from haulout.target import DEFAULT, load_target
+
+
+@dataclass(frozen=True)
+class SplitUniform(Pass):
+    """Divides work that several cores would do alike, and stores its results once.
+
+    Before: sound; cores in lockstep (`ir/lockstep.py`), else nothing changes. After: locations keep their names and
+    together the same values; a location that is cut into parts of its own on each core has the size of a part.
+    """
+
+    name: ClassVar[str] = "split_uniform"
+    cross_core: ClassVar[bool] = True
+
+    target: str = DEFAULT
+    """The machine whose times decide which cuts are worth their fences: a preset, or FILE.toml."""
+
+    def run(self, program: Program, context: PassContext) -> Program:
+        """The steps of the module docstring."""
+        if not runs_in_lockstep(program):
+            context.count(self.name, operations=0)
+            return program
+        found = find_candidates(program)
+        chosen = Chooser(found.operations, found.sizes).run()
+        cuts = worthwhile(program, found.operations, chosen, found.partitions, load_target(self.target))
+        local = _local_parts(program, found, cuts)
+        self._count(program, found, cuts, local, context)
+        return emit_parts(program, found.operations, cuts, found.partitions, local) if cuts.axes else program
+
+    def _count(self, program: Program, found: Candidates, cuts: Cuts, local: set[int], context: PassContext) -> None:
+        """Bytes that are stored once now, and those that are not, by reason."""
+
+        def copies(location: int) -> int:
+            return int(program.locations.size[location]) * (program.lnc - len(found.partitions[location]))
+
+        context.count(
+            self.name,
+            operations=len(cuts.axes),
+            local_parts=len(local),
+            shared=len(cuts.keys) - len(local),
+            saved_bytes=sum(map(copies, cuts.keys)),
+        )
+        kept: Counter[str] = Counter()
+        for location, reason in found.kept.items():
+            kept[reason] += copies(location)
+        for location in found.sizes.keys() - cuts.keys.keys():
+            kept["a cut would cost more than it saves"] += copies(location)
+        context.count(f"{self.name}.copied_bytes", **kept)
+
+
+def _local_parts(program: Program, found: Candidates, cuts: Cuts) -> set[int]:
+    """Locations that each core may hold its part of alone: whatever touches them agrees with their key."""
+    accesses, locations = program.accesses, program.locations
+    local = {
+        at
+        for at, key in cuts.keys.items()
+        if locations.kind[at] == Kind.INTERNAL
+        and key.indices == len(found.partitions[at][0])
+        and int(locations.size[at]) % key.period == 0
+    }
+    for access in range(len(accesses) // program.lnc):
+        location, row = int(accesses.location[access]), int(accesses.instruction[access])
+        if location in local:
+            axis = cuts.axes.get(row)
+            at = access - int(program.access_starts[row])
+            agrees = axis is not None and axis.keys[at] == cuts.keys[location]
+            if not agrees or found.operations[row].partition != found.partitions[location]:
+                local.discard(location)
+    return local
