@@ -147,6 +147,16 @@ def test_a_stored_transpose_reads_what_its_operand_is_made_of() -> None:
     assert opcodes(body) == ["map"]
 
 
+def test_an_iota_is_a_line_of_numbers() -> None:
+    body = (
+        "x = s32[4,6] parameter(0)\ni = s32[4,6] iota(), iota_dimension=1\nj = s32[4,6] iota(), iota_dimension=0\n"
+        "a = s32[4,6] add(i, j)\nROOT r = (s32[4,6], s32[4,6]) tuple(a, j)"
+    )
+    found = program(body)
+    assert opcodes(body) == ["iota", "iota", "iota", "add"]  # the whole one is a result
+    assert sorted(row.writes[0][0].size for row in rows(found) if row.opcode == "iota") == [16, 24, 96]
+
+
 # -- what is not -----------------------------------------------------------------------------------------------------
 
 

@@ -5,12 +5,13 @@
 2. Decide which movements of elements store their result (`movements.py`).
 3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
 4. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
-5. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
+5. Fuse element-wise operations into what reads their results (`fuse_elementwise.py`).
+6. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
    others (`boundary_copies.py`).
-6. Emit the rows of one core, rule by rule (`ops/`): one instruction for each operation, or one copy for each piece;
+7. Emit the rows of one core, rule by rule (`ops/`): one instruction for each operation, or one copy for each piece;
    blocks for loops and branches (`emit.py`), with the trip count if it is known (`trips.py`), and `divergent` on
    branches where cores may take different arms (`uniformity.py`).
-7. Replicate them for every core. Cores differ only in the constants that contain their ids.
+8. Replicate them for every core. Cores differ only in the constants that contain their ids.
 
 HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is their
 common time. `outputs=` of the program names the locations of the results in the order of the result tuple. The
@@ -59,7 +60,7 @@ RULES: dict[str, Rule] = {
 
 
 def lower(module: HloModule, *, fuse: Fuse = "all") -> Program:
-    """The program of `module` on `num_partitions` cores.
+    """The program of `module` on `num_partitions` cores; `fuse` says which element-wise operations become one.
 
     Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
     not partitioned, on an opcode or an attribute that is not supported, and on shapes that do not fit together.
