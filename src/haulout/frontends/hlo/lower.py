@@ -6,8 +6,8 @@
    stored so (`swapped_products.py`).
 3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
 4. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
-5. Fuse element-wise operations into what reads their results (`fuse_elementwise.py`).
-6. Order the operations between boundaries for memory (`memory_order.py`).
+5. Order the operations between boundaries for memory (`memory_order.py`).
+6. Fuse element-wise operations into what reads their results (`fuse_elementwise.py`), and order them again.
 7. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
    others (`boundary_copies.py`).
 8. Emit the rows of one core, rule by rule (`ops/`): one instruction for each operation, or one copy for each piece;
@@ -84,9 +84,10 @@ def lower(module: HloModule, *, fuse: Fuse = "all") -> Program:
     if divergent:
         steps, length = guard_bodies(steps, divergent)
         uniformity = find_uniformity(module, flat, steps)
-    if fuse == "all":
-        steps = fuse_elementwise(module, flat, steps)
     steps = order_for_memory(steps, donated(module, flat), results)
+    if fuse == "all":
+        # Arrays that are fused have no bytes, so another order may need less.
+        steps = order_for_memory(fuse_elementwise(module, flat, steps), donated(module, flat), results)
     storage = assign_storage(module, flat, steps)
     plan_boundaries(steps, storage)
     out = Emitter(module, storage, steps, divergent_branches(steps, uniformity))
