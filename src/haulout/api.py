@@ -14,6 +14,7 @@ from haulout.support.jit import compile_seconds
 if TYPE_CHECKING:
     import numpy as np
 
+    from haulout.frontends.hlo import Fuse
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.manager import PassRecord
@@ -47,6 +48,7 @@ def load(
     lnc: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
+    fuse: Fuse = "all",
 ) -> Program:
     """Read a program: `.bir` text, `.hlo` text after SPMD partitioning, `.npz` (stored by `save_program`), or an NKI
     kernel, `FILE.py::FUNCTION` (see `haulout.nki.trace` for `arguments` and `barrier_scope`).
@@ -55,7 +57,7 @@ def load(
     program must have that many. The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
-    return _read(path, lnc, arguments, barrier_scope)[0]
+    return _read(path, lnc, arguments, barrier_scope, fuse)[0]
 
 
 def _read(
@@ -63,6 +65,7 @@ def _read(
     lnc: int | None,
     arguments: Mapping[str, Any] | None,
     barrier_scope: BarrierScope,
+    fuse: Fuse,
     replicated: Collection[str] = (),
 ) -> tuple[Program, list[Diagnostic]]:
     """A sound program that can be written as text, and the findings of a kernel's trace."""
@@ -79,7 +82,7 @@ def _read(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return traced.program, list(traced.findings)
-    program = check_sound(_read_file(Path(source), replicated))
+    program = check_sound(_read_file(Path(source), fuse, replicated))
     if Path(source).suffix == ".npz":
         require_writable(program)
     if lnc in (None, program.lnc):
@@ -91,7 +94,7 @@ def _read(
     return replicate(program, lnc), []
 
 
-def _read_file(path: Path, replicated: Collection[str] = ()) -> Program:
+def _read_file(path: Path, fuse: Fuse, replicated: Collection[str] = ()) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
@@ -100,9 +103,11 @@ def _read_file(path: Path, replicated: Collection[str] = ()) -> Program:
         case ".bir":
             return parse_bir(read_text(path), str(path))
         case ".hlo":
-            from haulout.frontends.hlo import load_hlo
+            from haulout.frontends.hlo import Fuse, load_hlo
+            from haulout.passes.options import check_option
 
-            return load_hlo(path, replicated=replicated)
+            check_option("fuse", fuse, Fuse)
+            return load_hlo(path, fuse=fuse, replicated=replicated)
         case ".npz":
             return load_program(path)
     kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
@@ -122,6 +127,7 @@ def compile(
     compare_share: bool = False,
     target: str | Path | None = None,
     sync: Sync = "edges",
+    fuse: Fuse = "all",
     lnc: int | None = None,
     replicated: Collection[str] = (),
     arguments: Mapping[str, Any] | None = None,
@@ -137,9 +143,10 @@ def compile(
     cores divide, or `all`, which includes the operands of collectives. With `compare_share` the report also has the
     figures of every other `share`. `target` is the machine for estimated run times, the name of a preset or a TOML
     file (see `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
-    dependences, `all` also barriers; times are estimated before that. `replicated` names parameters of an .hlo file
-    for which all cores get equal bytes, where its shardings do not say so. `arguments` and `barrier_scope` are for a
-    kernel. The result has the findings of the checker. Raises `HauloutError` if the program cannot be compiled.
+    dependences, `all` also barriers; times are estimated before that. `fuse` as in `load`. `replicated` names
+    parameters of an .hlo file for which all cores get equal bytes, where its shardings do not say so. `arguments` and
+    `barrier_scope` are for a kernel. The result has the findings of the checker. Raises `HauloutError` if the program
+    cannot be compiled.
     """
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
@@ -160,7 +167,7 @@ def compile(
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     kernels_before = compile_seconds()
 
-    program, traced = _read(source, lnc, arguments, barrier_scope, replicated)
+    program, traced = _read(source, lnc, arguments, barrier_scope, fuse, replicated)
     levels = _share_levels(program, options) if compare_share else []
     context = PassContext()
     context.diagnostics.extend(traced)
