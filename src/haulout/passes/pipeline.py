@@ -21,6 +21,7 @@ from haulout.passes.lower_sync import LowerSync
 from haulout.passes.options import check_option, option_types
 from haulout.passes.order_by_phases import OrderByPhases
 from haulout.passes.share_replicated import ShareReplicated
+from haulout.passes.split_uniform import SplitUniform
 from haulout.passes.sync_shared_allocations import SyncSharedAllocations
 from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT
@@ -35,6 +36,7 @@ REGISTRY: dict[str, type[Pass]] = {
     each.name: each
     for each in (
         FoldConstants,
+        SplitUniform,
         ShareReplicated,
         LocalizeSharedMemory,
         BuildFdeps,
@@ -89,6 +91,7 @@ def standard_pipeline(
     """The passes that transform a program: order, fences, addresses."""
     return [
         FoldConstants(),
+        *([SplitUniform()] if share == "all" else []),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),

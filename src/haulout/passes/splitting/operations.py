@@ -1,0 +1,220 @@
+"""Operations that can be cut: which dimensions of the results, and what that asks of each operand.
+
+The rules are those of `ir/axes.py`; here they are narrowed to cuts whose parts are the same opcode on boxes of
+operands and results, with `shapes=` and, for a few opcodes, one attribute changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from haulout.ir.arrays import operand_arrays
+from haulout.ir.attributes import AttrValue, int_list
+from haulout.ir.axes import followed_axes
+from haulout.ir.enums import NONE
+from haulout.ir.opcodes import Axes, lookup
+from haulout.ir.patterns import Pattern
+from haulout.ir.program import Program
+from haulout.passes.splitting.keys import Interval, Key, Operand, common_dims, strides_of
+
+Attrs = dict[str, AttrValue]
+
+
+Partition = tuple[tuple[int, ...], ...]
+"""Classes of cores that hold equal bytes, each in rising order, all of one size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A cut of an operation."""
+
+    dims: tuple[int | None, ...]
+    """Of each operand the dimension that is cut; None: each part needs all of it."""
+    keys: tuple[Key | None, ...]
+    """Of each operand the key, if the parts touch disjoint bytes of one."""
+    opcode: str
+    """Of the parts."""
+    attrs: Attrs
+    """Of the parts, but for `shapes` and what depends on the part's extent."""
+    extent: int
+    """How many indices are divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An instruction of the first core that can be cut."""
+
+    row: int
+    operands: tuple[Operand, ...]
+    """Reads first."""
+    axes: tuple[Axis, ...]
+    """The outermost dimension first."""
+    shaped: bool
+    """Whether its operands have shapes."""
+    partition: Partition
+    """Classes of cores that share its work."""
+
+
+_BYTES = ("dma_copy", "memset")
+_UNFOLLOWED = (Axes.PLACED, Axes.RESULT)
+"""Rules under which a dimension of the result may have no counterpart in the operands."""
+
+
+def read_operation(program: Program, row: int, partition: Partition) -> Operation | None:
+    """An instruction whose results are equal within each class, as an operation; None: it cannot be cut."""
+    opcode = program.strings[int(program.instructions.opcode[row])]
+    attrs = program.instruction_attrs(row)
+    begin, end = program.access_starts[row : row + 2].tolist()
+    accesses = program.accesses
+    if accesses.atomic[begin:end].any() or accesses.maybe[begin:end].any():
+        return None
+    if opcode in _BYTES:
+        operands = _byte_operands(program, begin, end)
+    else:
+        operands = _array_operands(program, row, begin)
+    if operands is None or not any(each.write for each in operands):
+        return None
+    if lookup(opcode).collective:
+        axes = tuple(_collective_axes(opcode, attrs, operands, partition))
+    else:
+        axes = tuple(_axes(opcode, attrs, operands, len(partition[0])))
+    return Operation(row, tuple(operands), axes, opcode not in _BYTES, partition) if axes else None
+
+
+def _byte_operands(program: Program, begin: int, end: int) -> list[Operand] | None:
+    """The operands of a copy in a shape that all of them have."""
+    accesses = program.accesses
+    patterns = []
+    for access in range(begin, end):
+        found = program.pattern(int(accesses.pattern[access]))
+        patterns.append(found or Pattern(0, int(program.locations.size[accesses.location[access]])))
+    if any(each.is_unknown for each in patterns) or len({each.nbytes for each in patterns}) != 1:
+        return None
+    common = common_dims(patterns)
+    if common is None:
+        return None
+    shape, strides = common
+    return [
+        Operand(access, int(accesses.location[access]), bool(accesses.write[access]), 1, pattern.offset, shape, steps)
+        for access, pattern, steps in zip(range(begin, end), patterns, strides, strict=True)
+    ]
+
+
+def _array_operands(program: Program, row: int, begin: int) -> list[Operand] | None:
+    accesses = program.accesses
+    if any(program.locations.dtype[at] == NONE for at in accesses.location[begin : program.access_starts[row + 1]]):
+        return None
+    reads, writes = operand_arrays(program, row)
+    found = []
+    for number, array in enumerate((*reads, *writes)):
+        laid = strides_of(array.pattern, array.shape, array.itemsize)
+        if laid is None:
+            return None
+        write = number >= len(reads)
+        found.append(Operand(begin + number, array.location, write, array.itemsize, laid[0], array.shape, laid[1]))
+    return found
+
+
+def _axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], parts: int) -> Iterator[Axis]:
+    """The cuts of an operation that is no collective."""
+    reads = [each.shape for each in operands if not each.write]
+    writes = [each.shape for each in operands if each.write]
+    rule = lookup(opcode).axes
+    if opcode in _BYTES:
+        followed: list[tuple[int, ...]] | None = [tuple(range(len(shape))) for shape in reads]
+    else:
+        followed = followed_axes(opcode, attrs, reads, writes)
+    if followed is None or any(shape != writes[0] for shape in writes):
+        return
+    for dim in range(len(writes[0])):
+        extent = writes[0][dim]
+        if extent < parts or not _ALLOWED.get(opcode, _always)(attrs, dim, reads):
+            continue
+        dims = [follows.index(dim) if dim in follows else None for follows in followed]
+        if all(each is None for each in dims) and rule not in _UNFOLLOWED:
+            continue
+        if any(at is not None and shape[at] != extent for at, shape in zip(dims, reads, strict=True)):
+            continue
+        yield _axis(operands, [*dims, *[dim] * len(writes)], parts, opcode, attrs, extent)
+
+
+def _axis(
+    operands: Sequence[Operand], dims: Sequence[int | None], parts: int, opcode: str, attrs: Attrs, extent: int
+) -> Axis:
+    keys = tuple(None if dim is None else each.key(dim, parts) for each, dim in zip(operands, dims, strict=True))
+    return Axis(tuple(dims), keys, opcode, attrs, extent)
+
+
+def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], partition: Partition) -> Iterator[Axis]:
+    """Each member of a group writes its piece of one result."""
+    groups = attrs.get("groups")
+    parts = len(partition[0])
+    if len(operands) != 2 or not isinstance(groups, list) or any(list(cores) not in groups for cores in partition):
+        return
+    source, target = operands
+    if opcode == "all_reduce":
+        for dim, extent in enumerate(target.shape):
+            if extent and extent % parts == 0:
+                yield _axis(operands, (None, dim), parts, "reduce_scatter", attrs | {"dim": dim}, extent)
+    along = attrs.get("dim")
+    if opcode == "all_gather" and isinstance(along, int) and target.shape[along] == source.shape[along] * parts:
+        yield _axis(operands, (None, along), parts, "dma_copy", {}, target.shape[along])
+
+
+# -- which dimensions, by opcode -----------------------------------------------------------------------------------
+
+_Allowed = Callable[[Mapping[str, AttrValue], int, Sequence[tuple[int, ...]]], bool]
+
+
+def _always(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
+    return True
+
+
+def _entry(attrs: Mapping[str, AttrValue], name: str, dim: int, default: int) -> int:
+    values = int_list(attrs.get(name, [])) or []
+    return values[dim] if dim < len(values) else default
+
+
+def _not_counted(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
+    return attrs.get("dim") != dim
+
+
+def _not_padded(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
+    return all(_entry(attrs, name, dim, 0) == 0 for name in ("low", "high", "interior"))
+
+
+def _no_window(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
+    ones = ("size", "stride", "base_dilate", "window_dilate")
+    return all(_entry(attrs, name, dim, 1) == 1 for name in ones) and all(
+        _entry(attrs, name, dim, 0) == 0 for name in ("pad_low", "pad_high")
+    )
+
+
+def _not_spatial(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
+    result = str(attrs.get("dim_labels", "")).partition("->")[2]
+    plain = attrs.get("feature_groups", 1) == 1 and attrs.get("batch_groups", 1) == 1
+    return plain and dim < len(result) and result[dim] in "bf"
+
+
+_ALLOWED: dict[str, _Allowed] = {
+    "iota": _not_counted,
+    "pad": _not_padded,
+    "reduce_window": _no_window,
+    "convolution": _not_spatial,
+}
+
+
+def part_attrs(operation: Operation, axis: Axis, boxes: Sequence[Operand], interval: Interval) -> Attrs:
+    """Attributes of one part, whose operands are `boxes`."""
+    attrs = dict(axis.attrs)
+    size = interval[1] - interval[0]
+    if operation.shaped and axis.opcode not in _BYTES:
+        attrs["shapes"] = [list(each.shape) for each in boxes]
+    for name, opcode in (("sizes", "dynamic_slice"), ("slice_sizes", "gather")):
+        dim = axis.dims[0]
+        if axis.opcode == opcode and dim is not None:
+            sizes = int_list(attrs.get(name, [])) or []
+            if sizes[dim] != 1:  # else a batching dimension
+                attrs[name] = [*sizes[:dim], size, *sizes[dim + 1 :]]
+    return attrs
