@@ -2,15 +2,15 @@
 
 The compiled program is proved against its `seq`. When a pass gives new ones, that proof needs another: the new `seq`
 order every conflicting pair as the old ones do. Both programs must have the same instructions, up to their places in
-a block and `seq`; then a sweep in the new order has for every atom (`extents.py`) the latest old time of a read and of
-a write of it. A pair that changed its order meets a later one there.
+a block and `seq`; then a sweep in the new order keeps for every atom (`extents.py`) the latest old time of a read and
+of a write of it. An access that finds a time later than its own there has changed its order with that one.
 
 Time is (block, `seq`, core, place in the list). In a second sweep the cores count downward, so that two cores with
 equal `seq` on one side must have equal `seq` on the other side too: such a pair has no order, and may get none. No
 path through loops is followed: blocks stay where they are, so pairs of different blocks keep their order.
 
-Atomic accesses count as ordinary ones, and bytes are those of the owners: a program with addresses, where locations may
-share bytes, is not for this proof.
+Atomic accesses count as ordinary ones, and bytes are those of the owners: a program with addresses, where locations
+may share bytes, is not for this proof.
 """
 
 from __future__ import annotations
