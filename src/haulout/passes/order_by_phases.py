@@ -13,8 +13,8 @@ instruction by data flow, and each list sorted by phase needs as many fences as 
    still sees the writes that it saw; the checker compares the two programs (`check_reordered`).
 
 Nothing moves where the order is the user's, or not known: without `seq`; with a barrier that no pass made, a
-`sendrecv` or a semaphore; with a conflict of two cores at one `seq`; with addresses, which may overlap; or where some
-`seq` of a block is not below those of the next.
+`sendrecv` or a semaphore; with a conflict of two cores at one `seq`; with addresses, which may overlap; with views of
+nothing; or where `seq` falls along a list, or a block has one that is not below those of the next.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ class OrderByPhases(Pass):
                 return None
             for phase in (flow.earliest, flow.latest):
                 phase = np.where(atoms[scan.segment], 0, phase).astype(np.int32)
-                origin: Ids = np.lexsort((phase, bare.instructions.block)).astype(np.int32)
+                tried, origin = sorted_by_phase(bare, scan.segment, phase)
                 if origin.tobytes() in seen:
                     continue
                 seen.add(origin.tobytes())
                 given = given or _given(bare, target)
-                order = _judged(_sorted(bare, scan.segment, phase, origin), origin, phase[origin], target)
+                order = _judged(tried, origin, phase[origin], target)
                 key = order.better(given, self.capacity)
                 if key is not None:
                     found.append((key, len(found), order))
@@ -147,15 +147,18 @@ def _may_move(program: Program) -> bool:
     users = ~np.isin(barriers.made_by, [each for each in made if each != NONE])
     if not has_seq(program) or users.any() or len(program.meetings) or len(program.semaphores):
         return False
-    if np.any(locations.address[program.accesses.location] != NONE):
+    touched = program.accesses.location
+    if np.any(locations.address[touched] != NONE) or np.any(program.owner[touched] == NONE):
         return False
-    return _blocks_in_order(program)
+    return _follows_seq(program)
 
 
-def _blocks_in_order(program: Program) -> bool:
-    """Whether all `seq` of each block, on every core, are below those of the next block of the function."""
+def _follows_seq(program: Program) -> bool:
+    """Whether `seq` rises along the lists, and all those of a block, on every core, are below those of the next."""
     blocks = len(program.blocks) // program.lnc
     block, seq = program.instructions.block % blocks, program.instructions.seq
+    if np.any((np.diff(seq) < 0) & (np.diff(program.instructions.block) == 0)):
+        return False
     low, high = np.full(blocks, np.iinfo(np.int64).max), np.full(blocks, np.iinfo(np.int64).min)
     np.minimum.at(low, block, seq)
     np.maximum.at(high, block, seq)
@@ -171,9 +174,12 @@ def _in_atoms(program: Program) -> Bools:
     return np.array([divergent(block) != NONE for block in range(len(program.blocks) // program.lnc)], bool)
 
 
-def _sorted(program: Program, segment: Ids, phase: Ids, origin: Ids) -> Program:
-    """The instructions in the order of `origin`, and `seq` by (segment, phase, old `seq`) from the first one on."""
+def sorted_by_phase(program: Program, segment: Ids, phase: Ids) -> tuple[Program, Ids]:
+    """Each block sorted by phase, stably, with new `seq` by (segment, phase, old `seq`); and the old row of each
+    instruction.
+    """
     rows = program.instructions
+    origin: Ids = np.lexsort((phase, rows.block)).astype(np.int32)
     position = np.empty(len(origin), np.int32)
     position[origin] = np.arange(len(origin), dtype=np.int32)
     by_time = np.lexsort((rows.seq, phase, segment))
@@ -181,7 +187,8 @@ def _sorted(program: Program, segment: Ids, phase: Ids, origin: Ids) -> Program:
     step = np.any(keys[:, 1:] != keys[:, :-1], axis=0)
     seq = np.empty(len(origin), np.int64)
     seq[by_time] = int(rows.seq.min()) + np.append(0, np.cumsum(step))
-    return reorder_instructions(program.replace(instructions=rows.replace(seq=seq).take(origin)), position)
+    moved = program.replace(instructions=rows.replace(seq=seq).take(origin))
+    return reorder_instructions(moved, position), origin
 
 
 def _given(program: Program, target: Target) -> _Order:
