@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
-from itertools import product
+from itertools import pairwise, product
 from random import Random
 
 import numpy as np
@@ -49,7 +49,7 @@ def heaviest_path(program: Program, before: list[set[int]], lists: list[list[int
     core = program.instruction_core.tolist()
     before = [set(each) for each in before]
     for listed in lists or []:
-        for one, other in zip(listed, listed[1:], strict=False):
+        for one, other in pairwise(listed):
             before[other].add(one)
     level: dict[int, int] = {}
     while len(level) < len(core):
