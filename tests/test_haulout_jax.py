@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
+import warnings
 from typing import Any
 
 import numpy as np
@@ -109,3 +110,19 @@ def test_without_jax_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(HauloutError) as caught:
         haulout.jax.lower(lambda x: x, 1.0)
     assert caught.value.diagnostics[0].help == ("pip install 'haulout[jax]'",)
+
+
+@pytest.mark.jax
+@needs_jax
+def test_a_mesh_without_a_sharded_argument_is_warned_of() -> None:
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import PartitionSpec
+
+    x = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    with pytest.warns(UserWarning, match=r"no argument of tanh has a sharding.* each of the 4 cores"):
+        haulout.jax.lower(jnp.tanh, x, mesh={"d": 4})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        haulout.jax.lower(jnp.tanh, x, mesh={"d": 4}, in_shardings=PartitionSpec("d"))
+        haulout.jax.lower(jnp.tanh, x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.manager import PassRecord
     from haulout.passes.pipeline import Fences, Share, Sync
-    from haulout.report.model import Report
+    from haulout.report.model import Report, ShareLevel
     from haulout.sim.run import SimulationResult
 
 SUFFIXES = (".bir", ".hlo", ".npz")
@@ -113,6 +113,7 @@ def compile(
     capacity: int | None = None,
     partitions: Partitions = "proportional",
     share: Share = "all",
+    compare_share: bool = False,
     target: str | Path | None = None,
     sync: Sync = "edges",
     lnc: int | None = None,
@@ -125,9 +126,10 @@ def compile(
 
     `fences` is the policy. `capacity` is the DRAM of all cores together in bytes (default: the DRAM of the target, if
     it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `share` is what is
-    stored once for several cores: `none`, equal `inputs` and constants, or `all`, which includes the operands of
-    collectives. `target` is the machine for estimated run times, the name of a preset or a TOML file (see
-    `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
+    stored once for several cores: `none`, equal `inputs` and constants, other `uniform` values, too, whose work the
+    cores divide, or `all`, which includes the operands of collectives. With `compare_share` the report also has the
+    figures of every other `share`. `target` is the machine for estimated run times, the name of a preset or a TOML
+    file (see `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
     dependences, `all` also barriers; times are estimated before that. `arguments` and `barrier_scope` are for a
     kernel. The result has the findings of the checker. Raises `HauloutError` if the program cannot be compiled.
     """
@@ -140,18 +142,18 @@ def compile(
     _check_cores(lnc)
     target = str(target or DEFAULT)
     machine = load_target(target)
-    passes = compile_pipeline(
-        fences=fences,
-        capacity=machine.dram_bytes if capacity is None else capacity,
-        partitions=partitions,
-        share=share,
-        target=target,
-        sync=sync,
-    )
+    options: dict[str, Any] = {
+        "fences": fences,
+        "capacity": machine.dram_bytes if capacity is None else capacity,
+        "partitions": partitions,
+        "target": target,
+    }
+    passes = compile_pipeline(**options, share=share, sync=sync)
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     kernels_before = compile_seconds()
 
     program, traced = _read(source, lnc, arguments, barrier_scope)
+    levels = _share_levels(program, options) if compare_share else []
     context = PassContext()
     context.diagnostics.extend(traced)
     program = manager.run(program, context)
@@ -162,7 +164,25 @@ def compile(
     proved = not any(each.severity > Severity.NOTE for each in [*traced, *context.findings])
     proved &= not any(each.severity is Severity.ERROR for each in context.all_findings)
     report = make_report(program, context, manager.records, fences, target=machine.name, proved=proved)
+    report.sharing.levels = levels
     return CompileResult(program, report, context.all_findings, proved)
+
+
+def _share_levels(program: Program, options: Mapping[str, Any]) -> list[ShareLevel]:
+    """The figures of a program with each value of `share`; addresses and order are not checked."""
+    from haulout.passes.base import PassContext
+    from haulout.passes.estimate import Estimate
+    from haulout.passes.manager import PassManager
+    from haulout.passes.pipeline import Share, standard_pipeline
+    from haulout.report.model import ShareLevel
+
+    found = []
+    for share in get_args(Share):
+        context = PassContext()
+        passes = [*standard_pipeline(**options, share=share), Estimate(target=options["target"])]
+        PassManager(passes).run(program, context)
+        found.append(ShareLevel.of(share, context))
+    return found
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.ir.text import print_bir
 from haulout.report.memory_map import memory_map, program_panels
-from haulout.report.tables import core_table, summary_lines, verdict_lines
+from haulout.report.tables import core_table, share_table, summary_lines, verdict_lines
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import STDOUT, write_files
 
@@ -45,11 +45,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--share",
-    type=click.Choice(["none", "inputs", "all"]),
+    type=click.Choice(["none", "inputs", "uniform", "all"]),
     default="all",
     show_default=True,
-    help="Share nothing but staging buffers, also equal inputs and constants, or also operands of collectives.",
+    help="Share nothing but staging buffers, also equal inputs and constants, also all other equal values, or also "
+    "operands of collectives.",
 )
+@click.option("--compare-share", is_flag=True, help="Also compile with every other value of --share, and compare.")
 @click.option(
     "--target",
     default="generic",
@@ -77,6 +79,7 @@ def compile(
     capacity: int | None,
     partitions: Partitions,
     share: Share,
+    compare_share: bool,
     target: str,
     sync: Sync,
     lnc: int | None,
@@ -102,6 +105,7 @@ def compile(
         capacity=capacity,
         partitions=partitions,
         share=share,
+        compare_share=compare_share,
         target=target,
         sync=sync,
         lnc=lnc,
@@ -120,6 +124,8 @@ def compile(
     if style == "text":
         console = plain_console()
         console.print(core_table(result.report))
+        if result.report.sharing.levels:
+            console.print(share_table(result.report.sharing.levels))
         for line in [*summary_lines(result.report), *verdict_lines(result.report)]:
             console.print(line, soft_wrap=True)
     return exit_status(result.diagnostics)

@@ -27,8 +27,9 @@ from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT
 
 Fences = Literal["bracket", "minimal"]
-Share = Literal["none", "inputs", "all"]
-"""What cores share: nothing but staging buffers; also equal inputs and constants; also operands of collectives."""
+Share = Literal["none", "inputs", "uniform", "all"]
+"""What cores share: nothing but staging buffers; also equal inputs and constants; also other equal values, whose work
+they divide; also operands of collectives."""
 Sync = Literal["edges", "semaphores", "all"]
 """How order is written: dependences and barriers; semaphores and barriers; semaphores alone."""
 
@@ -91,7 +92,7 @@ def standard_pipeline(
     """The passes that transform a program: order, fences, addresses."""
     return [
         FoldConstants(),
-        *([SplitUniform()] if share == "all" else []),
+        *([SplitUniform(target=target)] if share in ("uniform", "all") else []),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),

@@ -45,6 +45,36 @@ class CoreReport(msgspec.Struct):
     """Microseconds from its arrival at each barrier or exchange until it leaves, estimated, summed."""
 
 
+class ShareLevel(msgspec.Struct):
+    """The figures of a compile with one value of `share`."""
+
+    share: str
+    total_peak_bytes: int
+    barriers: int
+    """On each core."""
+    estimated_makespan_us: float
+
+    @classmethod
+    def of(cls, share: str, context: PassContext) -> ShareLevel:
+        """Those of a run of the pipeline that ended with `estimate`."""
+        assert context.timed is not None
+        fenced = context.timed.program
+        barriers = np.bincount(fenced.instruction_core[fence_rows(fenced)], minlength=fenced.lnc)
+        peak = context.counters.get("coloring_allocator_dram_shared", {}).get("total_peak_bytes", 0)
+        return cls(share, peak, int(barriers.max(initial=0)), _micro(context.timed.estimate.makespan))
+
+
+class Sharing(msgspec.Struct):
+    """Bytes of locations that hold equal values on several cores."""
+
+    stored_once_bytes: dict[str, int]
+    """Pass -> bytes of copies that it saved."""
+    copied_bytes: dict[str, int]
+    """Reason -> bytes of copies that are still there, but for read-only inputs and constants."""
+    levels: list[ShareLevel]
+    """With `compare_share` one for each value of `share`."""
+
+
 class Timing(msgspec.Struct):
     """Wall time of one pass."""
 
@@ -71,6 +101,7 @@ class Report(msgspec.Struct):
     shared_locations: int
     """Allocations that several cores access."""
     shared_bytes: int
+    sharing: Sharing
     cores: list[CoreReport]
     total_peak_bytes: int
     total_lower_bound_bytes: int
@@ -143,6 +174,7 @@ def make_report(
         longest_chain=context.counters.get("extend_shared_lifetimes", {}).get("longest_chain"),
         shared_locations=len(shared),
         shared_bytes=int(program.locations.size[shared].sum()),
+        sharing=_sharing(context),
         cores=[
             CoreReport(
                 core,
@@ -173,6 +205,12 @@ def make_report(
         diagnostics=as_json(context.all_findings),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],
     )
+
+
+def _sharing(context: PassContext) -> Sharing:
+    """What the passes that share have counted."""
+    saved = {name: found["saved_bytes"] for name, found in context.counters.items() if "saved_bytes" in found}
+    return Sharing(saved, context.counters.get("split_uniform.copied_bytes", {}), [])
 
 
 def _assumptions(diagnostics: Sequence[Diagnostic]) -> list[str]:

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from haulout.analysis.makespan import ASSUMED_TRIP
-from haulout.report.model import Report
+from haulout.report.model import Report, ShareLevel, Sharing
 
 
 def format_bytes(count: int) -> str:
@@ -46,7 +46,7 @@ def summary_lines(report: Report) -> list[str]:
         else f", the longest chain of cross-core dependences is {report.longest_chain}"
     )
     lines = [
-        f"shared: {report.shared_locations} locations, {format_bytes(report.shared_bytes)}",
+        f"shared: {report.shared_locations} locations, {format_bytes(report.shared_bytes)}" + _copies(report.sharing),
         f"fences ({report.fences}): {report.barriers} on each core{chain}",
         f"DRAM of all cores: {format_bytes(report.total_peak_bytes)}" + _partitions(report.partition_totals),
         f"estimated makespan ({report.target}): {format_time(report.estimated_makespan_us)}" + _estimates(report),
@@ -88,6 +88,27 @@ def _estimates(report: Report) -> str:
     if report.assumed_trips:
         parts.append(f"{report.assumed_trips} loops of unknown trip count taken to run {ASSUMED_TRIP} times")
     return f" ({'; '.join(parts)})" if parts else ""
+
+
+def share_table(levels: list[ShareLevel]) -> Table:
+    """One line for each value of `--share`."""
+    table = Table(title="by --share", title_justify="left", title_style="bold")
+    for heading in ("--share", "DRAM of all cores", "fences", "estimated makespan"):
+        table.add_column(heading, justify="right")
+    for level in levels:
+        bytes_, time = format_bytes(level.total_peak_bytes), format_time(level.estimated_makespan_us)
+        table.add_row(level.share, bytes_, str(level.barriers), time)
+    return table
+
+
+def _copies(sharing: Sharing) -> str:
+    """Copies of equal values that are saved, and those that are left, with the reason for most of them."""
+    saved, left = sum(sharing.stored_once_bytes.values()), sum(sharing.copied_bytes.values())
+    text = f"; {format_bytes(saved)} of copies saved" if saved else ""
+    if left:
+        reason = max(sharing.copied_bytes, key=lambda each: sharing.copied_bytes[each])
+        text += f", {format_bytes(left)} left, most because {reason}"
+    return text
 
 
 def _partitions(totals: dict[str, int]) -> str:

@@ -110,16 +110,16 @@ class Execution:
         self.barriers += barriers
 
     def outputs(self) -> dict[str, npt.NDArray[Any]]:
-        """The outputs of every core; reports the bytes that were never written."""
+        """The outputs of every core, views included; reports the bytes that were never written."""
         self._report(self.events, self.events)
         prepared, result = self.prepared, {}
         with within_memory(prepared.layout.size):
-            for row in locations_of_kind(prepared.program, prepared.functions, Kind.OUTPUT, Kind.INOUT):
+            for row in locations_of_kind(prepared.program, prepared.functions, Kind.OUTPUT, Kind.INOUT, views=True):
                 dtype, shape = element_type(prepared.program, row)
                 data = self.memory.read(prepared.operands.whole(row)).copy()
                 result[qualified_name(prepared.program, row)] = data.view(dtype).reshape(shape)
                 undefined = self.memory.undefined(prepared.operands.whole(row))
-                if undefined is not None:
+                if undefined is not None and prepared.program.owner[row] == row:
                     first = prepared.layout.byte_of(row, undefined[1])
                     self.found.add(
                         "output-not-written",

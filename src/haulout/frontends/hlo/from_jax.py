@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from typing import Any
 from haulout.frontends.hlo import lower as lower_hlo
 from haulout.frontends.hlo import parse_hlo
 from haulout.frontends.hlo import partition_child as child
+from haulout.frontends.hlo.model import HloModule
+from haulout.frontends.hlo.opcodes import COLLECTIVES
+from haulout.frontends.hlo.shardings import classes
 from haulout.ir.program import Program
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
@@ -39,9 +43,26 @@ MAX_LINES = 12
 def lower(fn: Callable[..., Any], *specs: Any, **options: Any) -> Program:
     """The program of a JAX function on as many cores as its mesh has devices.
 
-    Arguments and errors are those of `partition`, and those of the HLO front end.
+    Arguments and errors are those of `partition`, and those of the HLO front end. Warns if no argument is sharded:
+    XLA then gives all of the work to every core.
     """
-    return lower_hlo(parse_hlo(partition(fn, *specs, **options), f"<jax:{_name(fn)}>"))
+    module = parse_hlo(partition(fn, *specs, **options), f"<jax:{_name(fn)}>")
+    if _is_undivided(module):
+        warnings.warn(
+            f"no argument of {_name(fn)} has a sharding, so XLA gives all of the work to each of the "
+            f"{module.num_partitions} cores; pass in_shardings=, or lower it without a mesh",
+            stacklevel=2,
+        )
+    return lower_hlo(module)
+
+
+def _is_undivided(module: HloModule) -> bool:
+    """Whether every core of a partitioned module does the same: equal arguments, no core's number, no collective."""
+    sources = {instruction.opcode for each in module.computations.values() for instruction in each.instructions}
+    cores = module.num_partitions
+    shardings = [parameter.attributes.get("sharding") for parameter in module.entry.parameters]
+    whole = all(each is not None and len(classes(each.text, cores)) == 1 for each in shardings)
+    return cores > 1 and whole and not sources & {*COLLECTIVES, "partition-id"}
 
 
 def partition(

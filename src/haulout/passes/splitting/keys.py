@@ -1,8 +1,8 @@
 """Keys: which bytes of a location belong to which part of a cut.
 
 A cut is named by bytes, not by a dimension, so it survives a reshape: key (unit, indices) gives byte b the
-index `b mod (unit * indices) div unit`, and the indices are divided into m intervals, one a part, whose lengths differ
-by one at most. If m divides their number, the key is written with m indices; so rows 0 to 63 of a matrix
+index `b mod (unit * indices) div unit`, and the indices are divided into m intervals, one a part, whose lengths
+differ by one at most. If m divides their number, the key is written with m indices; so rows 0 to 63 of a matrix
 by quarters, and the same bytes as a [4, 16, ...] array by its first dimension, have equal keys.
 
 An operand is a strided array. Cut along one of its dimensions, it touches the bytes of one part only if the other

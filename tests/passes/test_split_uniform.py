@@ -1,0 +1,79 @@
+"""split_uniform: the same results with and without it, on random programs, and what it does with small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tiers import examples
+
+import haulout
+from haulout.passes.base import PassContext
+from haulout.passes.split_uniform import SplitUniform
+from haulout_generators.lockstep_programs import lockstep_inputs
+from haulout_generators.tensor_programs import random_tensor_program
+
+FREE = """
+name = "free"
+description = "barriers cost nothing, so every cut is worth it"
+[dram]
+gbytes_per_s = 1
+[cost_us]
+barrier = 0.0
+barrier_per_core = 0.0
+sendrecv = 0.0
+branch = 0.0
+"""
+ENGINES = "".join(
+    f"[engine.{name}]\nissue_us = 0.0\ngbytes_per_s = 1\n" for name in ("pe", "act", "vector", "pool", "sync", "dma")
+)
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("target") / "free.toml"
+    path.write_text(FREE + ENGINES)
+    yield path
+
+
+def outputs(program: haulout.Program, inputs: Any) -> dict[str, Any]:
+    return dict(haulout.simulate(program, inputs).outputs)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(seed=st.integers(0, 2**32), cores=st.sampled_from([2, 4]))
+def test_results_are_those_of_undivided_work(free: Path, seed: int, cores: int) -> None:
+    program = random_tensor_program(Random(seed), cores=cores)
+    inputs = lockstep_inputs(Random(seed), program)
+    whole = haulout.compile(program, share="none", target=free)
+    assert whole.proved
+    expected = outputs(whole.program, inputs)
+    for share in ("uniform", "all"):
+        for fences in ("minimal", "bracket"):
+            result = haulout.compile(program, share=share, fences=fences, target=free)  # type: ignore[arg-type]
+            assert result.proved, [str(each) for each in result.diagnostics]
+            found = outputs(result.program, inputs)
+            assert found.keys() == expected.keys()
+            for name, value in expected.items():
+                np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_most_random_programs_are_divided(free: Path) -> None:
+    """Else the test above says little."""
+    divided = local = shared = 0
+    for seed in range(40):
+        context = PassContext()
+        SplitUniform(target=str(free)).run(random_tensor_program(Random(seed)), context)
+        counters = context.counters["split_uniform"]
+        divided += counters["operations"] > 3
+        local += counters.get("local_parts", 0) > 0
+        shared += counters.get("shared", 0) > 0
+    assert divided >= 20
+    assert local >= 15
+    assert shared >= 15
