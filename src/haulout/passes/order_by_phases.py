@@ -34,7 +34,14 @@ from haulout.ir.enums import NONE, DependenceKind
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
 from haulout.passes.base import Pass, PassContext
-from haulout.passes.extend_shared_lifetimes import LOWERING, ExtendSharedLifetimes, drop_barriers, has_seq
+from haulout.passes.extend_shared_lifetimes import (
+    LOWERING,
+    ExtendSharedLifetimes,
+    count_makespans,
+    drop_barriers,
+    has_seq,
+    made_fences,
+)
 from haulout.passes.fences.block_fences import fences_between, outside_atoms
 from haulout.passes.fences.capacity import live_bytes
 from haulout.passes.fences.slots import Slots, insert_fences, phase_slots
@@ -96,7 +103,11 @@ class OrderByPhases(Pass):
         best = self._best(program, context) if _may_move(program) else None
         if best is None:
             context.count(self.name, moved=0)
-        return program if best is None else best
+            return program
+        if made_fences(program, LOWERING):
+            # Order 81 cannot estimate them any more.
+            count_makespans(context, lowered=makespan(program, load_target(self.target)).makespan)
+        return best
 
     def _best(self, program: Program, context: PassContext) -> Program | None:
         """The best order other than the given one; None if that is the best."""

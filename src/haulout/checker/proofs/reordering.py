@@ -26,7 +26,7 @@ from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Accesses, Bools, Dependences, Edges, Ids, Ints, Steps, Table
 from haulout.support.diagnostics import Diagnostic, Severity, Subject
-from haulout.support.jit import compiled_if_large, njit
+from haulout.support.jit import njit, plain_if_small
 
 
 def check_reordered(before: Program, after: Program, origin: Ids) -> list[Diagnostic]:
@@ -119,7 +119,7 @@ def _check(model: Model, old_seq: Ints, origin: Ids) -> list[Diagnostic]:
         turn = np.empty(len(model.rows), np.int32)
         turn[np.lexsort((model.rows, core, new, block))] = np.arange(len(rank), dtype=np.int32)
         schedule = np.argsort(turn[model.instruction], kind="stable").astype(np.int32)
-        with compiled_if_large(work):
+        with plain_if_small(scan_order, 2 * work):
             first, second = scan_order(
                 schedule,
                 rank[model.instruction],
