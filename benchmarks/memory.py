@@ -4,7 +4,8 @@
 
 FOLDER has HLO files of N cores, `NAME.nN.hlo`. CSV has a row a file: `program,arg,out,alias,temp`, bytes of one
 device as XLA's `memory_analysis` gives them; without it the installed JAX compiles each file and says so. XLA needs
-`N * (arg + out - alias + temp)`. Ours is the peak of all cores. The last lines are geometric means by group and by number of cores.
+`N * (arg + out - alias + temp)`. Ours is the peak of all cores. The last lines are geometric means by group and by
+number of cores.
 """
 
 from __future__ import annotations

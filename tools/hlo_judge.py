@@ -3,9 +3,11 @@
     python tools/hlo_judge.py FILE.hlo [--inputs IN.npz | --seed 0] -o expected.npz
     python tools/hlo_judge.py FILE.hlo --memory
 
-With `--memory` it compiles the module alone, and prints what XLA needs for one device: the bytes of arguments, results,
-results in the place of arguments, and temporaries. `run_hlo` and `memory_of` are the same from Python.  Keys of the arrays are those of `example_arrays`; the result holds the inputs
-beside the outputs.  Inputs that no file gives are drawn from the seed: normal floats scaled by the largest dimension,
+With `--memory` it compiles the module alone, and prints what XLA needs for one device: the bytes of arguments,
+results, results in the place of arguments, and temporaries.
+
+`run_hlo` is the first from Python. Keys of the arrays are those of `example_arrays`; the result holds the inputs
+beside the outputs. Inputs that no file gives are drawn from the seed: normal floats scaled by the largest dimension,
 integers from 0 to 7 (they may be indices), each core its own unless the text says `sharding={replicated}`.
 
 The work is done in a child process (`jax_child`), on the module that `hlo_text.as_replicas` makes.  XLA's parser
