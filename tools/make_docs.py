@@ -43,6 +43,7 @@ DESIGN_NOTES = {
     "build_fdeps": "dependences.md",
     "anti_dependency_analyzer_post_shared_dram": "dependences.md",
     "lower_local_collectives": "collectives.md",
+    "order_by_phases": "fences.md",
     "extend_shared_lifetimes": "fences.md",
     "coloring_allocator_dram_shared": "lifetimes-and-allocation.md",
     "sync_shared_allocations": "lifetimes-and-allocation.md",

@@ -57,7 +57,7 @@ def load(
     program must have that many. The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
-    return _read(path, lnc, arguments, barrier_scope, fuse)[0]
+    return _read(path, lnc, arguments, barrier_scope, fuse, ())[0]
 
 
 def _read(
@@ -94,7 +94,7 @@ def _read(
     return replicate(program, lnc), []
 
 
-def _read_file(path: Path, fuse: Fuse, replicated: Collection[str] = ()) -> Program:
+def _read_file(path: Path, fuse: Fuse, replicated: Collection[str]) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.support.files import read_text

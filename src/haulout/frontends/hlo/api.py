@@ -12,8 +12,8 @@ from haulout.ir.program import Program
 
 
 def load_hlo(path: str | Path, *, fuse: Fuse = "all", replicated: Collection[str] = ()) -> Program:
-    """Read, parse and lower an HLO file; `fuse` and `replicated` as in `lower`.
+    """Read, parse and lower an HLO file; all cores get equal bytes for the parameters named in `replicated`.
 
-    Raises `HauloutError` when any of it fails.
+    `fuse` as in `lower`. Raises `HauloutError` when any of it fails.
     """
     return lower(read_hlo(path), fuse=fuse, replicated=replicated)

@@ -67,8 +67,9 @@ RULES: dict[str, Rule] = {
 
 
 def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] = ()) -> Program:
-    """The program of `module` on `num_partitions` cores; `fuse` says which element-wise operations become one, and
-    all cores get equal bytes for parameters named in `replicated`.
+    """The program of `module` on `num_partitions` cores; `fuse` says which element-wise operations become one.
+
+    All cores get equal bytes for parameters in `replicated`.
 
     Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
     not partitioned, on an opcode or an attribute that is not supported, and on shapes that do not fit together.
