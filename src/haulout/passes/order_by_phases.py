@@ -52,7 +52,7 @@ from haulout.target import DEFAULT, Target, load_target
 
 WINDOWS = (1, 4, 16)
 """Windows, as parts of all instructions."""
-WORSE = 1.01
+WORSE = 1.005
 """Neither makespan nor peak may be more than this times that of the given order ..."""
 GAIN = 0.995
 """... and their product must be at most this times that of it."""
