@@ -411,13 +411,17 @@ class _Judge:
                 continue
             self.verdict.aliased = True
             mine, other = ([x for x in self.accesses if x.owner == owner] for owner in (a, b))
-            forever = [rows.kind[owner] != Kind.INTERNAL for owner in (a, b)]
+            lasting = [rows.kind[owner] != Kind.INTERNAL for owner in (a, b)]
+            forever = [
+                lasts and (rows.kind[owner] != Kind.OUTPUT or not touched)
+                for owner, touched, lasts in zip((a, b), (mine, other), lasting, strict=True)
+            ]
             lives = [bool(mine) or forever[0], bool(other) or forever[1]]
             if not all(lives):
                 continue
             apart = not any(forever) and (
-                all(self.wholly(x, y) for x in mine for y in other)
-                or all(self.wholly(y, x) for x in mine for y in other)
+                (not lasting[0] and all(self.wholly(x, y) for x in mine for y in other))
+                or (not lasting[1] and all(self.wholly(y, x) for x in mine for y in other))
             )
             self.codes_of(("overlapping-storage", not apart))
 

@@ -52,7 +52,7 @@ class LoopShape:
     unknown: float = 0.05
     timed: float = 0.5
     addresses: float = 0.0
-    """Locations have addresses, and many share bytes; all are internal, and most are written before they are read."""
+    """Locations have addresses, and many share bytes; most are internal, and written before they are read."""
     stepped: float = 0.0
     cond: float = 0.9
     """A header or a fork writes what it branches on; else that is an input."""
@@ -197,7 +197,8 @@ class _Generator:
         addresses = self.chance(self.shape.addresses)
         kinds = {name: self.random.choice(self.shape.kinds) for name in [*shared, "p0", "p1", "p2"]}
         if addresses:
-            kinds = dict.fromkeys(kinds, Kind.INTERNAL)
+            often = (Kind.INTERNAL,) * 5 + (Kind.OUTPUT,)
+            kinds = {name: self.random.choice(often) for name in kinds}
             self.fill = 0.9
         place = {name: self.random.choice([0, 0, 4, 8]) for name in kinds}
         for core in range(self.cores):

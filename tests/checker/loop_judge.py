@@ -199,6 +199,10 @@ class _Facts:
             rows.instruction.tolist(), rows.producer.tolist(), rows.carried.tolist(), strict=True
         ):
             self.waits[waiting].append((producer, carried))
+        rows_of = program.locations
+        touched = {self.owner[location] for location in program.accesses.location.tolist()}
+        outputs = [row for row in range(len(rows_of)) if rows_of.kind[row] == Kind.OUTPUT and self.owner[row] == row]
+        self.untouched_outputs = [row for row in outputs if row not in touched]
         self.known: dict[object, tuple[Operands, Operands]] = {}
         self.found: dict[tuple[int, frozenset[int]], frozenset[tuple[int, ...]]] = {}
 
@@ -483,7 +487,14 @@ class _Run:
         return sorted(self.all, key=lambda done: (-self.later[self.node[done.number]].bit_count(), done.number))
 
     def storage(self) -> None:
-        """What each read finds, in one order of the run that happens-before allows."""
+        """What each read finds, in one order of the run that happens-before allows; and what touches the bytes of an
+        output after it was written.
+        """
+        kind = self.program.locations.kind
+        kept: dict[tuple[int, ...], int] = {}
+        for owner in self.facts.untouched_outputs:
+            for key in self.facts.keys(owner, frozenset(range(int(self.program.locations.size[owner])))):
+                self.verdict.storage |= kept.setdefault(key, owner) != owner
         holder: dict[tuple[int, ...], int] = {}
         held: dict[tuple[int, ...], set[int]] = defaultdict(set)
         owners: dict[tuple[int, ...], set[int]] = defaultdict(set)
@@ -495,6 +506,9 @@ class _Run:
                     owner = self.owner[location]
                     for key in self.facts.keys(location, found):
                         owners[key].add(owner)
+                        self.verdict.storage |= kept.get(key, owner) != owner
+                        if write and kind[owner] == Kind.OUTPUT:
+                            kept[key] = owner
                         touched[key].add((owner, write))
                         if not write and holder.get(key, owner) != owner and owner in held[key]:
                             self.verdict.storage = True

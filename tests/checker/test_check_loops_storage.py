@@ -72,6 +72,34 @@ def test_what_is_live_for_ever_shares_nothing() -> None:
     assert codes(text) == ["overlapping-storage"]
 
 
+OUTPUT = """
+    mloc %go dram.local size=1 kind=input dtype=pred shape=[]
+    mloc %a dram.local size=64 align=32 address=0
+    mloc %o dram.local size=64 align=32 address={} kind=output{}
+    block ^entry -> ^loop:
+    {}
+    block ^loop -> ^body, ^done trip=3 cond=go:
+    block ^body -> ^loop:
+    {}
+    %w = iota @act () -> (%a)
+    %r = copy @act (%a) -> ()
+    block ^done:
+    {}
+"""
+
+
+def test_an_output_takes_the_bytes_of_what_a_loop_has_left() -> None:
+    write = "%v = iota @act () -> (%o)"
+    assert codes(OUTPUT.format(0, "", "", "", write)) == []
+    assert codes(OUTPUT.format(0, " partial=true", "", "", write)) == ["overlapping-storage"]
+    for early in ((write, "", ""), ("", write, "")):
+        (wrong,) = findings(OUTPUT.format(0, "", *early))
+        assert wrong.code == "overlapping-storage"
+        assert (subject(wrong).kind, sides(wrong)) == ("shared bytes", ["v@0", "w@0"])
+        assert codes(OUTPUT.format(64, "", *early)) == []
+        assert codes(OUTPUT.format(32, "", *early)) == ["overlapping-storage"]
+
+
 def test_one_instruction_does_not_turn_one_tensor_into_another_in_place() -> None:
     text = TURNS.format(0, "", "", "").replace("%v = iota @act () -> (%b)", "%v = copy @act (%a) -> (%b)")
     (wrong,) = findings(text)

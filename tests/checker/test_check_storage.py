@@ -108,6 +108,46 @@ def test_what_comes_from_outside_lives_in_the_whole_function(kind: str) -> None:
     assert "overlapping-storage" not in codes(core.replace("address=0 kind", "address=64 kind"))
 
 
+OUTPUT = """
+    mloc %a dram.local size=64 address=0
+    mloc %o dram.local size=64 address={} kind={}
+    {}
+    {}
+    {}
+"""
+WORK = ("%w = iota @act () -> (%a)", "%r = copy @act (%a) -> ()", "%v = iota @act () -> (%o)")
+
+
+def test_an_output_is_live_from_its_first_access_to_the_end() -> None:
+    first, second, output = WORK
+    assert codes(OUTPUT.format(0, "output", first, second, output)) == []
+    for order in ((output, first, second), (first, output, second)):
+        (wrong,) = findings(OUTPUT.format(0, "output", *order))
+        assert wrong.code == "overlapping-storage"
+        assert {each.name for each in subject(wrong).locations} == {"a", "o"}
+        assert codes(OUTPUT.format(64, "output", *order)) == []
+    apart = output.replace("@act", "@pool")
+    assert "overlapping-storage" in codes(OUTPUT.format(0, "output", first, second, apart))
+    assert codes(OUTPUT.format(0, "output", first, second, apart + " deps=[r]")) == []
+
+
+@pytest.mark.parametrize("kind", ["output partial=true", "inout"])
+def test_bytes_that_the_caller_may_see_unwritten_are_never_shared(kind: str) -> None:
+    assert codes(OUTPUT.format(0, kind, *WORK)) == ["overlapping-storage"]
+    assert codes(OUTPUT.format(64, kind, *WORK)) == []
+
+
+def test_two_outputs_never_share_bytes() -> None:
+    core = """
+        mloc %a dram.local size=64 address=0 kind=output
+        mloc %o dram.local size=64 address={} kind=output
+        %w = iota @act () -> (%a)
+        %v = iota @act () -> (%o)
+    """
+    assert codes(core.format(64)) == []
+    assert codes(core.format(0)) == ["overlapping-storage"]
+
+
 def test_reuse_across_cores_needs_a_barrier() -> None:
     left = """
         mloc %a dram.shared size=64 address=0 kind=internal

@@ -10,6 +10,7 @@ from haulout.analysis.lifetimes import lifetimes
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.text import parse_bir
+from haulout.passes.coloring_allocator_dram_shared import Partitions
 from haulout.passes.pipeline import Fences
 from haulout_generators.programs import random_program
 
@@ -50,6 +51,51 @@ def test_remote_accesses_in_an_epoch_without_rows_of_the_owner(trailing: bool) -
 def test_random_programs_compile_to_a_proof(seed: int, fences: Fences) -> None:
     result = haulout.compile(random_program(Random(seed)), fences=fences)
     assert result.ok, "\n".join(map(str, result.diagnostics))
+
+
+OUTPUT = """bir 1
+program "an output" lnc=1
+module @nc0 core=0 {{
+  func @main {{
+    mloc %t dram.local size=8
+    mloc %y dram.local size=8 kind=output{attrs}
+    mloc %never dram.local size=8 kind=output
+    block ^entry:
+      %a = memset @act () -> (%t) seq=0
+      %b = copy @act (%t) -> ({target}) seq=1
+      %c = nop @sync () -> () seq=2
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("attrs", "target", "held"),
+    [("", "%y", (1, 4)), ("", "%y[0:4]", (1, 4)), (" partial=true", "%y", (0, 4)), ("", "", (0, 4))],
+    ids=["whole", "a piece", "partial", "no access"],
+)
+def test_an_output_is_live_from_its_first_access(attrs: str, target: str, held: tuple[int, int]) -> None:
+    life = lifetimes(parse_bir(OUTPUT.format(attrs=attrs, target=target)))
+    assert (life.begin[1], life.end[1]) == held
+    assert (life.begin[2], life.end[2]) == (0, 4)
+
+
+@pytest.mark.parametrize("partitions", ["proportional", "equal", "joint"])
+def test_an_output_takes_the_bytes_of_what_is_dead_before_it(partitions: Partitions) -> None:
+    text = OUTPUT.format(attrs="", target="%t").replace("    mloc %never dram.local size=8 kind=output\n", "")
+    text = text.replace("%c = nop @sync () -> () seq=2", "%c = memset @act () -> (%y) seq=2")
+    result = haulout.compile(parse_bir(text), partitions=partitions)
+    assert result.proved
+    assert result.program.locations.address.tolist() == [0, 0]
+
+
+def test_an_output_of_a_loop_is_live_from_its_start_to_the_end() -> None:
+    text = LOOP.format(other="%x").replace(
+        "    block ^end:\n  }", "    block ^end:\n      %z = nop @sync () -> () seq=5\n  }", 1
+    )
+    output, internal = (lifetimes(parse_bir(each)) for each in (text, text.replace(" kind=output", "")))
+    assert (output.begin[2], output.end[2]) == (0, 7)
+    assert (internal.begin[2], internal.end[2]) == (3, 4)
 
 
 LOOP = """bir 1

@@ -38,7 +38,7 @@ def taking_turns(cores: int = 2, size: int = 4096) -> Program:
     for core in range(cores):
         main = build.function(build.module(f"nc{core}", core), "main")
         large = build.location(main, "large", Space.DRAM_LOCAL, size)
-        small = build.location(main, "out", Space.DRAM_LOCAL, 64, kind=Kind.OUTPUT)
+        small = build.location(main, "out", Space.DRAM_LOCAL, 64, kind=Kind.INOUT)
         block = build.block(main, "entry")
         for epoch in range(cores):
             if epoch == core:
@@ -52,8 +52,9 @@ def taking_turns(cores: int = 2, size: int = 4096) -> Program:
 
 def ready(seed: int, **options: int) -> Program:
     """A random program up to where addresses are given."""
-    passes = standard_pipeline()[:6]
-    return PassManager(passes).run(random_program(Random(seed), steps=14, **options), PassContext())
+    passes = standard_pipeline()
+    before = [each.name for each in passes].index(ColoringAllocatorDramShared.name)
+    return PassManager(passes[:before]).run(random_program(Random(seed), steps=14, **options), PassContext())
 
 
 def placed(program: Program, partitions: Partitions) -> tuple[Program, PassContext]:
@@ -74,11 +75,13 @@ def precedence(program: Program, rows: np.ndarray) -> np.ndarray:
     def before(x: int, y: int) -> bool:
         return bool(epoch[x] < epoch[y] or (core[x] == core[y] and x < y))
 
-    lasting = {int(row): program.locations.kind[row] != Kind.INTERNAL for row in rows}
+    kind = program.locations.kind
+    lasting = {int(row): kind[row] != Kind.INTERNAL for row in rows}
+    given = {row: lasts and (kind[row] != Kind.OUTPUT or not touched[row]) for row, lasts in lasting.items()}
     table = np.zeros((len(rows), len(rows)), bool)
     for i, a in enumerate(rows.tolist()):
         for j, b in enumerate(rows.tolist()):
-            if i != j and not lasting[a] and not lasting[b]:
+            if i != j and not lasting[a] and not given[b]:
                 table[i, j] = all(before(x, y) for x in touched[a] for y in touched[b])
     return table
 

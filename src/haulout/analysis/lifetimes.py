@@ -3,8 +3,9 @@
 An access by the owner occupies its own position. An access by another core may happen anywhere in its epoch, so it
 occupies that whole epoch of the owner's list: from the row after the previous fence (or the start of the function) to
 the next fence (or its end). Other cores may also work in an epoch without instructions of the owner: it takes one
-position, its closing fence or the position after the last row. The lifetime is the hull of these positions. A
-location that is not `internal` is live in the whole function: its contents come from outside, or go there.
+position, its closing fence or the position after the last row. The lifetime is the hull of these positions. An
+input, inout or const is live in the whole function, as its contents come from outside. An output is live from its
+first access to the end; in the whole function if it has no access, or is `partial`.
 
 Two locations of one core whose lifetimes do not overlap may share storage: their accesses are ordered by the owner's
 list, which the edges of order 84 enforce, or by a fence. Loops and branches: `region_lifetimes.py`.
@@ -21,7 +22,7 @@ from haulout.analysis.region_lifetimes import cover_loops, region_ranges
 from haulout.analysis.straightline import epochs
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
-from haulout.ir.schema import Ints
+from haulout.ir.schema import Bools, Ints
 
 
 class Lifetimes(NamedTuple):
@@ -44,14 +45,24 @@ def lifetimes(program: Program) -> Lifetimes:
     end = np.zeros(len(locations), np.int64)
     np.minimum.at(begin, owner, first)
     np.maximum.at(end, owner, last)
+    function_begin, function_end = (each[locations.function] for each in _function_ranges(program))
+    lasting = (locations.kind == Kind.OUTPUT) & (begin < end) & ~partial_outputs(program)
+    end = np.where(lasting, function_end, end)
     if structure:
         cover_loops(program, access, begin, end)
-    function_begin, function_end = _function_ranges(program)
-    whole = (locations.kind != Kind.INTERNAL) & (locations.remote_name < 0)
-    begin = np.where(whole, function_begin[locations.function], begin)
-    end = np.where(whole, function_end[locations.function], end)
+    whole = (locations.kind != Kind.INTERNAL) & ~lasting & (locations.remote_name == NONE)
+    begin = np.where(whole, function_begin, begin)
+    end = np.where(whole, function_end, end)
     untouched = begin >= end
     return Lifetimes(np.where(untouched, 0, begin), np.where(untouched, 0, end))
+
+
+def partial_outputs(program: Program) -> Bools:
+    """Outputs with bytes that may never be written."""
+    rows = np.flatnonzero(program.locations.kind == Kind.OUTPUT)
+    found = np.zeros(len(program.locations), bool)
+    found[rows] = [program.location_attrs(row).get("partial") is True for row in rows.tolist()]
+    return found
 
 
 def _ranges(program: Program, access: Ints) -> tuple[Ints, Ints]:

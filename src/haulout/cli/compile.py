@@ -18,6 +18,7 @@ from haulout.support.diagnostics import bad_input
 from haulout.support.files import STDOUT, write_files
 
 if TYPE_CHECKING:
+    from haulout.frontends.hlo import Fuse
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.pipeline import Fences, Share, Sync
@@ -66,7 +67,20 @@ if TYPE_CHECKING:
     show_default=True,
     help="Keep dependences and barriers, or lower dependences to semaphores, or lower all.",
 )
+@click.option(
+    "--fuse",
+    type=click.Choice(["none", "all"]),
+    default="all",
+    show_default=True,
+    help="Of HLO text: make one instruction of element-wise operations where that saves storage.",
+)
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
+@click.option(
+    "--replicated",
+    multiple=True,
+    metavar="NAME",
+    help="A parameter of an .hlo file for which all cores get equal bytes. Repeatable.",
+)
 @kernel_options
 @format_option
 @quiet_option
@@ -82,7 +96,9 @@ def compile(
     compare_share: bool,
     target: str,
     sync: Sync,
+    fuse: Fuse,
     lnc: int | None,
+    replicated: tuple[str, ...],
     arg: tuple[str, ...],
     args_file: str | None,
     barrier_scope: BarrierScope,
@@ -108,7 +124,9 @@ def compile(
         compare_share=compare_share,
         target=target,
         sync=sync,
+        fuse=fuse,
         lnc=lnc,
+        replicated=replicated,
         arguments=kernel_arguments(arg, args_file),
         barrier_scope=barrier_scope,
         on_pass=pass_progress(quiet),

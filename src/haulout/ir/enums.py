@@ -37,7 +37,10 @@ SPACE_BY_TEXT = {text: space for space, text in _SPACE_TEXT.items()}
 
 
 class Kind(enum.IntEnum):
-    """Who fills a location and who reads it in the end; all but INTERNAL are live in the whole function."""
+    """Who fills a location and who reads it in the end.
+
+    INPUT, INOUT and CONST are live in the whole function, OUTPUT from its first access to the end of the function.
+    """
 
     INTERNAL = 0
     INPUT = 1

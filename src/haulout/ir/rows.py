@@ -31,6 +31,7 @@ class Changes:
         self.deleted = np.zeros(len(program.instructions), bool)
         self._before: list[int] = []
         self._shared: set[int] = set()
+        self._views: dict[int, int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
 
     def location(
@@ -70,6 +71,11 @@ class Changes:
     def share(self, row: int) -> None:
         """Make an old local location a shared one, which its core owns."""
         self._shared.add(row)
+
+    def view(self, row: int, owner: int) -> None:
+        """Make an old local location a view of another old location, which becomes a shared one."""
+        self.share(owner)
+        self._views[row] = owner
 
     def instruction(
         self,
@@ -149,9 +155,15 @@ class Changes:
             dims=program.dims.append(self._table("dims")),
             shapes=program.shapes.append(self._table("shapes")),
         )
-        space = program.locations.space.copy()
-        space[sorted(self._shared)] = Space.DRAM_SHARED
-        merged = program.locations.replace(space=space).append(self._table("locations"))
+        views, owners = list(self._views), list(self._views.values())
+        space, name, core = (
+            getattr(program.locations, each).copy() for each in ("space", "remote_name", "remote_core")
+        )
+        space[sorted(self._shared) + views] = Space.DRAM_SHARED
+        name[views], core[views] = program.locations.name[owners], program.location_core[owners]
+        merged = program.locations.replace(space=space, remote_name=name, remote_core=core).append(
+            self._table("locations")
+        )
         order = np.argsort(merged.function, kind="stable").astype(np.int32)
         position: Ids = np.empty(len(order), np.int32)
         position[order] = np.arange(len(order), dtype=np.int32)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from haulout.analysis.lifetimes import Lifetimes
+from haulout.analysis.lifetimes import Lifetimes, partial_outputs
 from haulout.analysis.straightline import epochs
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
@@ -83,7 +83,7 @@ def plan_joint(program: Program, rows: Ints, life: Lifetimes) -> JointPlan:
 
 
 def location_epochs(program: Program, rows: Ints) -> tuple[Ints, Ints]:
-    """The half-open range of epochs in which cores access each location; all epochs for one that is not internal."""
+    """The half-open range of epochs in which each location is live, as `lifetimes` says."""
     accesses, epoch = program.accesses, epochs(program).astype(np.int64)
     count = int(epoch.max(initial=0)) + 1
     first = np.full(len(program.locations), count, np.int64)
@@ -92,8 +92,10 @@ def location_epochs(program: Program, rows: Ints) -> tuple[Ints, Ints]:
     known = owner != NONE
     np.minimum.at(first, owner[known], epoch[accesses.instruction[known]])
     np.maximum.at(last, owner[known], epoch[accesses.instruction[known]] + 1)
-    permanent = program.locations.kind[rows] != Kind.INTERNAL
-    return np.where(permanent, 0, first[rows]), np.where(permanent, count, last[rows])
+    kind = program.locations.kind
+    lasting = kind != Kind.INTERNAL
+    permanent = lasting & ((kind != Kind.OUTPUT) | (first == count) | partial_outputs(program))
+    return np.where(permanent, 0, first)[rows], np.where(lasting, count, last)[rows]
 
 
 def _bound(program: Program, item: _Item) -> int:

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from haulout.ir.arrays import operand_arrays, require_bytes
+from haulout.ir.core_classes import without_claims
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.labels import instruction_label
@@ -27,6 +28,7 @@ from haulout.passes.collectives.all_gather import lower_all_gather
 from haulout.passes.collectives.all_reduce import lower_all_reduce
 from haulout.passes.collectives.all_to_all import lower_all_to_all
 from haulout.passes.collectives.collective_permute import lower_collective_permute
+from haulout.passes.collectives.direct import Direct
 from haulout.passes.collectives.reduce_scatter import lower_reduce_scatter
 from haulout.passes.collectives.site import PHASES, Site
 from haulout.passes.make_room import make_room
@@ -62,6 +64,8 @@ class LowerLocalCollectives(Pass):
         if not sites:
             context.count(self.name, collectives=0)
             return program
+        # Cores write what they stage at other times.
+        program = without_claims(program)
         lowered = np.zeros(len(program.instructions), bool)
         lowered[[row for rows in sites for row in rows]] = True
         program = make_room(program, lowered, PHASES)
@@ -69,8 +73,9 @@ class LowerLocalCollectives(Pass):
         changes = Changes(program)
         taken = _Names(program)
         last_write = _last_writes(program, self.in_place)
+        direct = Direct(program)
         for rows in sites:
-            site = _site(program, changes, rows, taken, last_write)
+            site = _site(program, changes, rows, taken, last_write, direct)
             LOWERINGS[program.strings[int(program.instructions.opcode[rows[0]])]](site)
             for row in rows:
                 changes.delete(row)
@@ -120,7 +125,9 @@ def _last_writes(program: Program, in_place: bool) -> Ids:
     return np.where(fits, last, len(program.instructions)).astype(np.int32)
 
 
-def _site(program: Program, changes: Changes, rows: list[int], taken: _Names, last_write: Ids) -> Site:
+def _site(
+    program: Program, changes: Changes, rows: list[int], taken: _Names, last_write: Ids, direct: Direct
+) -> Site:
     name = program.instruction_name(rows[0])
     operands = int(np.diff(program.access_starts[rows[0] : rows[0] + 2])[0])
     site = Site(
@@ -130,6 +137,7 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: _Names, la
         _free_stem(name, operands, program.lnc, taken),
         program.instruction_attrs(rows[0]),
         int(program.instructions.seq[rows[0]]),
+        direct=direct,
     )
     for row in rows:
         reads, writes = operand_arrays(program, row)

@@ -180,10 +180,10 @@ def _listed(program: Program, life: Lifetimes, rows: list[int]) -> list[Label]:
 
 def _range(program: Program, life: Lifetimes, row: int) -> str:
     """A lifetime as text."""
-    if program.locations.kind[row] != Kind.INTERNAL:
-        return "in the whole function"
     core = int(program.location_core[row])
     first, last = int(life.begin[row]), int(life.end[row]) - 1
+    if program.locations.kind[row] != Kind.INTERNAL and first == np.searchsorted(program.instruction_core, core):
+        return "in the whole function"
 
     def name(at: int) -> str:
         if at >= len(program.instructions) or program.instruction_core[at] != core:

@@ -18,6 +18,7 @@ from haulout.passes.localize_shared_memory import LocalizeSharedMemory
 from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.passes.lower_sync import LowerSync
+from haulout.passes.mark_uniform import MarkUniform
 from haulout.passes.options import check_option, option_types
 from haulout.passes.order_by_phases import OrderByPhases
 from haulout.passes.share_replicated import ShareReplicated
@@ -37,6 +38,7 @@ REGISTRY: dict[str, type[Pass]] = {
     each.name: each
     for each in (
         FoldConstants,
+        MarkUniform,
         SplitUniform,
         ShareReplicated,
         LocalizeSharedMemory,

@@ -8,8 +8,10 @@ before has *lost* it until it writes it again. A read of a lost atom is the faul
 examines the same bytes) one schedule is representative of all.
 
 A `?` write may have taken any byte of its location: it makes the bytes of other tensors there doubtful, and restores
-none of its own. Inputs, outputs, inouts and consts are live in the whole function, as in a straight line, so any
-overlap with them is a fault. So is an instruction that reads one tensor and writes another on the same bytes.
+none of its own. Inputs, inouts and consts are live in the whole function, as in a straight line, so any overlap with
+them is a fault. An output is live from its first write to the end, so an access of another tensor to its bytes after
+that is a fault, also in a later iteration. So is an instruction that reads one tensor and writes another on the same
+bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 from haulout.checker.columns import positions
 from haulout.checker.model import Model
 from haulout.checker.proofs.extents import Extents
-from haulout.checker.proofs.storage import storage_subject
+from haulout.checker.proofs.storage import is_permanent, storage_subject, why_live
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import location_label
 from haulout.ir.schema import Bools, Column, Ids, Ints
@@ -67,7 +69,7 @@ def check_stale_bytes(model: Model, extents: Extents, schedule: Ids) -> list[Dia
         low=extents.low,
         high=extents.high,
     )
-    permanent = rows.kind[mine] != Kind.INTERNAL
+    permanent = is_permanent(model)
     living = placed & permanent
     living[layout.place] |= placed[layout.place]
     atoms = max(len(extents.first_key), 1)
@@ -81,6 +83,9 @@ def check_stale_bytes(model: Model, extents: Extents, schedule: Ids) -> list[Dia
     pairs.append(_scan_stale_reads(layout, schedule, fine, atoms, _MAX_PAIRS))
     for place in np.flatnonzero(fine & placed).tolist():
         pairs.append(_byte_by_byte(model, extents, layout, schedule, place))
+    kept = _scan_kept(layout, schedule, ~permanent & (rows.kind[mine] == Kind.OUTPUT), atoms, _MAX_PAIRS)
+    pairs.append(kept)
+    kept_pairs = set(zip(kept[0].tolist(), kept[1].tolist(), strict=True))
     reported: set[tuple[int, int]] = set()
     for taker, reader in zip(*(np.concatenate(side).tolist() for side in zip(*pairs, strict=True)), strict=True):
         places = int(layout.place[taker]), int(layout.place[reader])
@@ -88,7 +93,7 @@ def check_stale_bytes(model: Model, extents: Extents, schedule: Ids) -> list[Dia
             continue
         reported.add(places)
         if len(found) < _MAX_FINDINGS:
-            found.append(_stale_read(model, taker, reader))
+            found.append(_stale_read(model, taker, reader, kept=(taker, reader) in kept_pairs))
     return found
 
 
@@ -139,6 +144,28 @@ def _scan_inside(layout: Layout, access_starts: Ints, atoms: int, limit: int) ->
                         count += 1
                     stamp[atom] = a
     return takers[:count].copy(), readers[:count].copy()
+
+
+@njit
+def _scan_kept(layout: Layout, schedule: Ids, lasting: Bools, atoms: int, limit: int) -> tuple[Ids, Ids]:
+    """Pairs (write of a lasting place, later access of another one to the same atom)."""
+    keepers, others = np.empty(limit, np.int32), np.empty(limit, np.int32)
+    count = 0
+    keeper = np.full(atoms, -1, np.int32)  # the first write of a lasting place
+    for at in range(len(schedule)):
+        a = schedule[at]
+        place, r = layout.place[a], layout.extent[a]
+        previous = -1
+        for k in range(layout.starts[r], layout.starts[r + 1]):
+            for atom in range(layout.low[k], layout.high[k]):
+                held = keeper[atom]
+                if held >= 0 and layout.place[held] != place and held != previous and count < limit:
+                    previous = held
+                    keepers[count], others[count] = held, a
+                    count += 1
+                if held < 0 and lasting[place] and layout.write[a]:
+                    keeper[atom] = a
+    return keepers[:count].copy(), others[:count].copy()
 
 
 @njit
@@ -242,32 +269,33 @@ def _permanent_overlap(model: Model, first: int, second: int) -> Diagnostic:
         f"{model.location_name(here)} and {model.location_name(there)} of core {program.location_core[there]} share "
         f"bytes while both are live"
     )
-    kind = Kind(int(program.locations.kind[here])).text
-    note = f"{model.location_name(here)} is kind={kind}: it is live in the whole function"
+    note = why_live(model, here, permanent=True)
     labels = (location_label(program, there), location_label(program, here))
     help_text = "move one of them to other bytes"
     subject = storage_subject(model, here, there)
     return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, (note,), (help_text,), subject)
 
 
-def _stale_read(model: Model, taker: int, reader: int) -> Diagnostic:
+def _stale_read(model: Model, taker: int, reader: int, *, kept: bool) -> Diagnostic:
     program, owners = model.program, model.owners()
     i, j = int(model.instruction[taker]), int(model.instruction[reader])
     here, there = int(owners[model.location[taker]]), int(owners[model.location[reader]])
     names = [model.location_name(row) for row in (here, there)]
-    does = "touches" if i == j else "reads"
+    does = "touches" if i == j or kept else "reads"
+    after = f"after {model.name(i)} on core {model.core[i]} has written {names[0]}"
+    found = f"where {model.name(i)} on core {model.core[i]} has written {names[0]}"
     message = (
         f"{names[0]} and {names[1]} of core {program.location_core[there]} share bytes while both are live: "
-        f"{model.name(j)} on core {model.core[j]}{model.later(i, j)} {does} {names[1]} where {model.name(i)} on core "
-        f"{model.core[i]} has written {names[0]}"
+        f"{model.name(j)} on core {model.core[j]}{model.later(i, j)} {does} {names[1]} "
+        f"{after if kept else found}"
     )
-    help_text = (
-        f"move one of them to other bytes, or write {names[1]} again between {model.name(i)} and {model.name(j)}",
-    )
+    notes = (why_live(model, here, permanent=False),) if kept else ()
+    again = f", or write {names[1]} again between {model.name(i)} and {model.name(j)}"
+    help_text = (f"move one of them to other bytes{'' if kept else again}",)
     labels = (model.label(j), model.label(i), location_label(program, there), location_label(program, here))
     subject = replace(
         storage_subject(model, here, there),
         instructions=(model.access_entity(taker), model.access_entity(reader)),
         provisos=model.provisos(i, j, there),
     )
-    return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, (), help_text, subject)
+    return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, notes, help_text, subject)

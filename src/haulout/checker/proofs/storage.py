@@ -3,9 +3,10 @@
 The verifier has checked that addresses are aligned and that views have targets (`ir/verify.py`).
 
 Two owners may share bytes only when one is dead before the other begins: every access of one happens before every
-access of the other. That is decided by the fused order alone, not by the lifetimes of an allocator. Inputs, outputs,
-inouts and consts are live in the whole function, even without accesses; an internal location without accesses is
-never live.
+access of the other. That is decided by the fused order alone, not by the lifetimes of an allocator. Inputs, inouts
+and consts are live in the whole function, even without accesses. An output is live from its first access to the end
+of the function; in the whole function if it has no access, or if it is `partial`: some of its bytes may never be
+written then. An internal location without accesses is never live.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ def check_lifetimes(model: Model, order: Order, extents: Extents, schedule: Ids)
     if not placed.any():
         return []
     of_access = positions(mine, len(program.locations))[owners[model.location]]
-    sequence, permanent = _sequence(of_access, schedule, placed, rows.kind[mine] != Kind.INTERNAL)
+    permanent = is_permanent(model)
+    sequence = _sequence(of_access, schedule, placed, permanent)
     lifetimes = scan_lifetimes(of_access, model.queue[model.instruction], len(mine), len(model.queue_core))
     atoms = max(len(extents.first_key), 1)
     pairs = sweep.scan_storage(
@@ -127,6 +129,7 @@ def check_lifetimes(model: Model, order: Order, extents: Extents, schedule: Ids)
         lifetimes,
         sequence,
         permanent,
+        rows.kind[mine] != Kind.INTERNAL,
         extents.starts,
         extents.low,
         extents.high,
@@ -147,7 +150,19 @@ def check_lifetimes(model: Model, order: Order, extents: Extents, schedule: Ids)
     return found
 
 
-def _sequence(of_access: Ids, schedule: Ids, placed: Bools, permanent: Bools) -> tuple[Ids, Bools]:
+def is_permanent(model: Model) -> Bools:
+    """Which of the function's locations are live from its start to its end, by their places in `model.locations`."""
+    mine, rows = model.locations, model.program.locations
+    found = (rows.kind[mine] != Kind.INTERNAL) & (rows.kind[mine] != Kind.OUTPUT)
+    accessed = np.zeros(len(rows), bool)
+    accessed[model.owners()[model.program.accesses.location]] = True
+    for place in np.flatnonzero(rows.kind[mine] == Kind.OUTPUT).tolist():
+        row = int(mine[place])
+        found[place] = not accessed[row] or model.program.location_attrs(row).get("partial") is True
+    return np.asarray(found)
+
+
+def _sequence(of_access: Ids, schedule: Ids, placed: Bools, permanent: Bools) -> Ids:
     """Placed owners that are ever live, by their first access in the schedule; permanent ones come first."""
     never = len(schedule)
     first = np.full(len(placed), never, np.int64)
@@ -155,7 +170,7 @@ def _sequence(of_access: Ids, schedule: Ids, placed: Bools, permanent: Bools) ->
     first[of_access[schedule[::-1]]] = np.arange(never - 1, -1, -1)
     first[permanent] = -1
     living = np.flatnonzero(placed & (first < never))
-    return living[np.argsort(first[living], kind="stable")].astype(np.int32), permanent
+    return living[np.argsort(first[living], kind="stable")].astype(np.int32)
 
 
 def _overlap(
@@ -173,9 +188,8 @@ def _overlap(
     )
     notes = []
     for place, row in ((first, here), (second, there)):
-        kind = Kind(int(program.locations.kind[row]))
-        if permanent[place]:
-            notes.append(f"{model.location_name(row)} is kind={kind.text}: it is live in the whole function")
+        if permanent[place] or program.locations.kind[row] == Kind.OUTPUT:
+            notes.append(why_live(model, row, permanent=bool(permanent[place])))
             continue
         rows = slice(int(lifetimes.starts[place]), int(lifetimes.starts[place + 1]))
         ends = (int(lifetimes.first[rows].min()), int(lifetimes.last[rows].max()))
@@ -191,6 +205,13 @@ def _overlap(
     labels = (location_label(program, there), location_label(program, here))
     subject = storage_subject(model, here, there)
     return Diagnostic("overlapping-storage", Severity.ERROR, message, labels, tuple(notes), (help_text,), subject)
+
+
+def why_live(model: Model, row: int, *, permanent: bool) -> str:
+    """Why a location that is not internal is live."""
+    since = "in the whole function" if permanent else "from its first access to the end of the function"
+    kind = Kind(int(model.program.locations.kind[row])).text
+    return f"{model.location_name(row)} is kind={kind}: it is live {since}"
 
 
 def storage_subject(model: Model, first: int, second: int) -> Subject:

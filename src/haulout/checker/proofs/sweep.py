@@ -445,6 +445,7 @@ def scan_storage(
     lifetimes: Lifetimes,
     sequence: Ids,
     permanent: Bools,
+    lasting: Bools,
     starts: Ints,
     low: Ids,
     high: Ids,
@@ -456,7 +457,8 @@ def scan_storage(
 
     `sequence` lists the locations by their first access.
     Each location must come wholly after those that held its bytes before; earlier holders come before those, so only
-    the last holder of each byte is examined. `permanent` ones are live in the whole function.
+    the last holder of each byte is examined. `lasting` ones are live to the end of the function, `permanent` ones
+    from its start, too.
     """
     count = np.zeros(1, np.int64)
     found_first, found_second = np.empty((1, limit), np.int32), np.empty((1, limit), np.int32)
@@ -481,7 +483,7 @@ def scan_storage(
                 held = holder[cur]
                 if held >= 0 and held != taker and checked[held] != taker:
                     checked[held] = taker
-                    if permanent[held] or permanent[taker] or not _wholly_before(order, lifetimes, held, taker):
+                    if lasting[held] or permanent[taker] or not _wholly_before(order, lifetimes, held, taker):
                         if count[0] < limit:
                             found_first[0, count[0]] = held
                             found_second[0, count[0]] = taker

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
+from haulout.frontends.hlo.fuse_elementwise import Fuse
 from haulout.frontends.hlo.lower import lower
 from haulout.frontends.hlo.parser import read_hlo
 from haulout.ir.program import Program
 
 
-def load_hlo(path: str | Path) -> Program:
-    """Read, parse and lower an HLO file. Raises `HauloutError` when any of it fails."""
-    return lower(read_hlo(path))
+def load_hlo(path: str | Path, *, fuse: Fuse = "all", replicated: Collection[str] = ()) -> Program:
+    """Read, parse and lower an HLO file; all cores get equal bytes for the parameters named in `replicated`.
+
+    `fuse` as in `lower`. Raises `HauloutError` when any of it fails.
+    """
+    return lower(read_hlo(path), fuse=fuse, replicated=replicated)

@@ -1,4 +1,4 @@
-"""collective_permute: each source stages its operand, each target copies it; other cores get zeros."""
+"""collective_permute: each target sees its source's operand, or gets a copy of it; other cores get zeros."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ def lower_collective_permute(site: Site) -> None:
             case _:
                 site.fail(f"pairs={pairs}: expected pairs of cores, found {pair}")
     stages = {}
+    views: set[tuple[int, int]] = set()
     for target, source in sorted(source_of.items(), key=lambda pair: pair[1]):
         members = sorted({source, target})
         for number in range(len(site.inputs[source])):
-            stages[source, number] = site.readable(source, number, members)
+            if site.is_view(target, source, number):
+                views.add((target, number))
+            else:
+                stages[source, number] = site.readable(source, number, members)
     site.meet(FIRST_MEET)
     for core in site.cores:
         for number, array in enumerate(site.outputs[core]):
+            if (core, number) in views:
+                continue
             if core in source_of:
                 site.copy(core, READ, f"out{number}", (stages[source_of[core], number][core], None), array.operand)
             else:

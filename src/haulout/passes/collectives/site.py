@@ -23,6 +23,7 @@ from haulout.ir.labels import instruction_label
 from haulout.ir.opcodes import REDUCTIONS
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes, Operand
+from haulout.passes.collectives.direct import Direct
 from haulout.support.diagnostics import bad_input
 
 PHASES = 4
@@ -51,6 +52,8 @@ class Site:
     in_place: list[bool] = field(default_factory=list)
     """Of each operand, the same on all cores: whether members read it where it is."""
     outputs: list[list[Array]] = field(default_factory=list)
+    direct: Direct = field(kw_only=True, repr=False)
+    """Of all sites: results that are views of operands."""
     turns: dict[int, int] = field(default_factory=dict)
     """Copies made so far on each core; DMA queues take turns, in one order on all cores."""
 
@@ -141,10 +144,21 @@ class Site:
             made = self.stage(number, owner, members, source)
             self.copy(owner, COPY_IN, f"in{number}", source.operand, (made[owner], None))
             return made
-        self.changes.share(source.location)
-        target = self.program.strings[int(self.program.locations.name[source.location])]
-        views = self.views(f"{self.name}.stage{number}.nc{owner}", (target, owner), members, source)
-        return {**views, owner: source.location}
+        root = self.direct.root(source.location)
+        core = int(self.program.location_core[root])
+        self.changes.share(root)
+        target = self.program.strings[int(self.program.locations.name[root])]
+        others = [member for member in members if member != owner]
+        views = self.views(f"{self.name}.stage{number}.nc{owner}", (target, core), others, source)
+        return {**views, core: root, owner: source.location}
+
+    def is_view(self, core: int, owner: int, number: int) -> bool:
+        """Make a result on `core` a view of an operand of `owner`, where it can be one; whether it is one now."""
+        result, source = self.outputs[core][number], self.inputs[owner][number]
+        if not self.in_place[number] or not self.direct.may_view(self.rows[core], result, source):
+            return False
+        self.changes.view(result.location, self.direct.view(result.location, source.location))
+        return True
 
     def copy(self, core: int, phase: int, label: str, source: Operand, target: Operand) -> None:
         """A DMA copy of bytes."""
