@@ -7,9 +7,11 @@ instruction by data flow, and each list sorted by phase needs as many fences as 
 1. Orders: the given one; for each of `WINDOWS`, every instruction in its earliest phase, and in its latest.
 2. Each gets its fences, an estimate of its makespan, and one of its peak, the sum over all cores.
 3. Time and storage count alike: the order with the smallest product of both is taken, among those whose makespan and
-   whose peak are at most `WORSE` times that of the given order. A product that is hardly smaller (`GAIN`) moves
-   nothing. With a capacity, an order that fits is better than one that does not.
-4. New `seq`: by (block, phase, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
+   whose peak are at most `WORSE` times that of the given order. A product that is hardly smaller (`PROMISE`)
+   moves nothing. With a capacity, an order that fits is better than one that does not.
+4. Edges between tensors that share storage may change the time of both, so this order and the given one are compiled
+   to the end, and compared once more by what comes out.
+5. New `seq`: by (block, phase, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
    still sees the writes that it saw; the checker compares the two programs (`check_reordered`).
 
 Nothing moves where the order is the user's, or not known: without `seq`; with a barrier that no pass made, a
@@ -30,10 +32,12 @@ from haulout.analysis.phases import phases
 from haulout.analysis.straightline import fence_rows
 from haulout.checker import check_reordered
 from haulout.ir.builder import reorder_instructions
-from haulout.ir.enums import NONE, DependenceKind
+from haulout.ir.enums import NONE, DependenceKind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids
+from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
 from haulout.passes.extend_shared_lifetimes import (
     LOWERING,
     ExtendSharedLifetimes,
@@ -47,7 +51,8 @@ from haulout.passes.fences.capacity import live_bytes
 from haulout.passes.fences.slots import Slots, insert_fences, phase_slots
 from haulout.passes.options import Bytes
 from haulout.passes.order_cores import order_cores
-from haulout.support.diagnostics import fail
+from haulout.passes.sync_shared_allocations import SyncSharedAllocations
+from haulout.support.diagnostics import HauloutError, fail
 from haulout.target import DEFAULT, Target, load_target
 
 WINDOWS = (1, 4, 16)
@@ -55,7 +60,9 @@ WINDOWS = (1, 4, 16)
 WORSE = 1.01
 """Neither makespan nor peak may be more than this times that of the given order ..."""
 GAIN = 0.995
-"""... and their product must be at most this times that of it."""
+"""... and their product must be at most this times that of it ..."""
+PROMISE = 0.95
+"""... as compiled; before addresses it must be at most this times, for addresses make estimates worse."""
 
 
 class _Order(NamedTuple):
@@ -70,12 +77,12 @@ class _Order(NamedTuple):
     """Microseconds, to the nanosecond."""
     peak: int
 
-    def better(self, given: _Order, capacity: int | None) -> tuple[bool, float, int] | None:
+    def better(self, given: _Order, capacity: int | None, gain: float) -> tuple[bool, float, int] | None:
         """A key that is smallest for the best order; None where the given one stays."""
         fits, fitted = (capacity is None or each.peak <= capacity for each in (self, given))
         product = self.makespan * self.peak
         bounded = self.makespan <= WORSE * given.makespan and self.peak <= WORSE * given.peak
-        gains = bounded and product <= GAIN * given.makespan * given.peak
+        gains = bounded and product <= gain * given.makespan * given.peak
         if (fits, gains) < (fitted, True) or (fitted and not fits):
             return None
         return not fits, product, self.fences
@@ -129,7 +136,7 @@ class OrderByPhases(Pass):
                 seen.add(origin.tobytes())
                 given = given or _given(bare, target)
                 order = _judged(tried, origin, phase[origin], target)
-                key = order.better(given, self.capacity)
+                key = order.better(given, self.capacity, PROMISE)
                 if key is not None:
                     found.append((key, len(found), order))
         if given is None or not found:
@@ -139,16 +146,35 @@ class OrderByPhases(Pass):
             fail("internal-error", f"{self.name} changed the order of a conflict", notes=[wrong[0].message])
         # What the order of an engine implied before may need an edge now.
         moved = order_cores(order.program, set(DependenceKind), removable_fences=False)[0]
-        final = _given(moved, target)
-        if final.better(given, self.capacity) is None:
+        before, after = self._compiled(program, target), self._compiled(moved, target)
+        if after is None or (before is not None and after.better(before, self.capacity, GAIN) is None):
             return None
         context.count(
             self.name,
             moved=int(np.count_nonzero(order.origin != np.arange(len(order.origin)))),
-            fences_before=given.fences,
-            fences_after=final.fences,
+            fences_before=given.fences if before is None else before.fences,
+            fences_after=after.fences,
         )
         return moved
+
+    def _compiled(self, program: Program, target: Target) -> _Order | None:
+        """A program with its final fences, addresses and edges; None where it does not fit."""
+        passes = (
+            ExtendSharedLifetimes(capacity=self.capacity, target=self.target),
+            ColoringAllocatorDramShared(capacity=self.capacity),
+            SyncSharedAllocations(),
+            AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
+        )
+        placed, context = program, PassContext()
+        try:
+            for each in passes:
+                placed = each.run(placed, context)
+        except HauloutError:
+            return None
+        dram = placed.locations.take(placed.locations.space <= Space.DRAM_SHARED)
+        peak = int((dram.address + dram.size)[dram.address != NONE].max(initial=0))
+        time = round(makespan(placed, target).makespan, 3)
+        return _Order(program, np.zeros(0, np.int32), len(fence_rows(placed)) // program.lnc, time, peak)
 
 
 def _may_move(program: Program) -> bool:
