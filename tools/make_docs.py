@@ -38,6 +38,7 @@ NOTE = "<!-- Made by tools/make_docs.py; change the code and run it again. -->"
 DESIGN_NOTES = {
     "fold_constants": "constants.md",
     "mark_uniform": "sharing.md",
+    "split_uniform": "sharing.md",
     "share_replicated": "sharing.md",
     "localize_shared_memory": "tables.md",
     "build_fdeps": "dependences.md",
