@@ -14,6 +14,7 @@ from haulout.support.jit import compile_seconds
 if TYPE_CHECKING:
     import numpy as np
 
+    from haulout.frontends.hlo import Fuse
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.manager import PassRecord
@@ -47,6 +48,7 @@ def load(
     lnc: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
+    fuse: Fuse = "all",
 ) -> Program:
     """Read a program: `.bir` text, `.hlo` text after SPMD partitioning, `.npz` (stored by `save_program`), or an NKI
     kernel, `FILE.py::FUNCTION` (see `haulout.nki.trace` for `arguments` and `barrier_scope`).
@@ -55,11 +57,15 @@ def load(
     program must have that many. The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
-    return _read(path, lnc, arguments, barrier_scope)[0]
+    return _read(path, lnc, arguments, barrier_scope, fuse)[0]
 
 
 def _read(
-    source: str | Path | Program, lnc: int | None, arguments: Mapping[str, Any] | None, barrier_scope: BarrierScope
+    source: str | Path | Program,
+    lnc: int | None,
+    arguments: Mapping[str, Any] | None,
+    barrier_scope: BarrierScope,
+    fuse: Fuse,
 ) -> tuple[Program, list[Diagnostic]]:
     """A sound program that can be written as text, and the findings of a kernel's trace."""
     from haulout.ir.verify import check_sound
@@ -73,7 +79,7 @@ def _read(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return traced.program, list(traced.findings)
-    program = check_sound(_read_file(Path(source)))
+    program = check_sound(_read_file(Path(source), fuse))
     if Path(source).suffix == ".npz":
         require_writable(program)
     if lnc in (None, program.lnc):
@@ -85,7 +91,7 @@ def _read(
     return replicate(program, lnc), []
 
 
-def _read_file(path: Path) -> Program:
+def _read_file(path: Path, fuse: Fuse) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
@@ -94,9 +100,11 @@ def _read_file(path: Path) -> Program:
         case ".bir":
             return parse_bir(read_text(path), str(path))
         case ".hlo":
-            from haulout.frontends.hlo import load_hlo
+            from haulout.frontends.hlo import Fuse, load_hlo
+            from haulout.passes.options import check_option
 
-            return load_hlo(path)
+            check_option("fuse", fuse, Fuse)
+            return load_hlo(path, fuse=fuse)
         case ".npz":
             return load_program(path)
     kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
@@ -116,6 +124,7 @@ def compile(
     compare_share: bool = False,
     target: str | Path | None = None,
     sync: Sync = "edges",
+    fuse: Fuse = "all",
     lnc: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
@@ -130,8 +139,9 @@ def compile(
     cores divide, or `all`, which includes the operands of collectives. With `compare_share` the report also has the
     figures of every other `share`. `target` is the machine for estimated run times, the name of a preset or a TOML
     file (see `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
-    dependences, `all` also barriers; times are estimated before that. `arguments` and `barrier_scope` are for a
-    kernel. The result has the findings of the checker. Raises `HauloutError` if the program cannot be compiled.
+    dependences, `all` also barriers; times are estimated before that. `fuse` as in `load`. `arguments` and
+    `barrier_scope` are for a kernel. The result has the findings of the checker. Raises `HauloutError` if the program
+    cannot be compiled.
     """
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
@@ -152,7 +162,7 @@ def compile(
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     kernels_before = compile_seconds()
 
-    program, traced = _read(source, lnc, arguments, barrier_scope)
+    program, traced = _read(source, lnc, arguments, barrier_scope, fuse)
     levels = _share_levels(program, options) if compare_share else []
     context = PassContext()
     context.diagnostics.extend(traced)

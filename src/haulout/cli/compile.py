@@ -18,6 +18,7 @@ from haulout.support.diagnostics import bad_input
 from haulout.support.files import STDOUT, write_files
 
 if TYPE_CHECKING:
+    from haulout.frontends.hlo import Fuse
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.pipeline import Fences, Share, Sync
@@ -66,6 +67,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Keep dependences and barriers, or lower dependences to semaphores, or lower all.",
 )
+@click.option(
+    "--fuse",
+    type=click.Choice(["none", "all"]),
+    default="all",
+    show_default=True,
+    help="Of HLO text: make one instruction of element-wise operations where that saves storage.",
+)
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @kernel_options
 @format_option
@@ -82,6 +90,7 @@ def compile(
     compare_share: bool,
     target: str,
     sync: Sync,
+    fuse: Fuse,
     lnc: int | None,
     arg: tuple[str, ...],
     args_file: str | None,
@@ -108,6 +117,7 @@ def compile(
         compare_share=compare_share,
         target=target,
         sync=sync,
+        fuse=fuse,
         lnc=lnc,
         arguments=kernel_arguments(arg, args_file),
         barrier_scope=barrier_scope,

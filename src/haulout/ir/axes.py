@@ -98,10 +98,11 @@ def _convolution(attrs: Attrs, reads: Sequence[Shape], writes: Sequence[Shape]) 
 
 def _kept(attrs: Attrs, reads: Sequence[Shape], writes: Sequence[Shape]) -> list[Followed]:
     dims = _list(attrs, "dims")
-    count = len(reads) // 2
-    kept = [dim for dim in range(len(reads[0])) if dim not in dims]
-    follows = tuple(CONTRACTED if dim in dims else kept.index(dim) for dim in range(len(reads[0])))
-    return [follows] * count + [_whole(shape) for shape in reads[count:]]
+    count = len(reads) - len(writes)  # one initial value a result
+    rank = len(writes[0]) + len(dims)
+    kept = [dim for dim in range(rank) if dim not in dims]
+    follows = tuple(CONTRACTED if dim in dims else kept.index(dim) for dim in range(rank))
+    return [follows if shape else () for shape in reads[:count]] + [_whole(shape) for shape in reads[count:]]
 
 
 def _window(attrs: Attrs, reads: Sequence[Shape], writes: Sequence[Shape]) -> list[Followed]:

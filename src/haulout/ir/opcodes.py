@@ -224,6 +224,14 @@ _ELEMENT_WISE = (
            "`op=add|multiply|maximum|minimum|and|or|xor`", flow=Flow.WHOLE, function=False, axes=Axes.NONE),
 )
 
+_MAPS = (
+    _op("maps", "map", "x+ -> y", "a computation on scalars for each element; its statements are element-wise, and "
+        "each rounds to its own type; an operand of one element stands for all", "`body= results=`",
+        flow=Flow.ELEMENTS, axes=Axes.SAME),
+    _op("maps", "map_reduce", "x+, init -> y", "`reduce` of what `map` makes of the x, which it does not store",
+        "`dims=[..] op=`, `body= results=`", axes=Axes.KEPT),
+)
+
 _ARRANGING = (
     _op("arranging", "broadcast", "x -> y", "dimension i of x becomes dimension `dims[i]` of y", "`dims=[..]`",
         engine=_DMA, axes=Axes.PLACED),
@@ -333,7 +341,7 @@ _NKI_FAMILIES = (
 # fmt: on
 
 _ROWS = (
-    *(*_MOVING, *_ELEMENT_WISE, *_ARRANGING, *_CONTRACTIONS, *_REDUCTIONS, *_INDEXING),
+    *(*_MOVING, *_ELEMENT_WISE, *_MAPS, *_ARRANGING, *_CONTRACTIONS, *_REDUCTIONS, *_INDEXING),
     *(*_COLLECTIVES, *_RENDEZVOUS, *_OF_NKI),
 )
 OPCODES: dict[str, Opcode] = {row.name: row for row in _ROWS}

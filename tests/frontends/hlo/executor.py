@@ -9,6 +9,7 @@ either arm run it by themselves, up to the join. A loop whose `trip` is known ru
 from __future__ import annotations
 
 import base64
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ class Executor:
             pattern = program.pattern(int(program.accesses.pattern[access]))
             dtype = NUMPY[attrs["dtypes"][position]] if "dtypes" in attrs else self.dtype(location)
             shape = tuple(attrs["shapes"][position]) if "shapes" in attrs else program.shape(location)
-            if pattern is not None and "shapes" not in attrs:
+            if pattern is not None and "shapes" not in attrs and pattern.nbytes != prod(shape) * dtype.itemsize:
                 shape = (pattern.nbytes // dtype.itemsize,)
             if bool(program.accesses.write[access]) == write:
                 found.append((location, pattern, dtype, shape))

@@ -22,7 +22,8 @@ SUM = "sum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  r = f32[] ad
 
 
 def program(body: str, header: str = "num_partitions=2", before: str = "") -> Program:
-    found = lower(parse_hlo(f"HloModule m, {header}\n{before}\nENTRY e {{\n{body}\n}}\n", "m.hlo"))
+    """Without fusion: one instruction an operation."""
+    found = lower(parse_hlo(f"HloModule m, {header}\n{before}\nENTRY e {{\n{body}\n}}\n", "m.hlo"), fuse="none")
     assert verify(found) == []
     assert print_bir(parse_bir(print_bir(found))) == print_bir(found)
     return found
@@ -62,7 +63,7 @@ def message(body: str, header: str = "num_partitions=2", before: str = "") -> st
 
 
 def test_a_small_network() -> None:
-    found = load_hlo(DATA / "mlp.n4.hlo")
+    found = load_hlo(DATA / "mlp.n4.hlo", fuse="none")
     assert [view.name for view in found.module_views()] == ["nc0", "nc1", "nc2", "nc3"]
     assert parameter_names(found) == ["x", "w1", "b1", "w2"]
     assert found.output_names == ["y", "loss"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from haulout.frontends.hlo.fuse_elementwise import Fuse
 from haulout.frontends.hlo.lower import lower
 from haulout.frontends.hlo.parser import read_hlo
 from haulout.ir.program import Program
 
 
-def load_hlo(path: str | Path) -> Program:
-    """Read, parse and lower an HLO file. Raises `HauloutError` when any of it fails."""
-    return lower(read_hlo(path))
+def load_hlo(path: str | Path, *, fuse: Fuse = "all") -> Program:
+    """Read, parse and lower an HLO file; `fuse` as in `lower`. Raises `HauloutError` when any of it fails."""
+    return lower(read_hlo(path), fuse=fuse)

@@ -28,6 +28,7 @@ Ranges = list[tuple[int, int]]
 """Times, first and last included, ascending, without overlaps."""
 
 _UPDATES_IN_PLACE = "dynamic-update-slice"
+_IN_PLACE = {*ELEMENTWISE, "map"}
 
 
 def live_ranges(steps: Sequence[Step], parameters: Iterable[Array], results: Iterable[Array]) -> dict[Array, Ranges]:
@@ -92,7 +93,7 @@ def may_share(operation: Operation, position: int) -> bool:
         return position == 0
     operand, result = operation.operands[position], operation.result
     same = operand.nbytes == result.nbytes and operand.itemsize == result.itemsize and operand.layout is None
-    return operation.opcode in ELEMENTWISE and same
+    return operation.opcode in _IN_PLACE and same
 
 
 class _Scan:

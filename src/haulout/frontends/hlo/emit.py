@@ -116,11 +116,17 @@ class Emitter:
         operation: Operation,
         attrs: Mapping[str, AttrValue] | None = None,
         reads: Sequence[View] | None = None,
+        writes: Sequence[View] | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        """An instruction that reads all operands, or given views of them, and writes all results as a whole."""
+        """An instruction that reads all operands and writes all results as a whole, or given views of them.
+
+        Its engine is that of its opcode, or a given one.
+        """
         opcode = opcode_of(operation.opcode)
         reads = operation.operands if reads is None else reads
-        operands = [*reads, *(View(array, array.shape) for array in operation.results)]
+        writes = [View(array, array.shape) for array in operation.results] if writes is None else writes
+        operands = [*reads, *writes]
         slots = [self._storage.homes[view.array] for view in operands]
         found = dict(attrs or {})
         if any(view.shape.dims != slot.shape.dims for view, slot in zip(operands, slots, strict=True)):
@@ -128,7 +134,8 @@ class Emitter:
         if any(view.shape.dtype != slot.shape.dtype for view, slot in zip(operands, slots, strict=True)):
             found["dtypes"] = [view.shape.dtype for view in operands]
         ids: list[Operand] = [(self._ids[slot], view.pattern) for view, slot in zip(operands, slots, strict=True)]
-        engine = self.dma() if opcode.engine is Engine.DMA0 else opcode.engine
+        engine = opcode.engine if engine is None else engine
+        engine = self.dma() if engine is Engine.DMA0 else engine
         self._append(operation, opcode.name, engine, ids[: len(reads)], ids[len(reads) :], found)
 
     def copy(self, operation: Operation, source: View, write: Pattern | None = None) -> None:

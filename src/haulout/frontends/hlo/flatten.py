@@ -4,6 +4,7 @@
     tuples and reshapes (`tuples_and_views.py`)       trees and views
     call                                              the instructions of the callee, with its parameters bound
     while                                             boundary, condition, boundary, body, boundary
+    iota of several dimensions                        one of a line, too, which readers may see in all of them
     conditional                                       boundary, first arm, boundary, second arm, boundary
     any other opcode                                  an `Operation`; `seq` counts all instructions in order
 
@@ -43,7 +44,7 @@ from haulout.frontends.hlo.values import (
     leaves,
     shape_of,
 )
-from haulout.frontends.hlo.views import MOVEMENTS, plain
+from haulout.frontends.hlo.views import MOVEMENTS, iota_line, plain
 
 MAX_INSTRUCTIONS = 1_000_000
 """After inlining: nested calls can grow exponentially."""
@@ -186,6 +187,9 @@ class _Walk:
             if (movement := MOVEMENTS.get(opcode)) is not None:
                 check_attributes(instruction, movement.attributes)
                 value = replace(movement.view(operation), stored=operation.results[0])
+            elif opcode == "iota" and (line := iota_line(operation)) is not None:
+                self.steps.append(line[0])
+                value = line[1]
             frame.values[instruction.name] = value
 
     def _count(self, instruction: Instruction, numbers: int = 1) -> None:

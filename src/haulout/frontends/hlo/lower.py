@@ -7,12 +7,13 @@
 3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
 4. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
 5. Order the operations between boundaries for memory (`memory_order.py`).
-6. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
+6. Fuse element-wise operations into what reads their results (`fuse_elementwise.py`), and order them again.
+7. Assign a location to every array (`storage.py`). Coalesce copies where it is safe (`coalescing.py`); plan the
    others (`boundary_copies.py`).
-7. Emit the rows of one core, rule by rule (`ops/`): one instruction for each operation, or one copy for each piece;
+8. Emit the rows of one core, rule by rule (`ops/`): one instruction for each operation, or one copy for each piece;
    blocks for loops and branches (`emit.py`), with the trip count if it is known (`trips.py`), and `divergent` on
    branches where cores may take different arms (`uniformity.py`).
-8. Replicate them for every core. Cores differ only in the constants that contain their ids.
+9. Replicate them for every core. Cores differ only in the constants that contain their ids.
 
 HLO is SPMD: all cores run the same text, so `seq`, the position of the instruction in the flattened source, is their
 common time. `outputs=` of the program names the locations of the results in the order of the result tuple. The
@@ -24,12 +25,23 @@ from __future__ import annotations
 from haulout.frontends.hlo.boundary_copies import plan_boundaries
 from haulout.frontends.hlo.divergent_loops import guard_bodies, loops_of
 from haulout.frontends.hlo.emit import Emitter, Rule
+from haulout.frontends.hlo.expressions import Fused
 from haulout.frontends.hlo.flatten import flatten
+from haulout.frontends.hlo.fuse_elementwise import Fuse, fuse_elementwise
 from haulout.frontends.hlo.live_steps import live_steps
 from haulout.frontends.hlo.memory_order import order_for_memory
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.movements import choose_movements
-from haulout.frontends.hlo.ops import collectives, contraction, elementwise, indexing, movement, reduction, windows
+from haulout.frontends.hlo.ops import (
+    collectives,
+    contraction,
+    elementwise,
+    fused,
+    indexing,
+    movement,
+    reduction,
+    windows,
+)
 from haulout.frontends.hlo.partitioned import require_partitioned
 from haulout.frontends.hlo.storage import assign_storage, donated
 from haulout.frontends.hlo.swapped_products import swap_products
@@ -51,8 +63,8 @@ RULES: dict[str, Rule] = {
 """Every HLO opcode that becomes instructions; those that only rearrange names are resolved in `flatten.py`."""
 
 
-def lower(module: HloModule) -> Program:
-    """The program of `module` on `num_partitions` cores.
+def lower(module: HloModule, *, fuse: Fuse = "all") -> Program:
+    """The program of `module` on `num_partitions` cores; `fuse` says which element-wise operations become one.
 
     Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
     not partitioned, on an opcode or an attribute that is not supported, and on shapes that do not fit together.
@@ -73,6 +85,9 @@ def lower(module: HloModule) -> Program:
         steps, length = guard_bodies(steps, divergent)
         uniformity = find_uniformity(module, flat, steps)
     steps = order_for_memory(steps, donated(module, flat), results)
+    if fuse == "all":
+        # Arrays that are fused have no bytes, so another order may need less.
+        steps = order_for_memory(fuse_elementwise(module, flat, steps), donated(module, flat), results)
     storage = assign_storage(module, flat, steps)
     plan_boundaries(steps, storage)
     out = Emitter(module, storage, steps, divergent_branches(steps, uniformity))
@@ -80,8 +95,8 @@ def lower(module: HloModule) -> Program:
         if not isinstance(step, Operation):
             out.boundary(step)
             continue
-        rule = RULES[step.opcode]
-        check_attributes(step.instruction, rule.attributes)
+        rule = fused.RULES[step.opcode] if isinstance(step, Fused) else RULES[step.opcode]
+        check_attributes(step.instruction, RULES[step.instruction.opcode].attributes)
         rule.emit(out, step)
     out.finish(length + 1)
     return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data, same=out.core_classes)

@@ -3,6 +3,7 @@
     copy          the operand                              slice        offset and strides, times the slice's stride
     transpose     strides in another order                 reverse      negative strides from the last element
     broadcast     stride 0 along new dimensions            reshape      strides of split and joined dimensions, if any
+    iota          a line of numbers, stride 0 along the other dimensions
 
 Each function takes an operation, checks its attributes and its shape, and gives a view of the operand's array. The
 view also knows the array that the operation itself would store (`View.stored`): the operation stays among the steps
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Layout, Operation, View
+from haulout.frontends.hlo.values import Array, Layout, Operation, View
 from haulout.ir.patterns import row_major_strides
 
 
@@ -97,6 +98,22 @@ def dense_order(view: View, dims: dict[str, tuple[int, ...]]) -> list[int] | Non
                 return None
             expected *= view.shape.dims[dim]
     return order if free == sorted(free) else None
+
+
+def iota_line(iota: Operation) -> tuple[Operation, View] | None:
+    """The numbers along an iota's dimension as an operation of its own, and the iota as a view of them.
+
+    None where the iota is no more than these numbers, or is not well formed.
+    """
+    (array,) = iota.results
+    dims, dim = array.shape.dims, iota.attribute("iota_dimension", attributes.integer)
+    if dim >= len(dims) or dims[dim] == array.shape.count:
+        return None
+    line = Array(array.source, Shape(array.shape.dtype, (dims[dim],)))
+    line.producer = operation = Operation(iota.instruction, (), (line,), iota.seq)
+    view = View(line, line.shape)
+    strides = [view.itemsize if at == dim else 0 for at in range(len(dims))]
+    return operation, View(line, array.shape, Layout(0, tuple(strides)), array)
 
 
 def _copy(operation: Operation) -> View:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from haulout.analysis.core_labels import core_labels
+from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
+from haulout.passes.splitting.keys import Key
 from haulout.passes.splitting.operations import Operation, Partition, read_operation
 
 
@@ -49,7 +51,7 @@ def find_candidates(program: Program) -> Candidates:
         alike = all(each in found.sizes for each in results) and len({found.partitions[e] for e in results}) == 1
         if alike and not moving[mine].any():
             operation = read_operation(program, row, found.partitions[results[0]])
-            if operation is not None and (operation := _keyed(operation)) is not None:
+            if operation is not None and (operation := _keyed(program, operation)) is not None:
                 found.operations[row] = operation
     _withdraw(program, found, writers)
     return found
@@ -106,18 +108,24 @@ def _touched_apart(program: Program) -> Bools:
     return found
 
 
-def _keyed(operation: Operation) -> Operation | None:
-    """The operation with those cuts alone whose parts write disjoint bytes, and read of a result their own part."""
+def _keyed(program: Program, operation: Operation) -> Operation | None:
+    """The operation with those cuts alone whose parts write disjoint elements and read no other part of a result."""
     results = [(operand.location, at) for at, operand in enumerate(operation.operands) if operand.write]
     axes = []
     for axis in operation.axes:
         written = {location: axis.keys[at] for location, at in results}
-        if None in written.values() or len(written) != len(results):
+        if len(written) != len(results) or not all(_is_whole(program, *each) for each in written.items()):
             continue
         mine = zip(operation.operands, axis.keys, strict=True)
         if all(operand.write or written.get(operand.location, key) == key for operand, key in mine):
             axes.append(axis)
     return replace(operation, axes=tuple(axes)) if axes else None
+
+
+def _is_whole(program: Program, location: int, key: Key | None) -> bool:
+    """Whether there is a key, and no element of the location belongs to two parts."""
+    dtype = program.strings.get(int(program.locations.dtype[location]))
+    return key is not None and key.unit % (itemsize(dtype) if dtype is not None else 1) == 0
 
 
 def _withdraw(program: Program, found: Candidates, writers: dict[int, list[int]]) -> None:

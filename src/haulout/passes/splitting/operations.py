@@ -157,9 +157,10 @@ def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], par
         for dim, extent in enumerate(target.shape):
             if extent and extent % parts == 0:
                 yield _axis(operands, (None, dim), parts, "reduce_scatter", attrs | {"dim": dim}, extent)
-    along = attrs.get("dim")
-    if opcode == "all_gather" and isinstance(along, int) and target.shape[along] == source.shape[along] * parts:
-        yield _axis(operands, (None, along), parts, "dma_copy", {}, target.shape[along])
+    if opcode == "all_gather":
+        for dim, extent in enumerate(target.shape):
+            if dim == attrs.get("dim") and extent == source.shape[dim] * parts:
+                yield _axis(operands, (None, dim), parts, "dma_copy", {}, extent)
 
 
 # -- which dimensions, by opcode -----------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from haulout.ir.enums import Engine
+from haulout.ir.opcodes import lookup
 from haulout.sim.numerics import attributes, elementwise
 from haulout.sim.numerics.dtypes import named
 from haulout.sim.numerics.types import Array, Attrs, DType
@@ -37,12 +39,22 @@ class Body:
     statements: tuple[Statement, ...]
     results: tuple[int, ...]
 
-    def __call__(self, *parameters: Array) -> list[Array]:
-        """The results for parameters that broadcast against each other; a constant result is a scalar."""
-        values = list(parameters)
-        for statement in self.statements:
-            values.append(_execute(statement, values))
-        return [values[number] for number in self.results]
+    def __call__(self, *parameters: Array, shape: tuple[int, ...] | None = None) -> list[Array]:
+        """The results for parameters that broadcast against each other; a constant result is a scalar.
+
+        With `shape`, transcendental functions get all operands as arrays of that shape.
+        """
+        values: list[Array | None] = [*parameters]
+        last = {number: at for at, statement in enumerate(self.statements) for number in statement.operands}
+        for at, statement in enumerate(self.statements):
+            operands = [value for number in statement.operands if (value := values[number]) is not None]
+            if shape is not None and lookup(statement.opcode).engine is Engine.ACT:
+                operands = [np.ascontiguousarray(np.broadcast_to(operand, shape)) for operand in operands]
+            values.append(_execute(statement, operands))
+            for number in statement.operands:
+                if last[number] == at and number not in self.results:
+                    values[number] = None  # an array that nothing reads any more
+        return [value for number in self.results if (value := values[number]) is not None]
 
 
 def parse(attrs: Attrs, parameters: int, results: int) -> Body:
@@ -78,9 +90,8 @@ def _parse_statement(row: object, number: int) -> Statement:
     return Statement(opcode, named(dtype), operands, extra)
 
 
-def _execute(statement: Statement, values: Sequence[Array]) -> Array:
+def _execute(statement: Statement, operands: Sequence[Array]) -> Array:
     if statement.opcode == "constant":
         return np.array(statement.extra).astype(statement.dtype)
-    operands = [values[number] for number in statement.operands]
     direction = statement.extra if isinstance(statement.extra, str) else None
     return elementwise.apply(statement.opcode, operands, statement.dtype, direction)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.patterns import part_pattern
+from haulout.frontends.hlo.types import Shape
 from haulout.frontends.hlo.values import Operation, View
 from haulout.frontends.hlo.views import MOVEMENTS
 
@@ -54,9 +55,11 @@ def _emit_broadcast(out: Emitter, operation: Operation) -> None:
 
 def _emit_iota(out: Emitter, operation: Operation) -> None:
     operation.expect_arity()
-    shape, dim = operation.results[0].shape, operation.attribute("iota_dimension", attributes.integer)
+    shape, dim = operation.instruction.shape, operation.attribute("iota_dimension", attributes.integer)
+    assert isinstance(shape, Shape)
     operation.expect(dim < len(shape.dims) and shape.dtype != "pred", f"{shape} has no numbers along dimension {dim}")
-    out.compute(operation, {"dim": dim})
+    is_line = operation.results[0].shape.dims != shape.dims  # views.py
+    out.compute(operation, {"dim": 0 if is_line else dim})
 
 
 def _emit_pad(out: Emitter, operation: Operation) -> None:

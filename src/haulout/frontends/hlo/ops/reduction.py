@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
+from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.ops.scalar_body import combiner, sort_order
-from haulout.frontends.hlo.values import Operation
+from haulout.frontends.hlo.values import Operation, View
+from haulout.ir.attributes import AttrValue
 
 
 def _emit_reduce(out: Emitter, operation: Operation) -> None:
     count = len(operation.results)
     operation.expect_arity(count)
     arrays, initial = operation.operands[:count], operation.operands[count:]
+    reduced = _reduced(operation, arrays, initial)
+    attrs = combiner(out.module, operation, [array.shape.dtype for array in arrays])
+    out.compute(operation, {"dims": reduced, **attrs})
+
+
+def _reduced(operation: Operation, arrays: Sequence[View], initial: Sequence[View]) -> list[AttrValue]:
+    """The dimensions that a reduction of these arrays takes away; fails unless all fits."""
     dims, reduced = arrays[0].shape.dims, operation.integers("dimensions")
     fits = len(set(reduced)) == len(reduced) and all(dim < len(dims) for dim in reduced)
     operation.expect(fits, f"`dimensions` must be distinct and below {len(dims)}")
@@ -20,8 +31,20 @@ def _emit_reduce(out: Emitter, operation: Operation) -> None:
     for index, (array, value) in enumerate(zip(arrays, initial, strict=True)):
         operation.expect(value.shape.dims == () and value.shape.dtype == array.shape.dtype, "bad initial value")
         operation.expect_result(kept, array.shape.dtype, index)
-    attrs = combiner(out.module, operation, [array.shape.dtype for array in arrays])
-    out.compute(operation, {"dims": sorted(reduced), **attrs})
+    return [*sorted(reduced)]
+
+
+def is_named(module: HloModule, operation: Operation) -> bool:
+    """Whether a `reduce` takes one array and has a name for what it does."""
+    if len(operation.operands) != 2 or len(operation.results) != 1:
+        return False
+    return "op" in combiner(module, operation, [operation.operands[0].shape.dtype])
+
+
+def named_attributes(module: HloModule, operation: Operation, reduced: View) -> dict[str, AttrValue]:
+    """The attributes of such a `reduce`, as if it read the array `reduced`."""
+    dims = _reduced(operation, [reduced], operation.operands[-1:])
+    return {"dims": dims, **combiner(module, operation, [reduced.shape.dtype])}
 
 
 def _emit_topk(out: Emitter, operation: Operation) -> None:
