@@ -28,9 +28,12 @@ _OFTEN = 1000
 """How often a loop reads what comes from outside."""
 
 
-def choose_movements(steps: Sequence[Step]) -> None:
-    """Replace the operands of steps that read stored results; the steps must be live but for movements."""
-    readers = _readers(steps, _depths(steps))
+def choose_movements(steps: Sequence[Step], every: Sequence[Step]) -> None:
+    """Replace the operands of steps that read stored results; the steps must be live but for movements.
+
+    `every` step says where the movements are: those that nothing has taken yet are not live.
+    """
+    readers = _readers(steps, _depths(every))
     for step in steps:
         if isinstance(step, Operation):
             step.operands = tuple(
