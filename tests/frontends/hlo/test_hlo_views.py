@@ -178,8 +178,8 @@ ENTRY e {
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_loop_reads_what_comes_from_outside_often(inside: bool) -> None:
-    """So it is stored before the loop; a movement inside of the loop is not, with one reader there."""
+def test_what_a_loop_reads_from_outside_is_stored_before_it(inside: bool) -> None:
+    """A movement inside of the loop is not, with one reader there."""
     text = LOOP
     if inside:
         text = text.replace("transpose(x), dimensions={1,0}", "negate(x)")

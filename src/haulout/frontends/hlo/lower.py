@@ -75,7 +75,7 @@ def lower(module: HloModule, *, fuse: Fuse = "all") -> Program:
         )
     require_partitioned(module)
     flat = flatten(module, module.entry, RULES, control=True)
-    choose_movements(live_steps(flat), flat.steps)
+    choose_movements(live_steps(flat))
     results = [view.array for _, view in leaves(flat.result)]
     steps = swap_products(live_steps(flat), results)
     uniformity = find_uniformity(module, flat, steps)
