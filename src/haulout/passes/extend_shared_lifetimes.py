@@ -122,7 +122,9 @@ class ExtendSharedLifetimes(Pass):
             program = self._free_storage(bare, program, self.capacity, target, context)
             context.count(self.name, capacity_fences=len(fence_rows(program)) // program.lnc - least)
         program, added = add_freeing_fences(program, f"{self._stem(program)}_freeing", self.name, target)
-        context.count(self.name, freeing_fences=added, fences=len(fence_rows(program)) // program.lnc)
+        if added:
+            context.count(self.name, freeing_fences=added)
+        context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
         return program
 
     def _cheapest(self, bare: Program, by_phases: Program, target: Target, context: PassContext) -> Program:
