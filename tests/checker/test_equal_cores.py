@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.equal_cores import compare, held_bytes, lowered
 
+import haulout
 from haulout.analysis.core_labels import core_labels
 from haulout.checker import check_program
 from haulout.checker.values.equal_cores import unproved_claims
@@ -210,3 +211,17 @@ def test_the_checker_reports_it() -> None:
     assert len(found) == 1
     assert found[0].subject is not None
     assert [each.name for each in found[0].subject.locations] == ["a"]
+
+
+def test_compile_removes_claims_that_its_passes_break() -> None:
+    body = "block ^e:\n%i = copy @act (%all) -> (%a)\n%j = all_reduce @pool (%own) -> (%b) op=add groups=[[0,1]]"
+    outputs = HEAD.replace("%a dram.local size=8", "%a dram.local size=8 kind=output")
+    typed = "dtype=s32 shape=[2]"
+    outputs = outputs.replace("%b dram.local size=8", f"%b dram.local size=8 kind=output {typed}")
+    outputs = outputs.replace("%own dram.local size=8 kind=input", f"%own dram.local size=8 kind=input {typed}")
+    program = two_cores(body, head=outputs)
+    assert len(claims(program)) == 4
+    assert unproved_claims(program) == []
+    result = haulout.compile(program)
+    assert result.proved
+    assert len(claims(result.program)) == 0

@@ -178,7 +178,7 @@ ENTRY main {{
 """
     names = []
     for equal in ("f32[4] exponential(w)", "f32[4] exponential(x)", "f32[4] broadcast(z), dimensions={}"):
-        program = lower(parse_hlo(text.format(equal=equal), "m.hlo"))
+        program = lower(parse_hlo(text.format(equal=equal), "m.hlo"), fuse="none")
         count = len(program.locations) // program.lnc
         names.append([program.strings[int(name)] for name in program.locations.name[:count]])
     assert "e" in names[0]
