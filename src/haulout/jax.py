@@ -19,7 +19,7 @@ def lower(fn: Callable[..., Any], *specs: Any, lnc: int | None = None, **options
     """The program of a JAX function, on as many cores as its mesh has devices, or cloned over `lnc` cores.
 
     With `lnc` there is no mesh and no sharding: `haulout.compile` divides the work itself. The other arguments, and
-    the errors, are those of `partition` and of the HLO front end. Warns if there is a mesh and no argument is sharded:
+    the errors, are those of `partition` and of the HLO front end. Warns if there is a mesh but no sharded argument:
     XLA then gives all of the work to every core.
     """
     program = from_jax.lower(fn, *specs, **options)
