@@ -25,6 +25,7 @@ from haulout.ir.program import Program
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.splitting.candidates import Candidates, find_candidates
 from haulout.passes.splitting.choose import Chooser, Cuts
+from haulout.passes.splitting.improve import improve
 from haulout.passes.splitting.parts import emit_parts
 from haulout.passes.splitting.worth import worthwhile
 from haulout.target import DEFAULT, load_target
@@ -51,7 +52,9 @@ class SplitUniform(Pass):
             return program
         found = find_candidates(program)
         chosen = Chooser(found.operations, found.sizes).run()
-        cuts = worthwhile(program, found.operations, chosen, found.partitions, load_target(self.target))
+        target = load_target(self.target)
+        cuts = worthwhile(program, found.operations, chosen, found.partitions, target)
+        cuts = improve(program, found.operations, found.sizes, found.partitions, cuts, target)
         local = _local_parts(program, found, cuts)
         self._count(program, found, cuts, local, context)
         return emit_parts(program, found.operations, cuts, found.partitions, local) if cuts.axes else program

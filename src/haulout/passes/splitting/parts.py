@@ -33,7 +33,7 @@ def emit_parts(
     Locations in `local` shrink to a part on each core; the others that have a key become shared.
     """
     sizes = _part_sizes(program, cuts, partitions, local)
-    out = _Parts(program, sizes)
+    out = PartColumns(program, sizes)
     for row, axis in cuts.axes.items():
         operation = operations[row]
         for cores in operation.partition:
@@ -53,7 +53,7 @@ def _part_sizes(program: Program, cuts: Cuts, partitions: Mapping[int, Partition
     return {at: int(program.locations.size[at]) // len(partitions[at][0]) for at in sorted(local)}
 
 
-class _Parts:
+class PartColumns:
     """New values of the columns."""
 
     def __init__(self, program: Program, sizes: Mapping[int, int]) -> None:
