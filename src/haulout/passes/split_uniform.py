@@ -51,13 +51,17 @@ class SplitUniform(Pass):
             context.count(self.name, operations=0)
             return program
         found = find_candidates(program)
-        chosen = Chooser(found.operations, found.sizes).run()
-        target = load_target(self.target)
-        cuts = worthwhile(program, found.operations, chosen, found.partitions, target)
-        cuts = improve(program, found.operations, found.sizes, found.partitions, cuts, target)
-        local = _local_parts(program, found, cuts)
+        cuts = self.choose(program, found)
+        local = local_parts(program, found, cuts)
         self._count(program, found, cuts, local, context)
         return emit_parts(program, found.operations, cuts, found.partitions, local) if cuts.axes else program
+
+    def choose(self, program: Program, found: Candidates) -> Cuts:
+        """The cuts: greedy first, then by local search."""
+        target = load_target(self.target)
+        chosen = Chooser(found.operations, found.sizes).run()
+        cuts = worthwhile(program, found.operations, chosen, found.partitions, target)
+        return improve(program, found.operations, found.sizes, found.partitions, cuts, target)
 
     def _count(self, program: Program, found: Candidates, cuts: Cuts, local: set[int], context: PassContext) -> None:
         """Bytes that are stored once now, and those that are not, by reason."""
@@ -80,7 +84,7 @@ class SplitUniform(Pass):
         context.count(f"{self.name}.copied_bytes", **kept)
 
 
-def _local_parts(program: Program, found: Candidates, cuts: Cuts) -> set[int]:
+def local_parts(program: Program, found: Candidates, cuts: Cuts) -> set[int]:
     """Locations that each core may hold its part of alone: whatever touches them agrees with their key."""
     accesses, locations = program.accesses, program.locations
     local = {

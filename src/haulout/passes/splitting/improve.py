@@ -15,7 +15,7 @@ spread from one unit each. It ends when no move helps, or after a fixed number o
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
@@ -30,9 +30,9 @@ from haulout.passes.splitting.operations import Operation, Partition
 from haulout.support.jit import plain_if_small
 from haulout.target import Target
 
-WORK = 600_000
+WORK = 1_200_000
 """Estimates times instructions that a search may take."""
-DEPTHS = (1, 2, 4, 8, 1 << 30)
+DEPTHS = (1, 2, 4, 8)
 _SEEDS = 6
 _LEAST_GAIN = 1e-9
 _FEW = 60
@@ -116,19 +116,20 @@ class Units:
             for rows in self.rows
         ]
 
-    def spread(self, move: Move, depth: int) -> Move:
-        """A move, and what agrees with it up to so many steps away."""
-        found = dict(move)
-        queue = deque((unit, 0) for unit in move)
-        while queue:
-            unit, steps = queue.popleft()
-            if steps < depth and found[unit] != UNDIVIDED:
-                for each in self._keys[unit][found[unit]]:
-                    for other, option in self._by_key[each].items():
-                        if other not in found:
-                            found[other] = option
-                            queue.append((other, steps + 1))
-        return found
+    def spread(self, seed: Move) -> list[Move]:
+        """What agrees with a move, step by step: the operands of its units, their other readers, results."""
+        found, steps = set(seed), [seed]
+        while steps[-1]:
+            near: Move = {}
+            for unit, option in steps[-1].items():
+                if option != UNDIVIDED:
+                    for each in self._keys[unit][option]:
+                        for other, its_option in self._by_key[each].items():
+                            if other not in found:
+                                found.add(other)
+                                near[other] = its_option
+            steps.append(near)
+        return steps[:-1]
 
 
 class Search:
@@ -139,6 +140,12 @@ class Search:
         self._rows = len(program.instructions) // program.lnc
         self._must = must_cut
         self._forms = self._alike(program)
+        self._unit = np.full(self._rows, len(units.rows))
+        most = max(map(len, units.options), default=0)
+        self._axes = np.full((self._rows, most + 1), UNDIVIDED, np.int32)
+        for unit, (rows, options) in enumerate(zip(units.rows, units.options, strict=True)):
+            self._unit[rows] = unit
+            self._axes[rows, : len(options)] = np.array(options, np.int32).reshape(-1, len(rows)).T
         self._known: dict[bytes, float] = {}
         self._left = max(WORK // max(self._rows, 1), 300)
         self.best = np.full(len(units.rows), UNDIVIDED, np.int32)
@@ -157,10 +164,7 @@ class Search:
 
     def choice(self, options: Ids) -> Ids:
         """Of each instruction the number of its axis."""
-        found = np.full(self._rows, UNDIVIDED, np.int32)
-        for rows, ways, option in zip(self._units.rows, self._units.options, options.tolist(), strict=True):
-            if option != UNDIVIDED:
-                found[rows] = ways[option]
+        found: Ids = self._axes[np.arange(self._rows), np.append(options, UNDIVIDED)[self._unit]]
         return found
 
     def _consider(self, options: Ids) -> bool:
@@ -188,11 +192,11 @@ class Search:
         order = sorted(range(len(spans)), key=lambda unit: (-spans[unit], unit))
         firsts = [{unit: option} for unit in order[:_SEEDS] for option in range(len(self._units.options[unit]))]
         for first in firsts:
-            taken = self._units.spread(first, DEPTHS[-1])
-            for unit in order:
+            taken: Move = {}
+            for unit in (*first, *order):
                 if unit not in taken and self._units.options[unit]:
-                    more = self._units.spread({unit: 0}, DEPTHS[-1])
-                    taken.update((each, option) for each, option in more.items() if each not in taken)
+                    for step in self._units.spread({unit: first.get(unit, 0)}):
+                        taken = step | taken
             options = np.full(len(spans), UNDIVIDED, np.int32)
             options[list(taken)] = list(taken.values())
             self._consider(options)
@@ -223,13 +227,11 @@ class Search:
         for seed in forms:
             yield seed
             if option != UNDIVIDED:
-                size = len(seed)
-                for depth in DEPTHS:
-                    move = self._units.spread(seed, depth)
-                    if len(move) == size:
-                        break
-                    size = len(move)
-                    yield move
+                move: Move = {}
+                for depth, step in enumerate(steps := self._units.spread(seed)):
+                    move |= step
+                    if depth in DEPTHS or (depth > 0 and depth == len(steps) - 1):
+                        yield move
             else:
                 yield dict.fromkeys((other for each in seed for other in self._units.near[each]), UNDIVIDED)
 
