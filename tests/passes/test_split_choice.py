@@ -51,7 +51,7 @@ class Graph:
             shape = (rng.choice(SIDES), rng.choice(SIDES))
             self.values.append((self.location(shape, Kind.INPUT), shape))
         while self.seq < operations:
-            self.step(last=self.seq == operations - 1)
+            self.step()
 
     def location(self, shape: Shape, kind: Kind, data: str | None = None) -> int:
         name, size = f"v{self.build.count('locations')}", math.prod(shape) * 4
@@ -59,8 +59,8 @@ class Graph:
             self.function, name, Space.DRAM_LOCAL, size, kind=kind, dtype="f32", shape=list(shape), data=data
         )
 
-    def emit(self, opcode: str, reads: list[tuple[int, Shape]], shape: Shape, last: bool, **attrs: AttrValue) -> None:
-        result = self.location(shape, Kind.OUTPUT if last else Kind.INTERNAL)
+    def emit(self, opcode: str, reads: list[tuple[int, Shape]], shape: Shape, **attrs: AttrValue) -> None:
+        result = self.location(shape, Kind.INTERNAL)
         rows = [row for row, _ in reads]
         engine = Engine.PE if opcode == "dot" else Engine.VECTOR
         self.build.instruction(self.block, f"i{self.seq}", opcode, engine, rows, [result], seq=self.seq, attrs=attrs)
@@ -68,33 +68,37 @@ class Graph:
         self.read.update(rows)
         self.seq += 1
 
-    def step(self, last: bool) -> None:
+    def step(self) -> None:
         rng = self.rng
         recent = self.values[-1] if rng.random() < 0.7 else rng.choice(self.values)
         shape = recent[1]
         kind = rng.choice(("add", "dot", "reduce", "broadcast", "transpose"))
         if kind == "add":
             same = [each for each in self.values if each[1] == shape]
-            self.emit("add", [recent, rng.choice(same)], shape, last)
+            self.emit("add", [recent, rng.choice(same)], shape)
         elif kind == "dot" and len(shape) == 2:
             fitting = [each for each in self.values if len(each[1]) == 2 and shape[1] in each[1]]
             other = rng.choice(fitting)
             along = other[1].index(shape[1])
             out = (shape[0], other[1][1 - along])
-            self.emit("dot", [recent, other], out, last, lhs_contracting=[1], rhs_contracting=[along])
+            self.emit("dot", [recent, other], out, lhs_contracting=[1], rhs_contracting=[along])
         elif kind == "reduce" and len(shape) == 2:
             dim = rng.randrange(2)
-            self.emit("reduce", [recent, (self.zero, ())], (shape[1 - dim],), last, dims=[dim], op="add")
+            self.emit("reduce", [recent, (self.zero, ())], (shape[1 - dim],), dims=[dim], op="add")
         elif kind == "broadcast" and len(shape) == 1:
             dim = rng.randrange(2)
             other_side = rng.choice(SIDES)
             out = (other_side, shape[0]) if dim else (shape[0], other_side)
-            self.emit("broadcast", [recent], out, last, dims=[dim])
+            self.emit("broadcast", [recent], out, dims=[dim])
         elif kind == "transpose" and len(shape) == 2:
-            self.emit("transpose", [recent], shape[::-1], last, perm=[1, 0])
+            self.emit("transpose", [recent], shape[::-1], perm=[1, 0])
 
     def program(self, cores: int) -> Program:
-        return LncSplitter(cores=cores).run(self.build.freeze(), PassContext())
+        program = self.build.freeze()
+        kind = program.locations.kind.copy()
+        unread = [row for row, _ in self.values if kind[row] == Kind.INTERNAL and row not in self.read]
+        kind[unread] = Kind.OUTPUT
+        return LncSplitter(cores=cores).run(program.replace(locations=program.locations.replace(kind=kind)), PassContext())
 
 
 def time_of(program: Program, found: Candidates, cuts: Cuts) -> float:

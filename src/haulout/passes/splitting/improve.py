@@ -269,7 +269,7 @@ class Search:
                 )
                 for row in rows
             )
-            forms[form].append(unit)
+            forms[form, tuple(self._units.options[unit])].append(unit)
         found: list[list[int]] = [[] for _ in self._units.rows]
         for units in forms.values():
             for unit in units:
