@@ -9,7 +9,7 @@ all of them together. A move gives a unit another option, and takes along
     its operands or readers, for `UNDIVIDED`
 
 A move is kept if the estimated time falls (`estimate.py`). Where a fence is needed, the units on both sides of it are
-tried in pairs, since neither may gain alone. The search begins at the best of the greedy choice and choices that
+tried in pairs, since neither may gain alone. The search begins at the two best of the greedy choice and choices that
 spread from one unit each. It ends when no move helps, or after a fixed number of estimates; so it is deterministic.
 """
 
@@ -34,6 +34,8 @@ WORK = 1_200_000
 """Estimates times instructions that a search may take."""
 DEPTHS = (1, 2, 4, 8)
 _SEEDS = 6
+_CLIMBS = 2
+"""The search begins at so many of the best starts, one after the other."""
 _LEAST_GAIN = 1e-9
 _FEW = 60
 """So many units are tried in pairs with all their options; of more, one of each pair is left undivided."""
@@ -154,13 +156,16 @@ class Search:
     def run(self, start: Ids) -> Ids:
         """The best choice that is found; with `start` the first one that is looked at."""
         with plain_if_small(scan_split, self._left * self._rows if len(self._units.rows) > 2 else 0):
-            self._consider(start)
-            self._start_anywhere()
-            improved = True
-            while improved and self._left > 0:
-                improved = self._round()
-                improved |= self._pairs()
-        return self.best
+            starts = sorted((self._time(each), number, each) for number, each in enumerate(self._starts(start)))
+            ends = []
+            for time, _, begin in starts[:_CLIMBS]:
+                self.best, self.time = begin, time
+                improved = True
+                while improved and self._left > 0:
+                    improved = self._round()
+                    improved |= self._pairs()
+                ends.append((self.time, len(ends), self.best))
+        return min(ends)[2]
 
     def choice(self, options: Ids) -> Ids:
         """Of each instruction the number of its axis."""
@@ -169,15 +174,19 @@ class Search:
 
     def _consider(self, options: Ids) -> bool:
         """Take a choice over if it is better than the best so far."""
-        key = options.tobytes()
-        if key in self._known or self._left <= 0:
-            return False
-        self._left -= 1
-        self._known[key] = time = self._estimator.estimate(self.choice(options))
+        time = self._time(options)
         if time >= self.time - _LEAST_GAIN:
             return False
         self.best, self.time = options, time
         return True
+
+    def _time(self, options: Ids) -> float:
+        """The estimate of a choice, made once."""
+        key = options.tobytes()
+        if key not in self._known:
+            self._left -= 1
+            self._known[key] = self._estimator.estimate(self.choice(options))
+        return self._known[key]
 
     def _move(self, move: Move) -> bool:
         options = self.best.copy()
@@ -186,8 +195,9 @@ class Search:
                 options[unit] = option
         return self._consider(options)
 
-    def _start_anywhere(self) -> None:
-        """Spread from one unit, then from the next one that is left, and so on; begin at each of the longest ones."""
+    def _starts(self, greedy: Ids) -> Iterator[Ids]:
+        """The greedy choice, and those that spread from one unit, then from the next that is left, and so on."""
+        yield greedy
         spans = self._spans()
         order = sorted(range(len(spans)), key=lambda unit: (-spans[unit], unit))
         firsts = [{unit: option} for unit in order[:_SEEDS] for option in range(len(self._units.options[unit]))]
@@ -199,9 +209,9 @@ class Search:
                         taken = step | taken
             options = np.full(len(spans), UNDIVIDED, np.int32)
             options[list(taken)] = list(taken.values())
-            self._consider(options)
+            yield options
         if not self._must:
-            self._consider(np.full(len(spans), UNDIVIDED, np.int32))
+            yield np.full(len(spans), UNDIVIDED, np.int32)
 
     def _spans(self) -> list[float]:
         """Time of each unit, undivided."""
