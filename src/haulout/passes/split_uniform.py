@@ -23,10 +23,14 @@ from haulout.ir.enums import Kind
 from haulout.ir.lockstep import runs_in_lockstep
 from haulout.ir.program import Program
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.split_record import SplitRecord
 from haulout.passes.splitting.candidates import Candidates, find_candidates
 from haulout.passes.splitting.choose import Chooser, Cuts
 from haulout.passes.splitting.parts import emit_parts
+from haulout.passes.splitting.prefer import check_named, named_rows, parse_split, preferred_keys
+from haulout.passes.splitting.record import CONTRADICTION, TOO_DEAR, make_record
 from haulout.passes.splitting.worth import worthwhile
+from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT, load_target
 
 
@@ -43,20 +47,37 @@ class SplitUniform(Pass):
 
     target: str = DEFAULT
     """The machine whose times decide which cuts are worth their fences: a preset, or FILE.toml."""
+    split: tuple[str, ...] = ()
+    """Cuts that are asked for: `axis=DIM` for all results where possible, `NAME=DIM` for an operation."""
+
+    def __post_init__(self) -> None:
+        """Raise `bad-input` also for a cut of another form."""
+        super().__post_init__()
+        parse_split(self.split)
 
     def run(self, program: Program, context: PassContext) -> Program:
         """The steps of the module docstring."""
         if not runs_in_lockstep(program):
             context.count(self.name, operations=0)
+            obstacle = "the cores do not run one list of instructions"
+            context.split = SplitRecord(obstacle=obstacle)
+            if named_rows(program, parse_split(self.split)):
+                bad_input(f"split: no operation can be cut: {obstacle}")
             return program
         found = find_candidates(program)
-        chosen = Chooser(found.operations, found.sizes).run()
-        cuts = worthwhile(program, found.operations, chosen, found.partitions, load_target(self.target))
+        asked = parse_split(self.split)
+        chosen = Chooser(found.operations, found.sizes, preferred_keys(program, found, asked)).run()
+        named = check_named(program, found, asked, chosen)
+        target = load_target(self.target)
+        cuts = worthwhile(program, found.operations, chosen, found.partitions, target, named)
         local = _local_parts(program, found, cuts)
-        self._count(program, found, cuts, local, context)
+        context.split = make_record(program, found, chosen, cuts, local, target)
+        self._count(program, found, chosen, cuts, local, context)
         return emit_parts(program, found.operations, cuts, found.partitions, local) if cuts.axes else program
 
-    def _count(self, program: Program, found: Candidates, cuts: Cuts, local: set[int], context: PassContext) -> None:
+    def _count(
+        self, program: Program, found: Candidates, chosen: Cuts, cuts: Cuts, local: set[int], context: PassContext
+    ) -> None:
         """Bytes that are stored once now, and those that are not, by reason."""
 
         def copies(location: int) -> int:
@@ -73,7 +94,7 @@ class SplitUniform(Pass):
         for location, reason in found.kept.items():
             kept[reason] += copies(location)
         for location in found.sizes.keys() - cuts.keys.keys():
-            kept["a cut would cost more than it saves"] += copies(location)
+            kept[TOO_DEAR if location in chosen.keys else CONTRADICTION] += copies(location)
         context.count(f"{self.name}.copied_bytes", **kept)
 
 

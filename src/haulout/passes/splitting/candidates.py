@@ -28,6 +28,8 @@ class Candidates:
     """Operations that may be cut."""
     kept: dict[int, str] = field(default_factory=dict)
     """Why other locations stay as they are, of those that instructions write."""
+    refused: set[int] = field(default_factory=set)
+    """Operations that cannot be cut by themselves."""
 
 
 def find_candidates(program: Program) -> Candidates:
@@ -49,10 +51,12 @@ def find_candidates(program: Program) -> Candidates:
         mine = slice(int(starts[row]), int(starts[row + 1]))
         results = np.unique(accesses.location[mine][accesses.write[mine]]).tolist()
         alike = all(each in found.sizes for each in results) and len({found.partitions[e] for e in results}) == 1
-        if alike and not moving[mine].any():
-            operation = read_operation(program, row, found.partitions[results[0]])
+        if alike:
+            operation = None if moving[mine].any() else read_operation(program, row, found.partitions[results[0]])
             if operation is not None and (operation := _keyed(program, operation)) is not None:
                 found.operations[row] = operation
+            else:
+                found.refused.add(row)
     _withdraw(program, found, writers)
     return found
 
