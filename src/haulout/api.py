@@ -143,13 +143,14 @@ def compile(
 
     `level`, 0 to 3, says how much effort to take, and decides `partitions`, `share` and `fuse` where they are None
     (`haulout.passes.pipeline.LEVELS`). `fences` is the policy. `capacity` is the DRAM of all cores together in bytes
-    (default: the DRAM of the target, if it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `share` is what is
-    stored once for several cores: `none`, equal `inputs` and constants, other `uniform` values, too, whose work the
-    cores divide, or `all`, which includes the operands of collectives. `split` asks for cuts of this work: `axis=DIM`
-    of all results where that is possible, `NAME=DIM` of one operation. With `compare_share` the report also has the
-    figures of every other `share`. `target` is the machine for estimated run times, the name of a preset or a TOML
-    file (see `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
-    dependences, `all` also barriers; times are estimated before that. `fuse` as in `load`. `replicated` names
+    (default: the DRAM of the target, if it has a size). `partitions` is how the cores share it (see
+    `coloring_allocator_dram_shared`). `share` is what is stored once for several cores: `none`, equal `inputs` and
+    constants, other `uniform` values, too, whose work the cores divide, or `all`, which includes the operands of
+    collectives. `split` asks for cuts of this work: `axis=DIM` of all results where that is possible, `NAME=DIM` of
+    one operation. With `compare_share` the report also has the figures of every other `share`. `target` is the
+    machine for estimated run times, the name of a preset or a TOML file (see `haulout.target`; None: `generic`).
+    `sync`: `edges` keeps dependences and barriers, `semaphores` lowers dependences, `all` also barriers; times are
+    estimated before that. `fuse` as in `load`. `replicated` names
     parameters of an .hlo file for which all cores get equal bytes, where its shardings do not say so. `arguments` and
     `barrier_scope` are for a kernel. The result has the findings of the checker. Raises `HauloutError` if the program
     cannot be compiled.
@@ -166,7 +167,7 @@ def compile(
     fuse = level_of(level).fuse if fuse is None else fuse
     options: dict[str, Any] = {
         "level": level,
-        "split": tuple(split),
+        "split": split,
         "fences": fences,
         "capacity": machine.dram_bytes if capacity is None else capacity,
         "partitions": partitions,
@@ -215,7 +216,7 @@ def explain_split(
 
     _check_cores(lnc)
     context = PassContext()
-    manager = PassManager([FoldConstants(), SplitUniform(target=str(target or DEFAULT), split=tuple(split))])
+    manager = PassManager([FoldConstants(), SplitUniform(target=str(target or DEFAULT), split=split)])
     program, _ = _read(source, lnc, None, "data", fuse, replicated)
     manager.run(program, context)
     return SplitReport.of(context.split or SplitRecord(obstacle="the program runs on one core"))

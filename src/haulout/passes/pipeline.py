@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
@@ -92,7 +93,7 @@ def compile_pipeline(
     capacity: int | None = None,
     partitions: Partitions | None = None,
     share: Share | None = None,
-    split: tuple[str, ...] = (),
+    split: Sequence[str] = (),
     target: str = DEFAULT,
     sync: Sync = "edges",
 ) -> list[Pass]:
@@ -123,7 +124,7 @@ def standard_pipeline(
     capacity: int | None = None,
     partitions: Partitions | None = None,
     share: Share | None = None,
-    split: tuple[str, ...] = (),
+    split: Sequence[str] = (),
     target: str = DEFAULT,
 ) -> list[Pass]:
     """The passes that transform a program: order, fences, addresses. None is what the level says (`LEVELS`)."""

@@ -16,6 +16,7 @@ The proof needs nothing of this: the checker judges order, storage and addresses
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,7 +48,7 @@ class SplitUniform(Pass):
 
     target: str = DEFAULT
     """The machine whose times decide which cuts are worth their fences: a preset, or FILE.toml."""
-    split: tuple[str, ...] = ()
+    split: Sequence[str] = ()
     """Cuts that are asked for: `axis=DIM` for all results where possible, `NAME=DIM` for an operation."""
 
     def __post_init__(self) -> None:

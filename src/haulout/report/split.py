@@ -143,10 +143,8 @@ def divided_table(divided: Sequence[Divided]) -> Table:
         table.add_column(heading, justify="right" if heading in ("time", "cores", "read apart") else "left")
     for each in divided:
         cut = f"dim {each.dim} of {each.extent}" if each.dim is not None else f"{each.extent} pieces"
-        source, apart = each.loc or "", str(each.read_apart or "")
-        table.add_row(
-            _percent(each.share), f"%{each.name}", each.opcode, source, cut, str(each.cores), each.stored, apart
-        )
+        cells = _place(each.loc), cut, str(each.cores), each.stored, str(each.read_apart or "")
+        table.add_row(_percent(each.share), f"%{each.name}", each.opcode, *cells)
     return table
 
 
@@ -156,8 +154,13 @@ def undivided_table(undivided: Sequence[Undivided]) -> Table:
     for heading in ("time", "operation", "opcode", "source", "reason"):
         table.add_column(heading, justify="right" if heading == "time" else "left")
     for each in undivided:
-        table.add_row(_percent(each.share), f"%{each.name}", each.opcode, each.loc or "", each.reason)
+        table.add_row(_percent(each.share), f"%{each.name}", each.opcode, _place(each.loc), each.reason)
     return table
+
+
+def _place(loc: str | None) -> str:
+    """The source without its folders."""
+    return (loc or "").rpartition("/")[2]
 
 
 def _percent(share: float) -> str:

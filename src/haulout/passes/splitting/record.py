@@ -32,8 +32,8 @@ def make_record(
 ) -> SplitRecord:
     """A row for each operation of the first core that is cut, or that several cores do alike.
 
-    `chosen` are all cuts, `cuts` those that are worth their fences; `local` are the locations that are cut into a part
-    on each core.
+    `chosen` are all cuts, `cuts` those that are worth their fences; `local` are the locations that are cut into a
+    part on each core.
     """
     rows = len(program.instructions) // program.lnc
     blocks, structure = program.instructions.block, program.structure
