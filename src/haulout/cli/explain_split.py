@@ -66,7 +66,8 @@ def explain_split(
     """Show which operations the cores divide.
 
     For every operation that several cores would do alike: its share of the estimated time, the dimension along which
-    it is cut and where its result is stored, or why it is not cut. INPUT is as for compile, but no kernel. Nothing
+    it is cut, where its result is stored and how many operations read parts of other cores (apart), or why it is not
+    cut. INPUT is as for compile, but no kernel. Nothing
     is compiled.
     """
     report = api.explain_split(source, lnc=lnc, split=split, target=target, fuse=fuse, replicated=replicated)

@@ -137,10 +137,11 @@ def split_lines(report: SplitReport) -> list[str]:
 
 
 def divided_table(divided: Sequence[Divided]) -> Table:
-    """One line for each operation that is cut."""
+    """One line for each operation that is cut; `apart` is how many read parts of other cores."""
     table = Table(title="divided", title_justify="left", title_style="bold")
-    for heading in ("time", "operation", "opcode", "source", "cut", "cores", "result", "read apart"):
-        table.add_column(heading, justify="right" if heading in ("time", "cores", "read apart") else "left")
+    for heading in ("time", "operation", "opcode", "source", "cut", "cores", "result", "apart"):
+        right = heading in ("time", "cores", "apart")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for each in divided:
         cut = f"dim {each.dim} of {each.extent}" if each.dim is not None else f"{each.extent} pieces"
         cells = _place(each.loc), cut, str(each.cores), each.stored, str(each.read_apart or "")
@@ -152,7 +153,7 @@ def undivided_table(undivided: Sequence[Undivided]) -> Table:
     """One line for each operation that several cores do alike."""
     table = Table(title="not divided", title_justify="left", title_style="bold")
     for heading in ("time", "operation", "opcode", "source", "reason"):
-        table.add_column(heading, justify="right" if heading == "time" else "left")
+        table.add_column(heading, justify="right" if heading == "time" else "left", overflow="fold")
     for each in undivided:
         table.add_row(_percent(each.share), f"%{each.name}", each.opcode, _place(each.loc), each.reason)
     return table

@@ -85,6 +85,8 @@ def refusal(program: Program, row: int, cores: int) -> str:
         return "it is not known which bytes it accesses"
     if np.searchsorted(program.steps.access, begin) < np.searchsorted(program.steps.access, end):
         return "an operand moves with the iterations of a loop"
+    if opcode in ("all_reduce", "all_gather"):
+        return f"its groups have other cores, or no dimension of its result is a multiple of {cores}"
     if rule.axes is Axes.NONE:
         return f"there is no rule for {opcode}"
     if not rule.typed:
