@@ -31,8 +31,8 @@ from haulout.frontends.hlo.replica_groups import core_groups, core_pairs
 from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step, View, leaves
 from haulout.ir.dtypes import NUMPY
 
-_Values = npt.NDArray[Any]
-"""A scalar, one element a core."""
+Values = npt.NDArray[Any]
+"""A scalar, one element a core, or a case of another kind."""
 
 _COMPUTED: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -59,7 +59,7 @@ class Uniformity:
 
     varying: frozenset[Array]
     """Arrays that may."""
-    known: Mapping[Array, _Values]
+    known: Mapping[Array, Values]
     """Scalars whose values are known, on every core."""
     inside: Mapping[Loop | Branch, Sequence[Operation]]
     """Of each loop and branch a collective in it, if there is one."""
@@ -133,7 +133,7 @@ def _varying(
     module: HloModule,
     flat: Flat,
     steps: Sequence[Step],
-    known: dict[Array, _Values],
+    known: dict[Array, Values],
     inside: Mapping[Loop | Branch, Sequence[Operation]],
 ) -> set[Array]:
     """All arrays that may differ between cores."""
@@ -198,15 +198,15 @@ def _spread(module: HloModule, operation: Operation) -> tuple[bool, bool]:
 # -- values that are known ------------------------------------------------------------------------------------
 
 
-def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, _Values]:
+def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, Values]:
     """Scalars that are computed from constants and the core's number, on every core."""
-    known: dict[Array, _Values] = {}
+    known: dict[Array, Values] = {}
     for step in steps:
         if isinstance(step, Operation) and len(step.results) == 1:
             operands = [_given(module, operand, known) for operand in step.operands]
             given = [values for values in operands if values is not None]
             if given and len(given) == len(operands) and step.result.shape.count == 1:
-                values = _computed(step, given)
+                values = computed(step, given)
                 if values is not None:
                     known[step.results[0]] = values.astype(NUMPY[step.result.shape.dtype])
     for step in steps:
@@ -217,7 +217,7 @@ def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, _Valu
     return known
 
 
-def _given(module: HloModule, view: View, known: dict[Array, _Values]) -> _Values | None:
+def _given(module: HloModule, view: View, known: dict[Array, Values]) -> Values | None:
     array, cores = view.array, module.num_partitions
     if array.shape.count != 1 or array.shape.dtype != view.shape.dtype:
         return None
@@ -229,8 +229,8 @@ def _given(module: HloModule, view: View, known: dict[Array, _Values]) -> _Value
     return np.repeat(literal.reshape(-1), cores) if literal is not None and literal.dtype.kind in "biu" else None
 
 
-def _computed(operation: Operation, operands: list[_Values]) -> _Values | None:
-    """None where it is not computed here."""
+def computed(operation: Operation, operands: Sequence[Values]) -> Values | None:
+    """An operation on scalars, before it takes the type of its result; None where it is not computed here."""
     opcode = operation.opcode
     if any(values.dtype.kind not in "biu" for values in operands) or operation.result.shape.dtype[0] not in "psu":
         return None
@@ -244,15 +244,15 @@ def _computed(operation: Operation, operands: list[_Values]) -> _Values | None:
     if function is None:
         return None
     with np.errstate(over="ignore"):
-        found: _Values = function(*operands)
+        found: Values = function(*operands)
     return found
 
 
-def _is_same(values: _Values | None) -> bool:
+def _is_same(values: Values | None) -> bool:
     return values is not None and bool(np.all(values == values[0]))
 
 
-def _sides(branch: Branch, known: Mapping[Array, _Values]) -> list[bool] | None:
+def _sides(branch: Branch, known: Mapping[Array, Values]) -> list[bool] | None:
     """On each core whether the first arm is taken; None when it is not known."""
     values = known.get(branch.selector.array)
     if values is None:
