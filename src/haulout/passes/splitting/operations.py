@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from haulout.ir.arrays import operand_arrays
 from haulout.ir.attributes import AttrValue, int_list
 from haulout.ir.axes import followed_axes
@@ -96,9 +98,24 @@ def _byte_operands(program: Program, begin: int, end: int) -> list[Operand] | No
         return None
     shape, strides = common
     return [
-        Operand(access, int(accesses.location[access]), bool(accesses.write[access]), 1, pattern.offset, shape, steps)
+        Operand(
+            access,
+            int(accesses.location[access]),
+            bool(accesses.write[access]),
+            1,
+            pattern.offset,
+            shape,
+            steps,
+            _motion(program, access),
+        )
         for access, pattern, steps in zip(range(begin, end), patterns, strides, strict=True)
     ]
+
+
+def _motion(program: Program, access: int) -> tuple[int, ...]:
+    """Bytes an iteration of each step of an operand."""
+    begin, end = np.searchsorted(program.steps.access, [access, access + 1]).tolist()
+    return tuple(program.steps.stride[begin:end].tolist())
 
 
 def _array_operands(program: Program, row: int, begin: int) -> list[Operand] | None:
@@ -112,7 +129,8 @@ def _array_operands(program: Program, row: int, begin: int) -> list[Operand] | N
         if laid is None:
             return None
         write = number >= len(reads)
-        found.append(Operand(begin + number, array.location, write, array.itemsize, laid[0], array.shape, laid[1]))
+        access, motion = begin + number, _motion(program, begin + number)
+        found.append(Operand(access, array.location, write, array.itemsize, laid[0], array.shape, laid[1], motion))
     return found
 
 
