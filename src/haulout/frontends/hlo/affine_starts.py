@@ -1,17 +1,19 @@
-"""Dynamic slices that start at an affine function of a loop's counter: they need no bytes and no starts.
+"""Dynamic slices and updates that start at an affine function of a loop's counter: which bytes they touch is known.
 
 `lax.scan` takes a slice of each of its stacked arrays in iteration k, at k, or at n - 1 - k where it runs backwards.
 The text computes the start from the counter, with a test for negative numbers and the like. So what the start is gets
 evaluated, for all iterations at once, from the counter's known values (`trips.py`): if it is a + b * k in each
-dimension, after HLO's clamping, the slice is a view of its operand that moves with the loop.
+dimension, after HLO's clamping, the slice is a view of its operand that moves with the loop. An update in place is a
+copy to such a part.
 
 The text is walked twice: the trip count of a loop is known when all of its body is. The first walk finds such
-slices, by their `seq`; in the second one they are views.
+operations, by their `seq`; in the second one they are `Moving`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,9 +39,9 @@ def flatten_with_views(module: HloModule, known: Container[str]) -> Flat:
 
 
 def affine_starts(steps: Sequence[Step]) -> dict[int, Start]:
-    """Where dynamic slices start, by their `seq`, as far as it is affine in the counter of a loop around them."""
-    slices = [step for step in steps if isinstance(step, Operation) and _is_slice(step)]
-    needed = _needed(view.array for step in slices for view in step.operands[1:])
+    """Where dynamic slices and updates start, by their `seq`, if that is affine in the counter of a loop around."""
+    parts = {step: part for step in steps if isinstance(step, Operation) and (part := _part(step)) is not None}
+    needed = _needed(view.array for part in parts.values() for view in part.starts)
     found: dict[int, Start] = {}
     around = [_Iterations()]
     for step in steps:
@@ -52,22 +54,39 @@ def affine_starts(steps: Sequence[Step]) -> dict[int, Start]:
         if step.results[0] in needed:
             for iterations in around:
                 iterations.evaluate(step)
-        if _is_slice(step) and (start := _start(step, around[1:])) is not None:
+        if step in parts and (start := _start(step, parts[step], around[1:])) is not None:
             found[step.seq] = start
     return found
 
 
-def _is_slice(step: Operation) -> bool:
-    """Whether it is a well-formed `dynamic-slice`; what is not is refused when it is emitted."""
-    if step.opcode != "dynamic-slice" or len(step.operands) < 2 or len(step.results) != 1:
-        return False
-    operand, starts, dims = step.operands[0], step.operands[1:], step.results[0].shape.dims
-    return (
-        len(dims) == len(starts) == len(operand.shape.dims)
-        and step.results[0].shape == Shape(operand.shape.dtype, step.integers("dynamic_slice_sizes", optional=True))
-        and all(size <= extent for size, extent in zip(dims, operand.shape.dims, strict=True))
-        and all(start.shape.dims == () and start.shape.dtype[0] in "su" for start in starts)
-    )
+class _Part(NamedTuple):
+    """The part of an array that an operation reads or writes."""
+
+    starts: tuple[View, ...]
+    dims: tuple[int, ...]
+
+
+def _part(step: Operation) -> _Part | None:
+    """Of a well-formed dynamic slice or update; what is not well formed is refused when it is emitted."""
+    if step.opcode not in _FIRST_START or len(step.operands) <= _FIRST_START[step.opcode] or len(step.results) != 1:
+        return None
+    first, operand = _FIRST_START[step.opcode], step.operands[0]
+    starts, shape = step.operands[first:], step.results[0].shape
+    if step.opcode == "dynamic-slice":
+        part = Shape(operand.shape.dtype, step.integers("dynamic_slice_sizes", optional=True))
+        fits = shape == part
+    else:
+        part = step.operands[1].shape
+        fits = shape == operand.shape and part.dtype == shape.dtype
+    fits = fits and len(part.dims) == len(starts) == len(operand.shape.dims)
+    if not fits or any(size > extent for size, extent in zip(part.dims, operand.shape.dims, strict=True)):
+        return None
+    integer = all(start.shape.dims == () and start.shape.dtype[0] in "su" for start in starts)
+    return _Part(starts, part.dims) if integer else None
+
+
+_FIRST_START = {"dynamic-slice": 1, "dynamic-update-slice": 2}
+"""The number of the first operand that says where."""
 
 
 def _needed(arrays: Iterable[Array]) -> set[Array]:
@@ -142,19 +161,18 @@ class _Iterations:
         return int(places[0]), int(steps[0]) if len(steps) else 0
 
 
-def _start(step: Operation, around: Sequence[_Iterations]) -> Start | None:
-    """The start of a slice in the innermost loop that it is affine in."""
-    operand, dims = step.operands[0], step.results[0].shape.dims
-    lasts = [extent - size for size, extent in zip(dims, operand.shape.dims, strict=True)]
+def _start(step: Operation, part: _Part, around: Sequence[_Iterations]) -> Start | None:
+    """The start of a part in the innermost loop that it is affine in."""
+    operand = step.operands[0]
+    lasts = [extent - size for size, extent in zip(part.dims, operand.shape.dims, strict=True)]
     for at, iterations in reversed(list(enumerate(around))):
-        if not iterations.is_counted:
+        if iterations.loop is None or not iterations.is_counted:
             continue
-        pairs = [iterations.affine(*each) for each in zip(step.operands[1:], lasts, strict=True)]
+        pairs = [iterations.affine(*each) for each in zip(part.starts, lasts, strict=True)]
         places = [pair for pair in pairs if pair is not None]
         if len(places) == len(pairs):
             # What the loop overwrites is stored before: a view would have to outlive it.
             overwritten = any(operand.array.producer is each.loop for each in around[at:])
             starts, steps = zip(*places, strict=True)
-            assert iterations.loop is not None
             return Start(iterations.loop.seq, starts, steps, not overwritten)
     return None

@@ -141,6 +141,11 @@ class Emitter:
         """A `dma_copy` of `source` into the first result, or into part of it."""
         self._append(operation, "dma_copy", self.dma(), [source], [target or operation.result], {})
 
+    def is_in_place(self, operation: Operation) -> bool:
+        """Whether the first result lives where the first operand does."""
+        homes = self._storage.homes
+        return homes[operation.operands[0].array] is homes[operation.results[0]]
+
     def boundary(self, boundary: Boundary) -> None:
         """Emit the copies of a boundary, and start the next block."""
         self._copies(self._storage.copies[boundary], boundary.seq, _COPIES[boundary.stage])

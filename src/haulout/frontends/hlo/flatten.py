@@ -35,6 +35,7 @@ from haulout.frontends.hlo.values import (
     Loop,
     Merged,
     MovingSlice,
+    MovingUpdate,
     Operation,
     Stage,
     Step,
@@ -81,7 +82,7 @@ class Flat:
 
 
 class Start(NamedTuple):
-    """Where a `dynamic-slice` starts (`affine_starts.py`)."""
+    """Where a `dynamic-slice` or a `dynamic-update-slice` starts (`affine_starts.py`)."""
 
     loop: int
     """`seq` of the loop whose iterations are meant."""
@@ -104,7 +105,7 @@ def flatten(
     """Walk a computation and everything it calls.
 
     Operations must be among the opcodes `known`, or `while` and `conditional` where `control` is set. `starts` are
-    those of dynamic slices that are known, by `seq`.
+    those of dynamic slices and updates that are known, by `seq`.
     """
     parameters = tuple(arrays_of(parameter) for parameter in computation.parameters)
     walk = _Walk(module, known, control, starts or {})
@@ -145,9 +146,7 @@ class _Frame:
 class _Walk:
     """A walk with an explicit stack: calls, loops and branches may be nested to any depth."""
 
-    def __init__(
-        self, module: HloModule, known: Container[str], control: bool, starts: Mapping[int, Start]
-    ) -> None:
+    def __init__(self, module: HloModule, known: Container[str], control: bool, starts: Mapping[int, Start]) -> None:
         self.module, self.known, self.control, self.starts = module, known, control, starts
         self.steps: list[Step] = []
         self.seq = 0
@@ -210,7 +209,7 @@ class _Walk:
                 _unsupported(instruction)
             operation, value = _operation(instruction, operands, self.seq)
             if (start := self.starts.get(self.seq)) is not None:
-                operation, value = self._moving_slice(operation, start)
+                operation, value = self._moving(operation, start)
             self.steps.append(operation)
             if (movement := MOVEMENTS.get(opcode)) is not None:
                 check_attributes(instruction, movement.attributes)
@@ -220,20 +219,21 @@ class _Walk:
                 value = line[1]
             frame.values[instruction.name] = value
 
-    def _moving_slice(self, operation: Operation, start: Start) -> tuple[Operation, Tree]:
-        """A `dynamic-slice` whose start is known, and its value."""
-        loop, operand = self._loops[start.loop], operation.operands[0]
+    def _moving(self, given: Operation, start: Start) -> tuple[Operation, Tree]:
+        """An operation that is known to start at `start`, and its value."""
+        loop, (result,), place = self._loops[start.loop], given.results, (start.starts, start.steps)
+        if given.opcode == "dynamic-update-slice":
+            result.producer = update = MovingUpdate(
+                given.instruction, given.operands, given.results, given.seq, loop, *place
+            )
+            return update, update.result
+        operand = given.operands[0]
         if operand.motion is not None and operand.motion.loop is not loop:
             operand = plain(operand)
-        (result,) = operation.results
-        moving = MovingSlice(
-            operation.instruction, (operand,), operation.results, operation.seq, loop, start.starts, start.steps
-        )
-        result.producer = moving
-        value = moving.result
-        if start.is_view:
-            value = replace(MOVEMENTS[moving.opcode].view(moving), stored=result)
-        return moving, value
+        result.producer = moving = MovingSlice(given.instruction, (operand,), given.results, given.seq, loop, *place)
+        if not start.is_view:
+            return moving, moving.result
+        return moving, replace(MOVEMENTS[moving.opcode].view(moving), stored=result)
 
     def _count(self, instruction: Instruction, numbers: int = 1) -> None:
         """Take the next numbers of `seq`."""

@@ -168,21 +168,28 @@ class Operation:
 
 
 @dataclass(eq=False, slots=True)
-class MovingSlice(Operation):
-    """A `dynamic-slice` that starts at `starts + k * steps` in iteration k of a loop, inside its operand.
-
-    It has one operand: the starts are known.
-    """
+class Moving(Operation):
+    """An operation on a part of an array that begins at `starts + k * steps` in iteration k of a loop, inside it."""
 
     loop: Loop
     starts: tuple[int, ...]
     steps: tuple[int, ...]
     """Of each dimension, in elements."""
 
+
+@dataclass(eq=False, slots=True)
+class MovingSlice(Moving):
+    """A `dynamic-slice` of its one operand."""
+
     @property
     def opcode(self) -> str:
         """Not one of HLO."""
         return "moving-slice"
+
+
+@dataclass(eq=False, slots=True)
+class MovingUpdate(Moving):
+    """A `dynamic-update-slice`. It reads the numbers where it starts, in case its result has a place of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Array, Layout, Motion, MovingSlice, Operation, View
+from haulout.frontends.hlo.values import Array, Layout, Motion, Moving, MovingSlice, Operation, View
 from haulout.ir.patterns import row_major_strides
 
 
@@ -140,20 +140,20 @@ def _slice(operation: Operation) -> View:
 
 def _moving_slice(operation: Operation) -> View:
     assert isinstance(operation, MovingSlice)
-    (operand,) = operation.operands
-    steps = strides_of(operand)
-    offset, stride = (
-        sum(step * at for step, at in zip(steps, places, strict=True)) for places in (operation.starts, operation.steps)
+    return moving_part(operation, operation.operands[0], operation.results[0].shape.dims)
+
+
+def moving_part(operation: Moving, view: View, dims: Sequence[int]) -> View:
+    """The part of these extents that the operation reads or writes of a view, which may move with the same loop."""
+    strides = strides_of(view)
+    offset, moved = (
+        sum(stride * at for stride, at in zip(strides, places, strict=True))
+        for places in (operation.starts, operation.steps)
     )
-    view = seen(operand, operation.results[0].shape.dims, steps, offset)
-    stride += operand.motion.stride if operand.motion else 0
-    motion = Motion(operation.loop, stride) if stride else None
-    return view if view.layout is None and motion is None else replace(view, layout=_moving(view, motion))
-
-
-def _moving(view: View, motion: Motion | None) -> Layout:
-    offset = view.layout.offset if view.layout else 0
-    return Layout(offset, strides_of(view), motion)
+    moved += view.motion.stride if view.motion else 0
+    offset += view.layout.offset if view.layout else 0
+    part = seen(View(view.array, view.shape), dims, strides, offset)
+    return replace(part, layout=Layout(offset, strides, Motion(operation.loop, moved))) if moved else part
 
 
 def _transpose(operation: Operation) -> View:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Operation, View
-from haulout.frontends.hlo.views import MOVEMENTS, seen, strides_of
+from haulout.frontends.hlo.values import MovingUpdate, Operation, View
+from haulout.frontends.hlo.views import MOVEMENTS, moving_part, seen, strides_of
 
 
 def _emit_movement(out: Emitter, operation: Operation) -> None:
@@ -96,7 +96,10 @@ def _emit_dynamic_update_slice(out: Emitter, operation: Operation) -> None:
     _expect_slice(operation, operation.operands[2:], update.shape.dims, operand.shape.dims)
     operation.expect(update.shape.dtype == operand.shape.dtype, "the update has another type")
     operation.expect_result(operand.shape.dims, operand.shape.dtype)
-    out.compute(operation)
+    if isinstance(operation, MovingUpdate) and out.is_in_place(operation):
+        out.copy(operation, update, moving_part(operation, operation.result, update.shape.dims))
+    else:
+        out.compute(operation)
 
 
 def _expect_slice(
