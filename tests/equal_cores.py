@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,16 +69,27 @@ class Compared:
 
 
 def compare(program: Program, labels: Ids, held: Held) -> Compared:
-    """Compare what is called equal, after every write."""
+    """Compare what is called equal: after every write, execution by execution of each instruction, and at the end."""
     found = Compared()
+    by_write = {key: _by_write(contents) for key, contents in held.items()}
     for row, line in enumerate(labels.tolist()):
         name = program.strings[int(program.locations.name[row])]
         for core, first in enumerate(line):
             if first == core:
                 continue
-            mine, theirs = held[name, core], held[name, first]
-            found.contents += len(mine)
-            by = next((one[0] for one, other in zip(mine, theirs, strict=False) if one != other), None)
-            if by is not None or len(mine) != len(theirs):
-                found.differ.append((name, first, core, by or "the number of writes"))
+            mine, theirs = by_write[name, core], by_write[name, first]
+            found.contents += len(held[name, core])
+            by = next((key for key, data in mine.items() if theirs.get(key, data) != data), None)
+            if by is not None or held[name, core][-1][1] != held[name, first][-1][1]:
+                found.differ.append((name, first, core, by[0] if by else "the end"))
+    return found
+
+
+def _by_write(contents: list[tuple[str, bytes]]) -> dict[tuple[str, int], bytes]:
+    """By the instruction and how often it has run."""
+    count: Counter[str] = Counter()
+    found = {}
+    for name, data in contents:
+        found[name, count[name]] = data
+        count[name] += 1
     return found

@@ -1,9 +1,13 @@
 """Run the text of a partitioned HLO module on N cores with XLA itself: the judge of what haulout computes.
 
     python tools/hlo_judge.py FILE.hlo [--inputs IN.npz | --seed 0] -o expected.npz
+    python tools/hlo_judge.py FILE.hlo --memory
 
-`run_hlo` is the same from Python.  Keys of the arrays are those of `example_arrays`; the result holds the inputs
-beside the outputs.  Inputs that no file gives are drawn from the seed: normal floats scaled by the largest dimension,
+With `--memory` it compiles the module alone, and prints what XLA needs for one device: the bytes of arguments,
+results, results in the place of arguments, and temporaries.
+
+`run_hlo` is the first from Python. Keys of the arrays are those of `example_arrays`; the result holds the inputs
+beside the outputs. Inputs that no file gives are drawn from the seed: normal floats scaled by the largest dimension,
 integers from 0 to 7 (they may be indices), each core its own unless the text says `sharding={replicated}`.
 
 The work is done in a child process (`jax_child`), on the module that `hlo_text.as_replicas` makes.  XLA's parser
@@ -26,7 +30,10 @@ import numpy as np
 from example_arrays import Array
 from hlo_text import Parameter, as_replicas, entry_parameters, partition_count
 
-__all__ = ["drawn", "execute", "main", "run_hlo"]
+__all__ = ["MEMORY", "drawn", "execute", "main", "run_hlo"]
+
+MEMORY = ("argument", "output", "alias", "temp")
+"""Kinds of memory as XLA counts them."""
 
 
 def run_hlo(path: Path, inputs: Mapping[str, Array] | None = None, seed: int = 0) -> dict[str, Array]:
@@ -52,15 +59,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, help="HLO text after the spmd-partitioning pass")
     parser.add_argument("--inputs", type=Path, help=".npz with in/nc<core>/<parameter>; default: drawn from the seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("-o", "--output", type=Path, required=True, help=".npz to write")
+    parser.add_argument("-o", "--output", type=Path, help=".npz to write")
+    parser.add_argument("--memory", action="store_true", help="print XLA's memory for one device instead")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
+    if options.output is None and not options.memory:
+        parser.error("one of -o and --memory is needed")
 
     text = options.file.read_text()
     cores = partition_count(text)
     if not options.child:
         return jax_child.run_again(Path(__file__), ["--child", *given], cores)
 
+    if options.memory:
+        stats = _compiled(text, donate=True)[0].get_compiled_memory_stats()
+        print(*(getattr(stats, f"{kind}_size_in_bytes") for kind in MEMORY))
+        return 0
     parameters = entry_parameters(text)
     if options.inputs:
         inputs = {k: v for k, v in example_arrays.load(options.inputs).items() if k.startswith("in/")}
@@ -70,16 +84,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def execute(text: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Compile and run a partitioned module in this process, which has as many devices as the module has cores."""
+def _compiled(text: str, *, donate: bool = False) -> tuple[Any, Sequence[Any]]:
+    """A partitioned module as an executable of this process, and its devices."""
     jax: Any = import_module("jax")
     hlo: Any = import_module("jaxlib._hlo")
     native: Any = import_module("jaxlib._jax")
     client: Any = import_module("jaxlib.xla_client")
 
-    parameters, cores = entry_parameters(text), partition_count(text)
+    cores = partition_count(text)
     devices = jax.devices()[:cores]
-    module = hlo.hlo_module_from_text(as_replicas(text)).as_serialized_hlo_module_proto()
+    module = hlo.hlo_module_from_text(as_replicas(text, donate=donate)).as_serialized_hlo_module_proto()
     options = client.CompileOptions()
     options.num_replicas, options.num_partitions = cores, 1
     options.executable_build_options.num_replicas = cores
@@ -88,7 +102,14 @@ def execute(text: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
     executable = devices[0].client.compile_and_load(
         native.mlir.hlo_to_stablehlo(module), native.DeviceList(tuple(devices)), options
     )
+    return executable, devices
 
+
+def execute(text: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compile and run a partitioned module in this process, which has as many devices as the module has cores."""
+    jax: Any = import_module("jax")
+    executable, devices = _compiled(text)
+    parameters, cores = entry_parameters(text), len(devices)
     mesh = jax.sharding.Mesh(np.array(devices), ("core",))
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("core"))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())

@@ -73,8 +73,8 @@ def entry_parameters(text: str) -> list[Parameter]:
     return [numbered[number] for number in range(len(numbered))]
 
 
-def as_replicas(text: str) -> str:
-    """The module over N replicas that does what `text` does over N partitions.
+def as_replicas(text: str, *, donate: bool = False) -> str:
+    """The module over N replicas that does what `text` does over N partitions; with `donate`, in the same places.
 
     Raises ValueError for a collective that does not say it works across partitions: that one would change meaning.
     """
@@ -89,7 +89,8 @@ def as_replicas(text: str) -> str:
             raise ValueError(f"line {number}: {match.group(1)} is not across partitions")
     cores = partition_count(text)
     for attribute in _PARTITIONER_ONLY:
-        text = _without(text, attribute)
+        if not (donate and attribute == "input_output_alias"):
+            text = _without(text, attribute)
     text = re.sub(rf"(?<=replica_groups=){_MESH.pattern}", _listed, text)
     header, _, rest = text.partition("\n")
     return f"{header}, replica_count={cores}\n{rest.replace(' partition-id(', ' replica-id(')}"

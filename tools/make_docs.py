@@ -37,11 +37,13 @@ NOTE = "<!-- Made by tools/make_docs.py; change the code and run it again. -->"
 
 DESIGN_NOTES = {
     "fold_constants": "constants.md",
+    "mark_uniform": "sharing.md",
     "share_replicated": "sharing.md",
     "localize_shared_memory": "tables.md",
     "build_fdeps": "dependences.md",
     "anti_dependency_analyzer_post_shared_dram": "dependences.md",
     "lower_local_collectives": "collectives.md",
+    "order_by_phases": "fences.md",
     "extend_shared_lifetimes": "fences.md",
     "coloring_allocator_dram_shared": "lifetimes-and-allocation.md",
     "sync_shared_allocations": "lifetimes-and-allocation.md",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -57,7 +57,7 @@ def load(
     program must have that many. The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
-    return _read(path, lnc, arguments, barrier_scope, fuse)[0]
+    return _read(path, lnc, arguments, barrier_scope, fuse, ())[0]
 
 
 def _read(
@@ -66,11 +66,14 @@ def _read(
     arguments: Mapping[str, Any] | None,
     barrier_scope: BarrierScope,
     fuse: Fuse,
+    replicated: Collection[str] = (),
 ) -> tuple[Program, list[Diagnostic]]:
     """A sound program that can be written as text, and the findings of a kernel's trace."""
     from haulout.ir.verify import check_sound
     from haulout.ir.writable import require_writable
 
+    if replicated and (isinstance(source, Program) or Path(source).suffix != ".hlo"):
+        bad_input("replicated names parameters of an .hlo file", help=["in .bir, `same=` of an input says it"])
     if isinstance(source, Program):
         require_writable(check_sound(source))
         return source, []
@@ -79,7 +82,7 @@ def _read(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return traced.program, list(traced.findings)
-    program = check_sound(_read_file(Path(source), fuse))
+    program = check_sound(_read_file(Path(source), fuse, replicated))
     if Path(source).suffix == ".npz":
         require_writable(program)
     if lnc in (None, program.lnc):
@@ -91,7 +94,7 @@ def _read(
     return replicate(program, lnc), []
 
 
-def _read_file(path: Path, fuse: Fuse) -> Program:
+def _read_file(path: Path, fuse: Fuse, replicated: Collection[str]) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
@@ -104,7 +107,7 @@ def _read_file(path: Path, fuse: Fuse) -> Program:
             from haulout.passes.options import check_option
 
             check_option("fuse", fuse, Fuse)
-            return load_hlo(path, fuse=fuse)
+            return load_hlo(path, fuse=fuse, replicated=replicated)
         case ".npz":
             return load_program(path)
     kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
@@ -126,6 +129,7 @@ def compile(
     sync: Sync = "edges",
     fuse: Fuse = "all",
     lnc: int | None = None,
+    replicated: Collection[str] = (),
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
     on_pass: Callable[[PassRecord], None] | None = None,
@@ -139,7 +143,8 @@ def compile(
     cores divide, or `all`, which includes the operands of collectives. With `compare_share` the report also has the
     figures of every other `share`. `target` is the machine for estimated run times, the name of a preset or a TOML
     file (see `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
-    dependences, `all` also barriers; times are estimated before that. `fuse` as in `load`. `arguments` and
+    dependences, `all` also barriers; times are estimated before that. `fuse` as in `load`. `replicated` names
+    parameters of an .hlo file for which all cores get equal bytes, where its shardings do not say so. `arguments` and
     `barrier_scope` are for a kernel. The result has the findings of the checker. Raises `HauloutError` if the program
     cannot be compiled.
     """
@@ -162,7 +167,7 @@ def compile(
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     kernels_before = compile_seconds()
 
-    program, traced = _read(source, lnc, arguments, barrier_scope, fuse)
+    program, traced = _read(source, lnc, arguments, barrier_scope, fuse, replicated)
     levels = _share_levels(program, options) if compare_share else []
     context = PassContext()
     context.diagnostics.extend(traced)

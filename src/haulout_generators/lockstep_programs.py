@@ -384,19 +384,19 @@ class _Generator:
             for number, each in enumerate(self.blocks):
                 for target in each.leads:
                     build.edge(blocks[number], blocks[target])
-            for seq, (each, engine) in enumerate(zip(self.instructions, engines, strict=True)):
-                reads: list[Operand] = [(rows[name], part) for name, part in each.reads[core]]
-                writes: list[Operand] = [(rows[name], part) for name, part in each.writes[core]]
+            for seq, (made, engine) in enumerate(zip(self.instructions, engines, strict=True)):
+                reads: list[Operand] = [(rows[name], part) for name, part in made.reads[core]]
+                writes: list[Operand] = [(rows[name], part) for name, part in made.writes[core]]
                 build.instruction(
-                    blocks[each.block],
-                    each.name,
-                    each.opcode,
-                    Engine.POOL if "groups" in each.attrs or "pairs" in each.attrs else engine,
+                    blocks[made.block],
+                    made.name,
+                    made.opcode,
+                    Engine.POOL if "groups" in made.attrs or "pairs" in made.attrs else engine,
                     reads,
                     writes,
                     seq=seq,
-                    attrs=each.attrs,
-                    atomic=each.atomic,
+                    attrs=made.attrs,
+                    atomic=made.atomic,
                 )
         return build.freeze()
 

@@ -1,6 +1,7 @@
 import pytest
 
 from haulout.ir.builder import ProgramBuilder
+from haulout.ir.core_classes import claims, without_claims
 from haulout.ir.enums import Kind, Space
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
@@ -20,8 +21,9 @@ def text(same: str, kind: str = "input", other: str | None = None) -> str:
     return 'bir 1\nprogram "same" lnc=2\n' + "".join(cores)
 
 
-def test_text_and_columns() -> None:
-    program = parse_bir(text("[[0,1]]"))
+@pytest.mark.parametrize("kind", [each.text for each in Kind])
+def test_text_and_columns(kind: str) -> None:
+    program = parse_bir(text("[[0,1]]", kind))
     assert verify(program) == []
     assert print_bir(parse_bir(print_bir(program))) == print_bir(program)
     assert "same=[[0,1]]" in print_bir(program)
@@ -30,7 +32,6 @@ def test_text_and_columns() -> None:
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        (text("[[0,1]]", "internal"), "same belongs to"),
         (text("[[0,2]]"), "from 0 to 1"),
         (text("[[0],[0]]"), "at most once"),
         (text("[]"), "lists of cores"),
@@ -52,3 +53,11 @@ def test_the_builder_refuses_it_at_the_call() -> None:
     with pytest.raises(HauloutError, match="from 0 to 1"):
         build.location(function, "w", Space.DRAM_LOCAL, 4, kind=Kind.INPUT, same=[[0, 7]])
     build.location(function, "w", Space.DRAM_LOCAL, 4, kind=Kind.INPUT, same=[[0, 1]])
+
+
+def test_claims_are_what_is_on_no_input() -> None:
+    contract, claim = parse_bir(text("[[0,1]]")), parse_bir(text("[[0,1]]", "internal"))
+    assert claims(contract).tolist() == []
+    assert claims(claim).tolist() == [0, 1]
+    assert without_claims(contract) is contract
+    assert print_bir(without_claims(claim)) == print_bir(claim).replace(" same=[[0,1]]", "")

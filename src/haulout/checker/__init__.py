@@ -5,5 +5,6 @@ It imports nothing of the analyses and passes that make programs, so that a mist
 """
 
 from haulout.checker.driver import check_program
+from haulout.checker.proofs.reordering import check_reordered
 
-__all__ = ["check_program"]
+__all__ = ["check_program", "check_reordered"]

@@ -10,6 +10,7 @@
                  missing-dependence, unfaithful-order, benign-duplicate-write
     values       undefined bytes reach nothing, outputs are written in whole: uninitialized-read, output-not-written
     collectives  those that exchange nothing: one-member-collective
+    claims       `same=` on what is no input, derived again: equal-bytes-unproved
     storage      views, partitions, capacity, lifetimes: view-mismatch, over-capacity, overlapping-storage
 
 Order comes from the fused graph only, bytes from patterns and addresses only. The passes that made the program share
@@ -45,6 +46,7 @@ from haulout.checker.proofs.stale_bytes import check_stale_bytes
 from haulout.checker.proofs.storage import check_lifetimes, check_placements, check_views
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.checker.proofs.uninitialized import check_written
+from haulout.checker.values.equal_cores import unproved_claims
 from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
@@ -82,7 +84,7 @@ def check_program(program: Program, *, source: Program | None = None, advise: bo
             found += check_comparable(function, source) if source is not None else []
         except HauloutError as error:
             found += error.diagnostics
-    found += idle_collectives(program)
+    found += idle_collectives(program) + unproved_claims(program)
     found.sort(key=lambda finding: -finding.severity)
     return _shortened(found)
 

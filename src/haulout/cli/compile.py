@@ -75,6 +75,12 @@ if TYPE_CHECKING:
     help="Of HLO text: make one instruction of element-wise operations where that saves storage.",
 )
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
+@click.option(
+    "--replicated",
+    multiple=True,
+    metavar="NAME",
+    help="A parameter of an .hlo file for which all cores get equal bytes. Repeatable.",
+)
 @kernel_options
 @format_option
 @quiet_option
@@ -92,6 +98,7 @@ def compile(
     sync: Sync,
     fuse: Fuse,
     lnc: int | None,
+    replicated: tuple[str, ...],
     arg: tuple[str, ...],
     args_file: str | None,
     barrier_scope: BarrierScope,
@@ -119,6 +126,7 @@ def compile(
         sync=sync,
         fuse=fuse,
         lnc=lnc,
+        replicated=replicated,
         arguments=kernel_arguments(arg, args_file),
         barrier_scope=barrier_scope,
         on_pass=pass_progress(quiet),

@@ -131,7 +131,7 @@ class ProgramBuilder:
     ) -> int:
         """A memory location; `size` and `address` in bytes, `data` base64, `remote` the owner's (name, core).
 
-        `same`: of an input, the cores that get equal bytes, by class.
+        `same`: the cores that hold equal bytes, by class.
         """
         if self._checks is not None:
             self._checks.location(

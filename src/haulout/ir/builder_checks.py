@@ -156,7 +156,7 @@ class Checks:
         require_optional(what, "bank", bank)
         require_optional(what, "partition", partition)
         require_optional(what, "parts", parts, 1)
-        if same is not None and (wrong := classes_error(same, self._lnc, kind)):
+        if same is not None and (wrong := classes_error(same, self._lnc)):
             bad_input(f"{what}: {wrong}")
         require_attrs(what, attrs)
         self._new(what, "locations", function, name)

@@ -1,6 +1,7 @@
-"""`same=[[0,1],[2,3]]` of an input: classes of cores that get equal bytes.
+"""`same=[[0,1],[2,3]]` of a location: classes of cores that hold equal bytes in it.
 
-It is a contract of the caller, as `kind=input` is: `simulate` refuses inputs that break it.
+On an input it is a contract of the caller, as `kind=input` is: `simulate` refuses inputs that break it. On any other
+location it is a claim about what the program computes: the checker derives it again, `simulate` compares.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from haulout.ir.attributes import int_list, parse_attrs
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
+from haulout.ir.schema import Ids
 
 Classes = list[list[int]]
 
@@ -28,10 +32,25 @@ def parse_classes(text: str) -> Classes:
     return [] if None in found else [each for each in found if each is not None]
 
 
-def classes_error(classes: Sequence[Sequence[Any]], lnc: int, kind: Kind) -> str | None:
-    """What is wrong with the classes of a location of some kind, or None."""
-    if kind not in (Kind.INPUT, Kind.INOUT):
-        return f"same belongs to kind=input and kind=inout, not to {kind.text}"
+def claims(program: Program) -> Ids:
+    """The locations with `same=` that are no inputs."""
+    rows = program.locations
+    found: Ids = np.flatnonzero((rows.same != NONE) & ~np.isin(rows.kind, (Kind.INPUT, Kind.INOUT))).astype(np.int32)
+    return found
+
+
+def without_claims(program: Program) -> Program:
+    """The same program with `same=` on inputs only: for passes after which cores hold other things in a location."""
+    rows = claims(program)
+    if not len(rows):
+        return program
+    same = program.locations.same.copy()
+    same[rows] = NONE
+    return program.replace(locations=program.locations.replace(same=same))
+
+
+def classes_error(classes: Sequence[Sequence[Any]], lnc: int) -> str | None:
+    """What is wrong with the classes of a location, or None."""
     cores = [core for each in classes for core in each]
     if not cores or not all(isinstance(core, int) and not isinstance(core, bool) for core in cores):
         return "same must be lists of cores, [[0,1],[2,3]]"

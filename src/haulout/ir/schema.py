@@ -233,7 +233,7 @@ class Locations(Table):
     bank: Ids = column(np.int32, "bank of the address", null=True)
     partition: Ids = column(np.int32, "SBUF, PSUM: first partition; DRAM: base partition", null=True)
     parts: Ids = column(np.int32, "SBUF, PSUM: how many partitions it spans", null=True)
-    same: Ids = ids("of an input: classes of cores that get equal bytes, `[[0,1],[2,3]]`", "strings", null=True)
+    same: Ids = ids("classes of cores that hold equal bytes, `[[0,1],[2,3]]`", "strings", null=True)
     attrs: Ids = ids("other attributes, as text", "strings", null=True)
     loc: Ids = ids("`FILE:LINE` in the user's source", "strings", null=True)
     text_line: Ids = column(np.int32, "line of the `.bir` text it was read from", null=True)

@@ -218,7 +218,7 @@ def _check_classes(program: Program, found: Diagnostics) -> None:
     function_name = program.functions.name[rows.function]
     texts: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(rows.same != NONE).tolist():
-        wrong = classes_error(core_classes(program, row), program.lnc, Kind(int(rows.kind[row])))
+        wrong = classes_error(core_classes(program, row), program.lnc)
         key = int(function_name[row]), int(rows.name[row])
         if wrong is None and texts.setdefault(key, int(rows.same[row])) != rows.same[row]:
             wrong = "same differs from that of the same location on another core"

@@ -19,6 +19,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 
 from haulout.analysis.lifetimes import Lifetimes, lifetimes
+from haulout.ir.core_classes import without_claims
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import SIZE_MAX, Bools, Ints
@@ -67,6 +68,7 @@ class ColoringAllocatorDramShared(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core, then choose the partitions."""
+        program = without_claims(program)  # soon other values are in the same place
         has_regions = bool(program.structure)
         locations = program.locations
         life = lifetimes(program)

@@ -108,7 +108,7 @@ class ExtendSharedLifetimes(Pass):
             return program
         target = load_target(self.target)
         if made_fences(program, LOWERING):
-            self._count_makespans(context, lowered=makespan(program, target).makespan)
+            count_makespans(context, lowered=makespan(program, target).makespan)
         bare = drop_barriers(program, {self.name, LOWERING})
         found = outside_atoms(bare, phases(bare, fence_rows(bare)))
         program = self._place(bare, found, target, context)
@@ -144,7 +144,7 @@ class ExtendSharedLifetimes(Pass):
             if covered_cost > cost:
                 continue
             time = makespan(covered, target).makespan
-            self._count_makespans(context, **{placement: time})
+            count_makespans(context, **{placement: time})
             if covered_cost < cost or round(time, 3) < round(makespan(program, target).makespan, 3):
                 program, cost = covered, covered_cost
                 context.counters[f"{self.name}.placement"] = {placement: 1}
@@ -164,14 +164,9 @@ class ExtendSharedLifetimes(Pass):
             finish=lambda program: insert_fences(program, fences_between(program, f"{stem}_block"), self.name),
             cost=fence_runs,
         )
-        self._count_makespans(context, **chosen.makespans)
+        count_makespans(context, **chosen.makespans)
         context.counters[f"{self.name}.placement"] = {chosen.rule: 1}
         return chosen.program
-
-    def _count_makespans(self, context: PassContext, **makespans: float) -> None:
-        """Record estimates in microseconds as whole nanoseconds; a later one for a rule replaces the first."""
-        noted = context.counters.setdefault(f"{self.name}.makespan_ns", {})
-        noted.update({rule: round(time * 1e3) for rule, time in makespans.items()})
 
     def _insert(self, program: Program, found: Phases) -> Program:
         stem = self._stem(program)
@@ -203,6 +198,12 @@ class ExtendSharedLifetimes(Pass):
 
     def _stem(self, program: Program) -> str:
         return f"cb_sg{max(int(program.modules.subgraph[0]), 0)}"
+
+
+def count_makespans(context: PassContext, **makespans: float) -> None:
+    """Record estimates in microseconds as whole nanoseconds; a later one for a rule replaces the first."""
+    noted = context.counters.setdefault(f"{ExtendSharedLifetimes.name}.makespan_ns", {})
+    noted.update({rule: round(time * 1e3) for rule, time in makespans.items()})
 
 
 def fence_runs(program: Program) -> float:

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from haulout.ir.arrays import operand_arrays, require_bytes
+from haulout.ir.core_classes import without_claims
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.labels import instruction_label
@@ -63,6 +64,8 @@ class LowerLocalCollectives(Pass):
         if not sites:
             context.count(self.name, collectives=0)
             return program
+        # Cores write what they stage at other times.
+        program = without_claims(program)
         lowered = np.zeros(len(program.instructions), bool)
         lowered[[row for rows in sites for row in rows]] = True
         program = make_room(program, lowered, PHASES)

@@ -18,7 +18,9 @@ from haulout.passes.localize_shared_memory import LocalizeSharedMemory
 from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.passes.lower_sync import LowerSync
+from haulout.passes.mark_uniform import MarkUniform
 from haulout.passes.options import check_option, option_types
+from haulout.passes.order_by_phases import OrderByPhases
 from haulout.passes.share_replicated import ShareReplicated
 from haulout.passes.split_uniform import SplitUniform
 from haulout.passes.sync_shared_allocations import SyncSharedAllocations
@@ -36,12 +38,14 @@ REGISTRY: dict[str, type[Pass]] = {
     each.name: each
     for each in (
         FoldConstants,
+        MarkUniform,
         SplitUniform,
         ShareReplicated,
         LocalizeSharedMemory,
         BuildFdeps,
         AntiDependencyAnalyzerPostSharedDram,
         LowerLocalCollectives,
+        OrderByPhases,
         ExtendSharedLifetimes,
         ColoringAllocatorDramShared,
         SyncSharedAllocations,
@@ -96,6 +100,7 @@ def standard_pipeline(
         BuildFdeps(),
         AntiDependencyAnalyzerPostSharedDram(),
         LowerLocalCollectives(in_place=share == "all"),
+        *([OrderByPhases(capacity=capacity, target=target)] if fences == "minimal" else []),
         ExtendSharedLifetimes(fences=fences, capacity=capacity, target=target),
         ColoringAllocatorDramShared(capacity=capacity, partitions=partitions),
         SyncSharedAllocations(),

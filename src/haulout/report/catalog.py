@@ -115,6 +115,20 @@ CATALOG: dict[str, Entry] = {
         "bytes.",
         "Nothing is required. To save work, let one core write.",
     ),
+    "equal-bytes-unproved": Entry(
+        "A location says with `same=` that several cores hold equal bytes in it, and this does not follow from the "
+        "program.",
+        "A pass, or a reader, that relies on it may store the value once, or compute it once. If the cores hold "
+        "different bytes, results are wrong. The checker follows the values of all cores by value numbering: equal "
+        "opcodes, attributes and operands give equal bytes.",
+        "Remove `same=` from the location, or let the cores compute it alike. `mark_uniform` writes the classes that "
+        "can be derived.",
+    ),
+    "unequal-bytes": Entry(
+        "A location says with `same=` that several cores hold equal bytes in it, and in a simulated run they do not.",
+        "The claim is false.",
+        "Remove `same=` from the location, or correct what one of the cores computes.",
+    ),
     "order-dependent-result": Entry(
         "A `fetch_and_op` returns the previous value, and it is unordered with another atomic access to the same "
         "bytes.",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import location_label
 from haulout.ir.schema import Bytes, Ids
+from haulout.sim.claims import Claims
 from haulout.sim.events.graph import Effect
 from haulout.sim.flow.visits import Iteration
 from haulout.sim.inputs import Values, element_type, input_bytes, locations_of_kind, qualified_name
@@ -57,7 +58,8 @@ class Execution:
         """Row of each branch -> whether it took its first successor when it was last executed."""
         with within_memory(prepared.layout.size):
             self.memory = _initial_memory(prepared, inputs, seed)
-        self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found)
+        self.claims = Claims(prepared.program, prepared.functions)
+        self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found, self.claims)
 
     def happen(
         self,
@@ -110,7 +112,7 @@ class Execution:
         self.barriers += barriers
 
     def outputs(self) -> dict[str, npt.NDArray[Any]]:
-        """The outputs of every core, views included; reports the bytes that were never written."""
+        """The outputs of every core, views included; reports bytes that were never written, and claims that fail."""
         self._report(self.events, self.events)
         prepared, result = self.prepared, {}
         with within_memory(prepared.layout.size):
@@ -127,7 +129,13 @@ class Execution:
                         f"{undefined[0]} of its {len(data)} bytes were never written, the first at byte {first}",
                         location_label(prepared.program, row),
                     )
+            self.found.extend(self.claims.findings(self._held))
         return result
+
+    def _held(self, location: int) -> Bytes | None:
+        """The bytes of a location; None where some hold no value."""
+        whole = self.prepared.operands.whole(location)
+        return None if self.memory.undefined(whole) is not None else self.memory.read(whole)
 
     def _report(self, done: int, total: int) -> None:
         if self.progress is not None:

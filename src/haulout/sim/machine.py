@@ -22,6 +22,7 @@ from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
+from haulout.sim.claims import Claims
 from haulout.sim.flow.code import Code
 from haulout.sim.flow.visits import Iteration
 from haulout.sim.memory.arena import Memory
@@ -49,8 +50,11 @@ class _Prepared(NamedTuple):
 class Machine:
     """Executes the code of one program, each row at the moment that the schedule gives it."""
 
-    def __init__(self, code: Code, memory: Memory, layout: Layout, found: Diagnostics) -> None:
+    def __init__(
+        self, code: Code, memory: Memory, layout: Layout, found: Diagnostics, claims: Claims | None = None
+    ) -> None:
         self.code, self.memory, self.layout, self.found = code, memory, layout, found
+        self.claims = claims if claims is not None and claims.rows else None
         self.program = code.program
         self.operands = memory.operands
         self._repeats = bool(code.sections.structure.loops)
@@ -87,7 +91,7 @@ class Machine:
         begin = 0
         for access in writes:
             end = begin + self.operands[access].nbytes
-            self.memory.write(access, data[begin:end])
+            self._store(instruction, access, data[begin:end])
             begin = end
 
     def takes(self, branch: int) -> bool:
@@ -107,7 +111,7 @@ class Machine:
             sizes = [self.operands[access].nbytes for access in (reads[0], writes[0])]
             if sizes[0] != sizes[1]:
                 bad_input(f"`dma_copy` reads {sizes[0]} bytes and writes {sizes[1]}")
-            self.memory.write(writes[0], self.memory.read(reads[0]))
+            self._store(instruction, writes[0], self.memory.read(reads[0]))
             return
         if lookup(opcode).collective:
             bad_input(f"`{opcode}` cannot be executed by a core", help=["compile the program: it lowers collectives"])
@@ -123,7 +127,12 @@ class Machine:
             ]
             results = evaluate(opcode, attrs, inputs, types[len(reads) :])
         for access, result in zip(writes, results, strict=True):
-            self.memory.write(access, result.reshape(-1).view(np.uint8))
+            self._store(instruction, access, result.reshape(-1).view(np.uint8))
+
+    def _store(self, instruction: int, operand: int, data: Bytes) -> None:
+        if self.claims is not None:
+            self.claims.wrote(instruction, int(self.operands.location[operand]), data)
+        self.memory.write(operand, data)
 
     def _prepared(self, instruction: int) -> _Prepared:
         known = self._known.get(instruction)

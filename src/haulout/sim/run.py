@@ -44,7 +44,7 @@ class SimulationResult:
     outputs: dict[str, npt.NDArray[Any]]
     """`MODULE/LOCATION` -> value, for every output and inout location of every core."""
     diagnostics: tuple[Diagnostic, ...]
-    """`uninitialized-read` and `output-not-written`; the run continued with zeros."""
+    """`uninitialized-read` and `output-not-written`, where the run continued with zeros, and `unequal-bytes`."""
     statistics: Statistics
     schedule: str
     """The schedule, as `parse_schedule` reads it."""

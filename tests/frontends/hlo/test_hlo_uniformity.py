@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.frontends.hlo.test_hlo_branches import PAIR, lowered, message, run
 
+from haulout.frontends.hlo import lower, parse_hlo
 from haulout.ir.program import Program
 
 ALL, EACH = (
@@ -112,3 +113,74 @@ def test_parting_cores_cannot_meet() -> None:
         "ROOT r = f32[2] conditional(p, x, x), true_computation=summed, false_computation=same"
     )
     assert found == "conditional: %y in one of its branches is a collective, and not all cores take the same branch"
+
+
+QUARTERS = """HloModule m, num_partitions=4
+
+isum {{
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT c = s32[] add(a, b)
+}}
+twice {{
+  a = f32[2] parameter(0)
+  ROOT c = f32[2] add(a, a)
+}}
+negated {{
+  a = f32[2] parameter(0)
+  ROOT c = f32[2] negate(a)
+}}
+ENTRY main {{
+  x = f32[2] parameter(0)
+  k = s32[] parameter(1), sharding={{devices=[2,2]<=[4] last_tile_dim_replicate}}
+  z = s32[] parameter(2), sharding={{replicated}}
+  {line}
+  p = pred[] convert(a)
+  ROOT r = f32[2] conditional(p, x, x), true_computation=negated, false_computation=twice
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("a = s32[] copy(k)", True),
+        ("a = s32[] all-reduce(k), {groups}{{0,1},{2,3}}", True),
+        # One of each tile: all groups get the same.
+        ("a = s32[] all-reduce(k), {groups}{{0,2},{1,3}}", False),
+        ("a = s32[] all-reduce(k), {groups}{{0,2},{3,1}}", True),
+        ("a = s32[] all-reduce(z), {groups}{{0,2},{3,1}}", False),
+        ("a = s32[] all-reduce(z), {groups}{{0,1,2},{3}}", True),
+        ("a = s32[] collective-permute(z), channel_id=1, source_target_pairs={{0,1}}", True),
+        ("a = s32[] collective-permute(k), channel_id=1, source_target_pairs={{0,1},{1,0},{2,3},{3,2}}", True),
+        ("a = s32[] collective-permute(k), channel_id=1, source_target_pairs={{0,2},{1,3}}", True),
+        ("b = s32[] add(k, z)\na = s32[] all-reduce(b), {groups}{{0,2},{1,3}}", False),
+    ],
+)
+def test_classes_of_cores(line: str, parts: bool) -> None:
+    groups = "channel_id=1, use_global_device_ids=true, to_apply=isum, replica_groups="
+    text = QUARTERS.format(line=line.replace("{groups}", groups))
+    program = lower(parse_hlo(text, "m.hlo"))
+    assert bool(program.blocks.divergent[fork(program)]) == parts
+
+
+def test_results_keep_off_locations_that_more_cores_share() -> None:
+    text = """HloModule m, num_partitions=2
+
+ENTRY main {{
+  w = f32[4] parameter(0), sharding={{replicated}}
+  x = f32[4] parameter(1)
+  z = f32[] constant(1)
+  e = {equal}
+  r = f32[4] add(e, x)
+  ROOT s = f32[4] multiply(r, r)
+}}
+"""
+    names = []
+    for equal in ("f32[4] exponential(w)", "f32[4] exponential(x)", "f32[4] broadcast(z), dimensions={}"):
+        program = lower(parse_hlo(text.format(equal=equal), "m.hlo"), fuse="none")
+        count = len(program.locations) // program.lnc
+        names.append([program.strings[int(name)] for name in program.locations.name[:count]])
+    assert "e" in names[0]
+    assert "e" not in names[1]
+    assert "e" not in names[2]

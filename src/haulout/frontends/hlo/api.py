@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from haulout.frontends.hlo.fuse_elementwise import Fuse
@@ -10,6 +11,9 @@ from haulout.frontends.hlo.parser import read_hlo
 from haulout.ir.program import Program
 
 
-def load_hlo(path: str | Path, *, fuse: Fuse = "all") -> Program:
-    """Read, parse and lower an HLO file; `fuse` as in `lower`. Raises `HauloutError` when any of it fails."""
-    return lower(read_hlo(path), fuse=fuse)
+def load_hlo(path: str | Path, *, fuse: Fuse = "all", replicated: Collection[str] = ()) -> Program:
+    """Read, parse and lower an HLO file; all cores get equal bytes for the parameters named in `replicated`.
+
+    `fuse` as in `lower`. Raises `HauloutError` when any of it fails.
+    """
+    return lower(read_hlo(path), fuse=fuse, replicated=replicated)

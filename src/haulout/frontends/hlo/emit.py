@@ -27,15 +27,15 @@ from dataclasses import dataclass
 
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import opcode_of
-from haulout.frontends.hlo.shardings import Classes, classes
+from haulout.frontends.hlo.shardings import Classes
 from haulout.frontends.hlo.storage import Copies, Slot, Storage, unique
 from haulout.frontends.hlo.trips import trip_count
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Boundary, Branch, Loop, Operation, Stage, Step, View
+from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step, View
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
-from haulout.ir.enums import Engine, Kind, Space
+from haulout.ir.enums import Engine, Space
 
 _COPIES = {
     Stage.ENTER: "init",
@@ -91,15 +91,11 @@ class Emitter:
             loc=slot.source.loc,
         )
 
-    @property
-    def core_classes(self) -> dict[int, Classes]:
-        """Cores that get equal bytes for a parameter, as its sharding says, by location id."""
-        found: dict[int, Classes] = {}
-        for slot in self._storage.slots:
-            sharding = slot.source.attributes.get("sharding")
-            if slot.kind in (Kind.INPUT, Kind.INOUT) and sharding is not None:
-                found[self._ids[slot]] = classes(sharding.text, self.module.num_partitions)
-        return {row: each for row, each in found.items() if len(each) < self.module.num_partitions}
+    def core_classes(self, promised: Mapping[Array, Classes]) -> dict[int, Classes]:
+        """Cores that get equal bytes for a parameter, by location id, where there are such cores."""
+        cores = self.module.num_partitions
+        homes = self._storage.homes
+        return {self._ids[homes[array]]: each for array, each in promised.items() if len(each) < cores}
 
     @property
     def per_core_data(self) -> dict[int, Sequence[str]]:

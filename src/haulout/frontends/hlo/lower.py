@@ -22,6 +22,8 @@ parameters are the first locations of the function, in their order.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from haulout.frontends.hlo.affine_starts import flatten_with_views
 from haulout.frontends.hlo.boundary_copies import plan_boundaries
 from haulout.frontends.hlo.divergent_loops import guard_bodies, loops_of
@@ -42,6 +44,7 @@ from haulout.frontends.hlo.ops import (
     windows,
 )
 from haulout.frontends.hlo.partitioned import require_partitioned
+from haulout.frontends.hlo.shardings import parameter_classes
 from haulout.frontends.hlo.storage import assign_storage, donated
 from haulout.frontends.hlo.swapped_products import swap_products
 from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
@@ -64,8 +67,10 @@ _MADE = {**fused.RULES, **movement.MADE}
 """What the front end makes of them."""
 
 
-def lower(module: HloModule, *, fuse: Fuse = "all") -> Program:
+def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] = ()) -> Program:
     """The program of `module` on `num_partitions` cores; `fuse` says which element-wise operations become one.
+
+    All cores get equal bytes for parameters in `replicated`.
 
     Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
     not partitioned, on an opcode or an attribute that is not supported, and on shapes that do not fit together.
@@ -79,17 +84,18 @@ def lower(module: HloModule, *, fuse: Fuse = "all") -> Program:
     choose_movements(live_steps(flat))
     results = [view.array for _, view in leaves(flat.result)]
     steps = swap_products(live_steps(flat), results)
-    uniformity = find_uniformity(module, flat, steps)
+    promised = parameter_classes(flat.parameters, module.num_partitions, replicated)
+    uniformity = find_uniformity(module, promised, steps)
     divergent = [loop for loop in loops_of(steps) if uniformity.is_divergent(loop)]
     length = flat.length
     if divergent:
         steps, length = guard_bodies(steps, divergent)
-        uniformity = find_uniformity(module, flat, steps)
+        uniformity = find_uniformity(module, promised, steps)
     steps = order_for_memory(steps, donated(module, flat), results)
     if fuse == "all":
         # Arrays that are fused have no bytes, so another order may need less.
         steps = order_for_memory(fuse_elementwise(module, flat, steps), donated(module, flat), results)
-    storage = assign_storage(module, flat, steps)
+    storage = assign_storage(module, flat, steps, uniformity.may_overwrite)
     plan_boundaries(steps, storage)
     out = Emitter(module, storage, steps, divergent_branches(steps, uniformity))
     for step in steps:
@@ -100,4 +106,5 @@ def lower(module: HloModule, *, fuse: Fuse = "all") -> Program:
         check_attributes(step.instruction, RULES[step.instruction.opcode].attributes)
         rule.emit(out, step)
     out.finish(length + 1)
-    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data, same=out.core_classes)
+    same = out.core_classes(promised)
+    return replicate(out.build.freeze(), module.num_partitions, data=out.per_core_data, same=same)

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +40,8 @@ class Slot:
     """Of a constant: base64, one text for all cores or one a core."""
 
 
+MayOverwrite = Callable[[Array, Array], bool]
+"""Whether a result is worth the location of an operand, in which cores would not hold equal bytes any more."""
 Copies = list[tuple[Slot, Slot]]
 """In order: (source, target)."""
 
@@ -92,7 +94,7 @@ def unique(name: str, taken: dict[str, int]) -> str:
     return found
 
 
-def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Storage:
+def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step], may_overwrite: MayOverwrite) -> Storage:
     """The storage of a flat entry computation of which `steps` are executed."""
     storage = Storage()
     targets = _alias_targets(module, flat)
@@ -108,7 +110,7 @@ def assign_storage(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Stor
     for array in writable:
         storage.place(classes.members(array), storage.homes[array])
     _place_outputs(module, flat, targets, classes, storage)
-    _join_in_place(steps, classes, storage)
+    _join_in_place(steps, classes, storage, may_overwrite)
     _place_rest(module, steps, results, classes, storage)
     wanted = zip((storage.homes[array] for array in results), storage.outputs, strict=True)
     storage.final_copies = sequentialize(wanted, storage.save)
@@ -193,7 +195,7 @@ def _place_outputs(
             storage.place(classes.members(array), slot)
 
 
-def _join_in_place(steps: Sequence[Step], classes: Classes, storage: Storage) -> None:
+def _join_in_place(steps: Sequence[Step], classes: Classes, storage: Storage, may_overwrite: MayOverwrite) -> None:
     """Results with an operand that dies there, where the operation may write over it."""
     for step in steps:
         if not isinstance(step, Operation) or len(step.results) != 1:
@@ -201,7 +203,8 @@ def _join_in_place(steps: Sequence[Step], classes: Classes, storage: Storage) ->
         (result,) = step.results
         for position, operand in enumerate(step.operands):
             homes = {storage.homes[array] for array in (result, operand.array) if array in storage.homes}
-            if may_share(step, position) and len(homes) < 2 and classes.join(result, operand.array):
+            may_join = may_share(step, position) and may_overwrite(result, operand.array)
+            if may_join and len(homes) < 2 and classes.join(result, operand.array):
                 for home in homes:
                     storage.place(classes.members(result), home)
                 break

@@ -1,10 +1,10 @@
-"""Uniformity analysis: which branches and loops may diverge between cores.
+"""Uniformity analysis: which cores hold equal bytes of each array, and which branches and loops may diverge.
 
-A value *varies* if it may differ between cores. The sources are parameters that are not marked as replicated,
-`partition-id`, and collectives with a different result on each core (a reduce-scatter, an all-to-all, a permutation
-without some cores, groups of unequal size). Variation propagates through operations, loops and branches. It ends
-where all cores get the same result: an all-reduce or an all-gather over one group of all cores. If the condition of a
-loop varies, its state varies too.
+Every array gets a partition of the cores (`ir/partitions.py`). It *varies* if that is more than one class. Parameters
+have the classes that their shardings say (`shardings.py`), with `partition-id` each core is alone, a constant is one
+class. The results of an operation are equal where all operands are; collectives transfer classes by their groups. The
+state of a loop meets the initial value, the new one and the condition, the result of a branch both arms and the
+predicate. All arrays start as one class, and are refined until nothing changes.
 
 Scalars that are computed from constants and the core's number alone are evaluated for every core, so it is known
 whether they differ.
@@ -16,20 +16,33 @@ an arm that only some cores take may contain only branches that some cores take.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from haulout.frontends.hlo.flatten import Flat
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import COLLECTIVES, HOLDS
 from haulout.frontends.hlo.replica_groups import core_groups, core_pairs
-from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step, View, leaves
+from haulout.frontends.hlo.shardings import Classes
+from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step, View
 from haulout.ir.dtypes import NUMPY
+from haulout.ir.partitions import (
+    Groups,
+    Partition,
+    alone,
+    by_key,
+    from_classes,
+    gathered,
+    meet,
+    one_class,
+    permuted,
+    scattered,
+)
 
 Values = npt.NDArray[Any]
 """A scalar, one element a core, or a case of another kind."""
@@ -57,8 +70,8 @@ _COMPUTED: dict[str, Callable[..., Any]] = {
 class Uniformity:
     """What may differ between the cores of a program."""
 
-    varying: frozenset[Array]
-    """Arrays that may."""
+    partitions: Mapping[Array, Partition]
+    """Which cores hold equal bytes, of arrays that are not equal on all of them."""
     known: Mapping[Array, Values]
     """Scalars whose values are known, on every core."""
     inside: Mapping[Loop | Branch, Sequence[Operation]]
@@ -66,16 +79,25 @@ class Uniformity:
 
     def is_divergent(self, loop: Loop) -> bool:
         """Whether cores may run it differently often."""
-        return loop.condition.array in self.varying and not self.inside[loop]
+        return loop.condition.array in self.partitions and not self.inside[loop]
+
+    def may_overwrite(self, result: Array, operand: Array) -> bool:
+        """Whether a result that takes over the location of an operand leaves that equal on as many cores.
+
+        Values that are made of nothing are not worth a location of their own, which one core would fill for others.
+        """
+        made = operand.producer.opcode if isinstance(operand.producer, Operation) else ""
+        return made in _FILLS or self.partitions.get(result) == self.partitions.get(operand)
 
 
-def find_uniformity(module: HloModule, flat: Flat, steps: Sequence[Step]) -> Uniformity:
-    """What may differ between cores that run these steps; nothing is said where there are no loops and branches."""
+_FILLS = ("broadcast", "iota")
+
+
+def find_uniformity(module: HloModule, promised: Mapping[Array, Classes], steps: Sequence[Step]) -> Uniformity:
+    """What may differ between cores that run these steps; `promised` are the classes of parameters."""
     inside = dict(_collectives_inside(steps))
-    if not inside:
-        return Uniformity(frozenset(), {}, {})
     known = _known_values(module, steps)
-    return Uniformity(frozenset(_varying(module, flat, steps, known, inside)), known, inside)
+    return Uniformity(_partitions(module, promised, steps, known, inside), known, inside)
 
 
 def divergent_branches(steps: Sequence[Step], uniformity: Uniformity) -> set[Branch]:
@@ -84,7 +106,7 @@ def divergent_branches(steps: Sequence[Step], uniformity: Uniformity) -> set[Bra
     Raises `HauloutError` (`bad-input`) where they do although one of the arms holds a collective, or a divergent
     loop.
     """
-    inside, known, varying = uniformity.inside, uniformity.known, uniformity.varying
+    inside, known, varying = uniformity.inside, uniformity.known, uniformity.partitions
     parting: set[Branch] = set()
     around: list[Branch] = []
 
@@ -129,70 +151,96 @@ def _collectives_inside(steps: Sequence[Step]) -> Iterator[tuple[Loop | Branch, 
 # -- values that may differ -----------------------------------------------------------------------------------
 
 
-def _varying(
+def _partitions(
     module: HloModule,
-    flat: Flat,
+    promised: Mapping[Array, Classes],
     steps: Sequence[Step],
-    known: dict[Array, Values],
+    known: Mapping[Array, Values],
     inside: Mapping[Loop | Branch, Sequence[Operation]],
-) -> set[Array]:
-    """All arrays that may differ between cores."""
-    if module.num_partitions == 1:
-        return set()
-    readers: defaultdict[Array, list[Array]] = defaultdict(list)
-    sources = list(_varying_parameters(flat))
+) -> dict[Array, Partition]:
+    """Which cores hold equal bytes, of every array that is not equal on all of them."""
+    cores = module.num_partitions
+    if cores == 1:
+        return {}
+    everyone, apart = one_class(cores), alone(cores)
+    found: dict[Array, Partition] = {}
+    for array, each in promised.items():
+        found[array] = from_classes(each, cores)
+    transfers = list(_transfers(module, steps, inside))
+    readers: defaultdict[Array, list[int]] = defaultdict(list)
+    for number, (sources, _, _) in enumerate(transfers):
+        for source in sources:
+            readers[source].append(number)
+            if source.source.opcode == "partition-id" and source.producer is None:
+                found[source] = apart
+    found |= {array: by_key(values.tolist()) for array, values in known.items()}
+    waiting = deque(range(len(transfers)))
+    queued = [True] * len(transfers)
+    while waiting:
+        number = waiting.popleft()
+        queued[number] = False
+        sources, targets, transfer = transfers[number]
+        partition = everyone
+        for source in sources:
+            partition = meet(partition, found.get(source, everyone))
+        if transfer is not None:
+            partition = transfer(partition)
+        for target in targets:
+            before = found.get(target, everyone)
+            if target in known or (after := meet(before, partition)) == before:
+                continue
+            found[target] = after
+            for reader in readers[target]:
+                if not queued[reader]:
+                    queued[reader] = True
+                    waiting.append(reader)
+    return {array: partition for array, partition in found.items() if any(partition)}
 
-    def flows(source: Array, target: Array) -> None:
-        readers[source].append(target)
-        if source.source.opcode == "partition-id" and source.producer is None:
-            sources.append(source)
 
+_Transfer = tuple[Sequence[Array], Sequence[Array], Callable[[Partition], Partition] | None]
+"""Sources, what is made of them, and how, if not by a function of them all."""
+
+
+def _transfers(
+    module: HloModule, steps: Sequence[Step], inside: Mapping[Loop | Branch, Sequence[Operation]]
+) -> Iterator[_Transfer]:
     for step in steps:
         if isinstance(step, Operation):
-            given, kept = _spread(module, step)
-            if not kept:
-                sources += step.results
-            for operand in step.operands if given else ():
-                for result in step.results:
-                    flows(operand.array, result)
+            arrays, transfer = [operand.array for operand in step.operands], _collective(module, step)
+            if transfer is None or len(arrays) != len(step.results) or _exchanges_a_tuple(step):
+                yield arrays, step.results, transfer
+            else:
+                yield from (([one], [result], transfer) for one, result in zip(arrays, step.results, strict=True))
         elif not step.decides:
             region = step.region
             decider = region.condition if isinstance(region, Loop) else region.selector
-            for source, target in zip(step.reads(), step.targets(), strict=True):
-                flows(source, target)
-                if not inside[region]:
-                    flows(decider.array, target)
-    found: set[Array] = set()
-    while sources:
-        array = sources.pop()
-        if array not in found and not _is_same(known.get(array)):
-            found.add(array)
-            sources += readers[array]
-    return found
+            decides = [] if inside[region] else [decider.array]
+            yield from (
+                ([source, *decides], [target], None)
+                for source, target in zip(step.reads(), step.targets(), strict=True)
+            )
 
 
-def _varying_parameters(flat: Flat) -> Iterator[Array]:
-    """Parameters are the same on all cores where the text says so: `sharding={replicated}`."""
-    for parameter in flat.parameters:
-        for _, view in leaves(parameter):
-            sharding = view.array.source.attributes.get("sharding")
-            if sharding is None or sharding.text.strip() != "{replicated}":
-                yield view.array
+def _exchanges_a_tuple(operation: Operation) -> bool:
+    """Whether operand i of an exchange goes to member i."""
+    return operation.opcode == "all-to-all" and len(operation.results) > 1
 
 
-def _spread(module: HloModule, operation: Operation) -> tuple[bool, bool]:
-    """Whether results vary when operands do; and whether they are the same when operands are."""
+def _collective(module: HloModule, operation: Operation) -> Callable[[Partition], Partition] | None:
+    """How the results of a collective follow from its operands; None for any other operation."""
     instruction = operation.instruction
     match operation.opcode:
         case "all-reduce" | "all-gather":
-            sizes = {len(group) for group in core_groups(instruction, module)}
-            return sizes != {module.num_partitions}, len(sizes) == 1
+            return partial(gathered, groups=_tuples(core_groups(instruction, module)))
         case "reduce-scatter" | "all-to-all":
-            return True, all(len(group) == 1 for group in core_groups(instruction, module))
+            return partial(scattered, groups=_tuples(core_groups(instruction, module)))
         case "collective-permute":
-            targets = {target for _, target in core_pairs(instruction, module)}
-            return True, len(targets) in (0, module.num_partitions)
-    return True, True
+            return partial(permuted, pairs=_tuples(core_pairs(instruction, module)))
+    return None
+
+
+def _tuples(lists: Iterable[Sequence[int]]) -> Groups:
+    return tuple(map(tuple, lists))
 
 
 # -- values that are known ------------------------------------------------------------------------------------
@@ -246,10 +294,6 @@ def computed(operation: Operation, operands: Sequence[Values]) -> Values | None:
     with np.errstate(over="ignore"):
         found: Values = function(*operands)
     return found
-
-
-def _is_same(values: Values | None) -> bool:
-    return values is not None and bool(np.all(values == values[0]))
 
 
 def _sides(branch: Branch, known: Mapping[Array, Values]) -> list[bool] | None:

@@ -1,14 +1,15 @@
 """Which cuts are worth their fences.
 
 Operations that agree form a cluster: no fence is needed inside. A cluster saves the time that its cores would spend
-twice, and bytes. It costs a fence where others read what it stores, and that fence is charged to it alone. A cluster
-that costs more time than it saves stays undivided, unless it saves more than a thousandth of all bytes.
+twice, and bytes. It costs a fence where others read what it stores, and that fence is charged to it alone; behind an
+`all_gather` there is one in any case. A cluster that costs more time than it saves stays undivided, unless it saves
+more than a thousandth of all bytes.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 
 from haulout.analysis.durations import durations
 from haulout.ir.program import Program
@@ -28,38 +29,46 @@ def worthwhile(
     target: Target,
 ) -> Cuts:
     """The cuts of those clusters that save more than they cost."""
-    time = durations(program, target)
     clusters = _clusters(operations, cuts)
-    saved_time: defaultdict[int, float] = defaultdict(float)
-    saved_bytes: defaultdict[int, int] = defaultdict(int)
-    fence: defaultdict[int, float] = defaultdict(float)
-    blocks = program.instructions.block
-    for row in cuts.axes:
-        parts = len(operations[row].partition[0])
-        weight = block_weight(program.structure, int(blocks[row]))
-        saved_time[clusters[row]] += weight * float(time[row]) * (1 - 1 / parts)
     of_location = {
         operand.location: clusters[row] for row in cuts.axes for operand in operations[row].operands if operand.write
     }
+    blocks = program.instructions.block
+    time, fence = durations(program, target), target.barrier(program.lnc)
+    gain: defaultdict[int, float] = defaultdict(float)
+    for row in cuts.axes:
+        parts = len(operations[row].partition[0])
+        gain[clusters[row]] += block_weight(program.structure, int(blocks[row])) * float(time[row]) * (1 - 1 / parts)
+    cost: defaultdict[int, float] = defaultdict(float)
+    for location, row in _read_by_others(program, operations, cuts):
+        cluster = of_location[location]
+        cost[cluster] = max(cost[cluster], block_weight(program.structure, int(blocks[row])) * fence)
+    saved_bytes: Counter[int] = Counter()
     for location, cluster in of_location.items():
         saved_bytes[cluster] += int(program.locations.size[location]) * (program.lnc - len(partitions[location]))
-    accesses = program.accesses
-    for access in range(len(accesses) // program.lnc):
-        location, row = int(accesses.location[access]), int(accesses.instruction[access])
-        if location in of_location and not _agrees(operations, cuts, row, access - int(program.access_starts[row])):
-            weight = block_weight(program.structure, int(blocks[row]))
-            cluster = of_location[location]
-            fence[cluster] = max(fence[cluster], weight * target.barrier(program.lnc))
     total = int(program.locations.size.sum())
-    kept = {
-        cluster
-        for cluster in saved_time
-        if saved_time[cluster] >= fence[cluster] or saved_bytes[cluster] * _LEAST_SHARE > total
-    }
+    kept = {each for each in gain if gain[each] >= cost[each] or saved_bytes[each] * _LEAST_SHARE > total}
     return Cuts(
         {at: key for at, key in cuts.keys.items() if of_location[at] in kept},
         {row: axis for row, axis in cuts.axes.items() if clusters[row] in kept},
     )
+
+
+def _read_by_others(program: Program, operations: Mapping[int, Operation], cuts: Cuts) -> Iterator[tuple[int, int]]:
+    """Locations whose parts other cores read behind a fence of their own, and the instructions that do."""
+    gather = program.strings.find("all_gather")
+    gathered = {
+        operand.location
+        for row in cuts.axes
+        for operand in operations[row].operands
+        if operand.write and program.instructions.opcode[row] == gather
+    }
+    accesses, starts = program.accesses, program.access_starts
+    for access in range(len(accesses) // program.lnc):
+        location, row = int(accesses.location[access]), int(accesses.instruction[access])
+        apart = location in cuts.keys and location not in gathered
+        if apart and not _agrees(operations, cuts, row, access - int(starts[row])):
+            yield location, row
 
 
 def _agrees(operations: Mapping[int, Operation], cuts: Cuts, row: int, at: int) -> bool:

@@ -33,6 +33,9 @@ OWNER = "mloc %t dram.shared size=64 kind=inout"
 VIEW = "mloc %t dram.shared size=64 remote=[t,0]"
 BARRIER = '%{0} = core_barrier @all () -> () name="{0}"'.format
 
+_CLAIM = "mloc %y dram.local size=4 kind=output same=[[0,1]]"
+_IDS = [f'mloc %id dram.local size=4 kind=const data="{each}"\n{_CLAIM}' for each in ("AAAAAA==", "AQAAAA==")]
+
 PROGRAMS: dict[str, Example] = {
     "bad-input": checked(
         "error[bad-input]: no location %u in this function",
@@ -199,6 +202,16 @@ PROGRAMS: dict[str, Example] = {
         },
         "haulout compile example.bir --partitions joint -o out",
         "note[kept-partitions]: partitions stay proportional: a joint space needs 128 bytes, they need 128",
+    ),
+    "equal-bytes-unproved": checked(
+        "error[equal-bytes-unproved]: %y is claimed to be equal, same=[[0,1]], but that cannot be derived: after %c, "
+        "cores 0 and 1 may hold other bytes",
+        *(f"{each}\n%c = copy @vector (%id) -> (%y)" for each in _IDS),
+    ),
+    "unequal-bytes": Example(
+        {"example.bir": program(*(f"{each}\n%c = dma_copy @dma0 (%id) -> (%y)" for each in _IDS))},
+        "haulout simulate example.bir",
+        "error[unequal-bytes]: %y is claimed to be equal, same=[[0,1]], but cores 0 and 1 differ after %c",
     ),
     "one-member-collective": checked(
         "warning[one-member-collective]: %sum exchanges nothing: each of its groups has one member (groups=[[0]])",

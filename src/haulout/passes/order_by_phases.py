@@ -1,0 +1,257 @@
+"""order_by_phases: the lists of all cores in an order that needs fewer fences, or less time or storage with as many.
+
+The fewest fences of `extend_shared_lifetimes` are those of the given lists. Most of their order is a choice of the
+front end: only conflicts and dependences must keep theirs. `analysis/flow_phases.py` finds the phases of every
+instruction by data flow, and each list sorted by phase needs as many fences as the largest phase.
+
+1. Orders: the given one; for each of `WINDOWS`, every instruction in its earliest phase, and in its latest.
+2. Each gets its fences, an estimate of its makespan, and one of its peak, the sum over all cores.
+3. Time and storage count alike: the order with the smallest product of both is taken, among those whose makespan and
+   whose peak are at most `WORSE` times that of the given order. A product that is hardly smaller (`PROMISE`)
+   moves nothing. With a capacity, an order that fits is better than one that does not.
+4. Edges between tensors that share storage may change the time of both, so this order and the given one are compiled
+   to the end, and compared once more by what comes out.
+5. New `seq`: by (block, phase, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
+   still sees the writes that it saw; the checker compares the two programs (`check_reordered`).
+
+Nothing moves where the order is the user's, or not known: without `seq`; with a barrier that no pass made, a
+`sendrecv` or a semaphore; with a conflict of two cores at one `seq`; with addresses, which may overlap; with views of
+nothing; or where `seq` falls along a list, or a block has one that is not below those of the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from haulout.analysis.flow_phases import FlowScan
+from haulout.analysis.makespan import makespan
+from haulout.analysis.phases import phases
+from haulout.analysis.straightline import fence_rows
+from haulout.checker import check_reordered
+from haulout.ir.builder import reorder_instructions
+from haulout.ir.enums import NONE, DependenceKind, Space
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Ids
+from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
+from haulout.passes.base import Pass, PassContext
+from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
+from haulout.passes.extend_shared_lifetimes import (
+    LOWERING,
+    ExtendSharedLifetimes,
+    count_makespans,
+    drop_barriers,
+    has_seq,
+    made_fences,
+)
+from haulout.passes.fences.block_fences import fences_between, outside_atoms
+from haulout.passes.fences.capacity import live_bytes
+from haulout.passes.fences.slots import Slots, insert_fences, phase_slots
+from haulout.passes.options import Bytes
+from haulout.passes.order_cores import order_cores
+from haulout.passes.sync_shared_allocations import SyncSharedAllocations
+from haulout.support.diagnostics import HauloutError, fail
+from haulout.target import DEFAULT, Target, load_target
+
+WINDOWS = (1, 4, 16)
+"""Windows, as parts of all instructions."""
+WORSE = 1.01
+"""Neither makespan nor peak may be more than this times that of the given order ..."""
+GAIN = 0.995
+"""... and their product must be at most this times that of it ..."""
+PROMISE = 0.95
+"""... as compiled; before addresses it must be at most this times, for addresses make estimates worse."""
+
+
+class _Order(NamedTuple):
+    """An order, and what it is worth with its fences."""
+
+    program: Program
+    """Without the fences."""
+    origin: Ids
+    """Of each instruction: its row in the given order."""
+    fences: int
+    makespan: float
+    """Microseconds, to the nanosecond."""
+    peak: int
+
+    def better(self, given: _Order, capacity: int | None, gain: float) -> tuple[bool, float, int] | None:
+        """A key that is smallest for the best order; None where the given one stays."""
+        fits, fitted = (capacity is None or each.peak <= capacity for each in (self, given))
+        product = self.makespan * self.peak
+        bounded = self.makespan <= WORSE * given.makespan and self.peak <= WORSE * given.peak
+        gains = bounded and product <= gain * given.makespan * given.peak
+        if (fits, gains) < (fitted, True) or (fitted and not fits):
+            return None
+        return not fits, product, self.fences
+
+
+@dataclass(frozen=True)
+class OrderByPhases(Pass):
+    """Moves instructions inside their blocks, if that makes the program faster or smaller.
+
+    Before: collectives are lowered (order 80); loops and forks nest. After: conflicting pairs have the order that
+    they had, inside a core and between cores, and their edges; `seq` follows the lists. If something moved, the
+    fences of order 80 are gone, and order 81 must place its own.
+    """
+
+    name: ClassVar[str] = "order_by_phases"
+    cross_core: ClassVar[bool] = True
+
+    capacity: Bytes | None = None
+    """Bytes of DRAM for all cores."""
+    target: str = DEFAULT
+    """The machine for which orders are compared: a preset, or FILE.toml."""
+
+    def run(self, program: Program, context: PassContext) -> Program:
+        """Judge the orders, keep the best."""
+        best = self._best(program, context) if _may_move(program) else None
+        if best is None:
+            context.count(self.name, moved=0)
+            return program
+        if made_fences(program, LOWERING):
+            # Order 81 cannot estimate them any more.
+            count_makespans(context, lowered=makespan(program, load_target(self.target)).makespan)
+        return best
+
+    def _best(self, program: Program, context: PassContext) -> Program | None:
+        """The best order other than the given one; None if that is the best."""
+        target = load_target(self.target)
+        bare = drop_barriers(program, {LOWERING, ExtendSharedLifetimes.name})
+        scan, atoms = FlowScan(bare), _in_atoms(bare)
+        given: _Order | None = None
+        found: list[tuple[tuple[bool, float, int], int, _Order]] = []
+        seen = {np.arange(len(bare.instructions), dtype=np.int32).tobytes()}
+        for window in WINDOWS:
+            flow = scan.phases(len(bare.instructions) // window)
+            if flow.simultaneous:
+                return None
+            for phase in (flow.earliest, flow.latest):
+                phase = np.where(atoms[scan.segment], 0, phase).astype(np.int32)
+                tried, origin = sorted_by_phase(bare, scan.segment, phase)
+                if origin.tobytes() in seen:
+                    continue
+                seen.add(origin.tobytes())
+                given = given or _given(bare, target)
+                order = _judged(tried, origin, phase[origin], target)
+                key = order.better(given, self.capacity, PROMISE)
+                if key is not None:
+                    found.append((key, len(found), order))
+        if given is None or not found:
+            return None
+        _, _, order = min(found)
+        if wrong := check_reordered(bare, order.program, order.origin):
+            fail("internal-error", f"{self.name} changed the order of a conflict", notes=[wrong[0].message])
+        # What the order of an engine implied before may need an edge now.
+        moved = order_cores(order.program, set(DependenceKind), removable_fences=False)[0]
+        before, after = self._compiled(program, target), self._compiled(moved, target)
+        if after is None or (before is not None and after.better(before, self.capacity, GAIN) is None):
+            return None
+        context.count(
+            self.name,
+            moved=int(np.count_nonzero(order.origin != np.arange(len(order.origin)))),
+            fences_before=given.fences if before is None else before.fences,
+            fences_after=after.fences,
+        )
+        return moved
+
+    def _compiled(self, program: Program, target: Target) -> _Order | None:
+        """A program with its final fences, addresses and edges; None where it does not fit."""
+        passes = (
+            ExtendSharedLifetimes(capacity=self.capacity, target=self.target),
+            ColoringAllocatorDramShared(capacity=self.capacity),
+            SyncSharedAllocations(),
+            AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
+        )
+        placed, context = program, PassContext()
+        try:
+            for each in passes:
+                placed = each.run(placed, context)
+        except HauloutError:
+            return None
+        dram = placed.locations.take(placed.locations.space <= Space.DRAM_SHARED)
+        peak = int((dram.address + dram.size)[dram.address != NONE].max(initial=0))
+        time = round(makespan(placed, target).makespan, 3)
+        return _Order(program, np.zeros(0, np.int32), len(fence_rows(placed)) // program.lnc, time, peak)
+
+
+def _may_move(program: Program) -> bool:
+    """Whether the order of the lists is free but for conflicts and dependences."""
+    barriers, locations = program.barriers, program.locations
+    made = [program.strings.find(name) for name in (LOWERING, ExtendSharedLifetimes.name)]
+    users = ~np.isin(barriers.made_by, [each for each in made if each != NONE])
+    if not has_seq(program) or users.any() or len(program.meetings) or len(program.semaphores):
+        return False
+    touched = program.accesses.location
+    if np.any(locations.address[touched] != NONE) or np.any(program.owner[touched] == NONE):
+        return False
+    return _follows_seq(program)
+
+
+def _follows_seq(program: Program) -> bool:
+    """Whether `seq` rises along the lists, and all those of a block, on every core, are below those of the next."""
+    blocks = len(program.blocks) // program.lnc
+    block, seq = program.instructions.block % blocks, program.instructions.seq
+    if np.any((np.diff(seq) < 0) & (np.diff(program.instructions.block) == 0)):
+        return False
+    low, high = np.full(blocks, np.iinfo(np.int64).max), np.full(blocks, np.iinfo(np.int64).min)
+    np.minimum.at(low, block, seq)
+    np.maximum.at(high, block, seq)
+    used = np.flatnonzero(low <= high)
+    function = program.blocks.function[used]
+    same = function[1:] == function[:-1]
+    return bool(np.all(low[used[1:]][same] > high[used[:-1]][same]))
+
+
+def _in_atoms(program: Program) -> Bools:
+    """Of every block of a core: whether it is in an arm of a divergent fork, where no fence is allowed."""
+    divergent = program.structure.divergent_fork
+    return np.array([divergent(block) != NONE for block in range(len(program.blocks) // program.lnc)], bool)
+
+
+def sorted_by_phase(program: Program, segment: Ids, phase: Ids) -> tuple[Program, Ids]:
+    """Each block sorted by phase, stably, with new `seq` by (segment, phase, old `seq`); and the old row of each
+    instruction.
+    """
+    rows = program.instructions
+    origin: Ids = np.lexsort((phase, rows.block)).astype(np.int32)
+    position = np.empty(len(origin), np.int32)
+    position[origin] = np.arange(len(origin), dtype=np.int32)
+    by_time = np.lexsort((rows.seq, phase, segment))
+    keys = np.stack([segment[by_time], phase[by_time], rows.seq[by_time]])
+    step = np.any(keys[:, 1:] != keys[:, :-1], axis=0)
+    seq = np.empty(len(origin), np.int64)
+    seq[by_time] = int(rows.seq.min()) + np.append(0, np.cumsum(step))
+    moved = program.replace(instructions=rows.replace(seq=seq).take(origin))
+    return reorder_instructions(moved, position), origin
+
+
+def _given(program: Program, target: Target) -> _Order:
+    """The lists as they are, with the fewest fences at source time."""
+    found = outside_atoms(program, phases(program, fence_rows(program)))
+    names = [f"fence{k}" for k in range(int(found.needed.sum()))]
+    placed = insert_fences(program, phase_slots(program, found, names), OrderByPhases.name)
+    return _measured(program, np.arange(len(program.instructions), dtype=np.int32), placed, target)
+
+
+def _judged(program: Program, origin: Ids, phase: Ids, target: Target) -> _Order:
+    """Lists that are sorted by (block, phase), with a fence of all cores where a phase begins."""
+    blocks, block = len(program.blocks) // program.lnc, program.instructions.block.astype(np.int64)
+    needed = np.zeros(blocks, np.int64)
+    np.maximum.at(needed, block % blocks, phase)
+    segment = np.repeat(np.arange(blocks), needed)
+    number = np.arange(len(segment)) - np.repeat(np.cumsum(needed) - needed, needed) + 1
+    wanted = (np.arange(program.lnc) * blocks + segment[:, None]).ravel()
+    most = int(needed.max(initial=0)) + 1
+    before = np.searchsorted(block * most + phase, wanted * most + np.repeat(number, program.lnc))
+    names = [f"fence{k}" for k in range(len(segment)) for _ in range(program.lnc)]
+    slots = Slots(before.astype(np.int32), wanted.astype(np.int32), names)
+    return _measured(program, origin, insert_fences(program, slots, OrderByPhases.name), target)
+
+
+def _measured(program: Program, origin: Ids, placed: Program, target: Target) -> _Order:
+    placed = insert_fences(placed, fences_between(placed, "block_fence"), OrderByPhases.name)
+    fences = len(fence_rows(placed)) // program.lnc
+    return _Order(program, origin, fences, round(makespan(placed, target).makespan, 3), live_bytes(placed)[0])
