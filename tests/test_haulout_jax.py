@@ -126,3 +126,26 @@ def test_a_mesh_without_a_sharded_argument_is_warned_of() -> None:
         warnings.simplefilter("error")
         haulout.jax.lower(jnp.tanh, x, mesh={"d": 4}, in_shardings=PartitionSpec("d"))
         haulout.jax.lower(jnp.tanh, x)
+
+
+@pytest.mark.jax
+@needs_jax
+def test_a_function_without_a_mesh_is_divided_over_cores() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def layer(w: Any, x: Any) -> Any:
+        return jnp.tanh(x @ w).sum(axis=1)
+
+    w, x = (np.random.default_rng(1).standard_normal(shape).astype("f4") for shape in ((16, 16), (8, 16)))
+    specs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in (w, x)]
+    program = haulout.jax.lower(layer, *specs, lnc=4)
+    result = haulout.compile(program)
+    assert result.proved
+    assert result.report.counters["split_uniform"]["operations"] > 0
+    outputs = haulout.simulate(result.program, dict(zip(("w.1", "x.1"), (w, x), strict=True))).outputs
+    assert len(outputs) == 4
+    for value in outputs.values():
+        np.testing.assert_allclose(value, np.tanh(x @ w).sum(axis=1), rtol=1e-5)
+    with pytest.raises(HauloutError, match="lnc=2, but the function is partitioned for 4 cores"):
+        haulout.jax.lower(layer, *specs, mesh={"d": 4}, in_shardings=jax.sharding.PartitionSpec(), lnc=2)

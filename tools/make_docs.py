@@ -36,8 +36,10 @@ HELP_WIDTH = 100
 NOTE = "<!-- Made by tools/make_docs.py; change the code and run it again. -->"
 
 DESIGN_NOTES = {
+    "lnc_splitter": "sharing.md",
     "fold_constants": "constants.md",
     "mark_uniform": "sharing.md",
+    "split_uniform": "sharing.md",
     "share_replicated": "sharing.md",
     "localize_shared_memory": "tables.md",
     "build_fdeps": "dependences.md",

@@ -53,8 +53,8 @@ def load(
     """Read a program: `.bir` text, `.hlo` text after SPMD partitioning, `.npz` (stored by `save_program`), or an NKI
     kernel, `FILE.py::FUNCTION` (see `haulout.nki.trace` for `arguments` and `barrier_scope`).
 
-    `lnc` is the number of cores: a one-core program is replicated, a kernel runs on that many (default 2), any other
-    program must have that many. The program is verified. Raises `HauloutError`.
+    `lnc` is the number of cores: a one-core program is cloned (see `lnc_splitter`), a kernel runs on that many
+    (default 2), any other program must have that many. The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
     return _read(path, lnc, arguments, barrier_scope, fuse, ())[0]
@@ -89,9 +89,10 @@ def _read(
         return program, []
     if program.lnc != 1:
         bad_input(f"{source} is partitioned for {program.lnc} cores, not {lnc}")
-    from haulout.ir.replicate import replicate
+    from haulout.passes.base import PassContext
+    from haulout.passes.lnc_splitter import LncSplitter
 
-    return replicate(program, lnc), []
+    return LncSplitter(cores=lnc).run(program, PassContext()), []
 
 
 def _read_file(path: Path, fuse: Fuse, replicated: Collection[str]) -> Program:

@@ -91,7 +91,7 @@ def test_beyond_the_limits_less_is_ordered_never_more(limit: str, monkeypatch: p
 
 
 def test_beyond_the_limits_a_finding_says_that_it_may_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Path(__file__).parents[2] / "examples" / "jax" / "ring_matmul.n4.hlo"
+    source = Path(__file__).parents[2] / "examples" / "jax" / "decoder_train.n4.hlo"
     program = haulout.compile(source, sync="all").program
     assert check_program(program) == []
     monkeypatch.setattr(counting, "MAX_CELLS", 0)

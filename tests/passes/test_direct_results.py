@@ -110,6 +110,34 @@ def test_chains_of_permutes_are_what_numpy_makes_of_them(seed: int, trips: int, 
         assert np.array_equal(run.outputs[f"nc{core}/p{chains.places}"], wanted)
 
 
+def staged(program: Program) -> int:
+    """How many operands are copied to buffers."""
+    names = [program.instruction_name(row) for row in range(len(program.instructions))]
+    return sum(name.endswith(".in0") for name in names)
+
+
+def test_an_operand_is_read_in_place_until_the_next_collective() -> None:
+    """The second permute is between the reads of the first one's operand and the write of it."""
+    ring = [[0, 1], [1, 0]]
+    for trips in (0, 3):
+        chains = Chains(0, trips)
+        chains.cores = 2
+        hop = ("collective_permute", [1], 2, ring)
+        start, other, write = ("add", [0, 0], 1, []), ("collective_permute", [0], 3, ring), ("add", [2, 2], 1, [])
+        for operations, copies in (([start, hop, other, write], 0), ([start, hop, write, other], 2)):
+            chains.operations = [*operations, ("add", [1, 3], chains.places, [])]
+            result = haulout.compile(chains.program())
+            assert result.proved
+            assert staged(result.program) == copies
+            values = [np.arange(SIZE, dtype="i4"), np.arange(10, 10 + SIZE, dtype="i4")]
+            inputs = {f"nc{core}/p0": value for core, value in enumerate(values)}
+            if trips:
+                inputs.update({name: np.int32(value) for name, value in (("count", 0), ("one", 1), ("limit", trips))})
+            run = haulout.simulate(result.program, inputs)
+            for core, wanted in enumerate(chains.expected(values)):
+                assert np.array_equal(run.outputs[f"nc{core}/p{chains.places}"], wanted)
+
+
 def test_the_programs_have_views() -> None:
     for trips in (0, 3):
         found = [views(haulout.compile(Chains(seed, trips).program()).program) for seed in range(25)]

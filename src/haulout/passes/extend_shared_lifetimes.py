@@ -34,6 +34,7 @@ from haulout.passes.fences.bracket import bracket_slots
 from haulout.passes.fences.capacity import capacity_notes, free_storage, live_bytes
 from haulout.passes.fences.choose import choose_slots
 from haulout.passes.fences.exact_cover import block_weight, nest_slots, plan_nests
+from haulout.passes.fences.freeing import add_freeing_fences
 from haulout.passes.fences.loop_fences import round_slots
 from haulout.passes.fences.slots import insert_fences, phase_slots
 from haulout.passes.fences.spans import log_spans
@@ -120,6 +121,9 @@ class ExtendSharedLifetimes(Pass):
         if self.capacity is not None:
             program = self._free_storage(bare, program, self.capacity, target, context)
             context.count(self.name, capacity_fences=len(fence_rows(program)) // program.lnc - least)
+        program, added = add_freeing_fences(program, f"{self._stem(program)}_freeing", self.name, target)
+        if added:
+            context.count(self.name, freeing_fences=added)
         context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
         return program
 

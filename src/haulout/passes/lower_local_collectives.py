@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import ClassVar
 
 import numpy as np
 
 from haulout.ir.arrays import operand_arrays, require_bytes
 from haulout.ir.core_classes import without_claims
-from haulout.ir.enums import NONE, Kind, Space
+from haulout.ir.enums import NONE
 from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.labels import instruction_label
 from haulout.ir.program import Program
 from haulout.ir.rows import Changes
-from haulout.ir.schema import Ids
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.passes.collectives.all_gather import lower_all_gather
@@ -31,6 +31,7 @@ from haulout.passes.collectives.collective_permute import lower_collective_permu
 from haulout.passes.collectives.direct import Direct
 from haulout.passes.collectives.reduce_scatter import lower_reduce_scatter
 from haulout.passes.collectives.site import PHASES, Site
+from haulout.passes.collectives.writes import Writes
 from haulout.passes.make_room import make_room
 from haulout.support.diagnostics import bad_input
 
@@ -52,7 +53,7 @@ class LowerLocalCollectives(Pass):
     """
 
     in_place: bool = True
-    """Members read operands in place if nothing writes them later. Otherwise all operands are copied to buffers."""
+    """Members read operands in place where they can. Otherwise all operands are copied to buffers."""
 
     name: ClassVar[str] = "lower_local_collectives"
     order: ClassVar[int | None] = 80
@@ -72,10 +73,11 @@ class LowerLocalCollectives(Pass):
         context.diagnostics.extend(idle_collectives(program))
         changes = Changes(program)
         taken = _Names(program)
-        last_write = _last_writes(program, self.in_place)
+        writes = Writes(program, self.in_place)
         direct = Direct(program)
-        for rows in sites:
-            site = _site(program, changes, rows, taken, last_write, direct)
+        for rows, following in zip_longest(sites, sites[1:]):
+            site = _site(program, changes, rows, taken, direct)
+            site.in_place, site.unchanged = writes.judge(rows, following, site.inputs)
             LOWERINGS[program.strings[int(program.instructions.opcode[rows[0]])]](site)
             for row in rows:
                 changes.delete(row)
@@ -115,19 +117,7 @@ def _require_same(program: Program, mine: int, theirs: int) -> None:
             )
 
 
-def _last_writes(program: Program, in_place: bool) -> Ids:
-    """The last row that writes each location; a row after all others where members may not read it in place."""
-    locations, accesses = program.locations, program.accesses
-    last = np.full(len(locations), NONE, np.int32)
-    np.maximum.at(last, accesses.location[accesses.write], accesses.instruction[accesses.write])
-    fits = (locations.space == Space.DRAM_LOCAL) & (locations.address == NONE)
-    fits &= np.isin(locations.kind, (Kind.INTERNAL, Kind.INPUT)) & in_place
-    return np.where(fits, last, len(program.instructions)).astype(np.int32)
-
-
-def _site(
-    program: Program, changes: Changes, rows: list[int], taken: _Names, last_write: Ids, direct: Direct
-) -> Site:
+def _site(program: Program, changes: Changes, rows: list[int], taken: _Names, direct: Direct) -> Site:
     name = program.instruction_name(rows[0])
     operands = int(np.diff(program.access_starts[rows[0] : rows[0] + 2])[0])
     site = Site(
@@ -152,9 +142,6 @@ def _site(
             )
     if len(site.inputs[0]) != len(site.outputs[0]) or not site.inputs[0]:
         site.fail(f"{len(site.inputs[0])} operands and {len(site.outputs[0])} results")
-    for arrays in zip(*site.inputs, strict=True):
-        unchanged = (last_write[each.location] < row for each, row in zip(arrays, rows, strict=True))
-        site.in_place.append(all(unchanged) and all(each.pattern is None for each in arrays))
     return site
 
 

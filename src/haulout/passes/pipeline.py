@@ -14,6 +14,7 @@ from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramS
 from haulout.passes.estimate import Estimate
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
 from haulout.passes.fold_constants import FoldConstants
+from haulout.passes.lnc_splitter import LncSplitter
 from haulout.passes.localize_shared_memory import LocalizeSharedMemory
 from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
@@ -37,6 +38,7 @@ Sync = Literal["edges", "semaphores", "all"]
 REGISTRY: dict[str, type[Pass]] = {
     each.name: each
     for each in (
+        LncSplitter,
         FoldConstants,
         MarkUniform,
         SplitUniform,

@@ -146,3 +146,52 @@ def test_a_transpose_with_many_strided_readers_is_stored_once(readers: int, copi
     program = lower(parse_hlo(module, "t.hlo"))
     opcodes = [program.strings[at] for at in program.instructions.opcode.tolist()]
     assert opcodes.count("dma_copy") == copies
+
+
+LOOP = """HloModule m, num_partitions=1
+body {
+  state = (s32[], f32[64,64], f32[64,64]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  more = s32[] add(n, one)
+  sum = f32[64,64] get-tuple-element(state), index=1
+  given = f32[64,64] get-tuple-element(state), index=2
+  added = f32[64,64] add(sum, given)
+  ROOT next = (s32[], f32[64,64], f32[64,64]) tuple(more, added, given)
+}
+below {
+  state.1 = (s32[], f32[64,64], f32[64,64]) parameter(0)
+  n.1 = s32[] get-tuple-element(state.1), index=0
+  five = s32[] constant(5)
+  ROOT less = pred[] compare(n.1, five), direction=LT
+}
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  y = f32[64,64] parameter(1)
+  turned = f32[64,64] transpose(x), dimensions={1,0}
+  zero = s32[] constant(0)
+  init = (s32[], f32[64,64], f32[64,64]) tuple(zero, y, turned)
+  loop = (s32[], f32[64,64], f32[64,64]) while(init), condition=below, body=body
+  ROOT out = f32[64,64] get-tuple-element(loop), index=1
+}
+"""
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_a_loop_reads_from_outside_is_stored_before_it(inside: bool) -> None:
+    """A movement inside of the loop is not, with one reader there."""
+    text = LOOP
+    if inside:
+        text = text.replace("transpose(x), dimensions={1,0}", "negate(x)")
+        text = text.replace("add(sum, given)", "add(sum, turn)").replace(
+            "  added =", "  turn = f32[64,64] transpose(given), dimensions={1,0}\n  added ="
+        )
+    program = lower(parse_hlo(text))
+    assert verify(program) == []
+    names = {program.instruction_name(row): row for row in range(len(program.instructions))}
+    strided = program.accesses.pattern[program.accesses.instruction == names["added"]] >= 0
+    assert strided.any() == inside
+    assert ("turned" in names) and ("turn" not in names)
+    x, y = (np.random.default_rng(seed).integers(-9, 9, (64, 64)).astype("f4") for seed in range(2))
+    (found,) = simulate(program, {"x": x, "y": y}).outputs.values()
+    assert np.array_equal(found, y + 5 * (-x.T if inside else x.T))

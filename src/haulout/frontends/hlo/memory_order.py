@@ -7,7 +7,8 @@ long as the largest one becomes smaller. So what does not limit the program keep
 A list schedule takes, of the operations whose operands are there, the one that frees most: the bytes of operands that
 it reads last, less the bytes of its results (none for a result that may take over the place of such an operand).
 XLA's list scheduler is of this kind (`hlo_memory_scheduler.cc`). It says how few bytes suffice. With so many, a
-second schedule keeps to the given order as long as they do suffice. Collectives never change places with each other.
+second schedule keeps to the given order as long as they do suffice. Collectives never change places with each other,
+and what overwrites a donated parameter stays behind its readers.
 The given order stays unless the schedule has fewer bytes live.
 """
 
@@ -35,7 +36,7 @@ def order_for_memory(steps: Sequence[Step], donated: Mapping[Array, Array], resu
     for array in _held(steps, donated):
         ranges.pop(array, None)
     live = _live_bytes(ranges, len(steps))
-    segments = [_Segment(steps, begin, end, live[2 * begin], ranges) for begin, end in _bounds(steps)]
+    segments = [_Segment(steps, begin, end, live[2 * begin], ranges, donated) for begin, end in _bounds(steps)]
     ordered = list(steps)
     for segment in sorted(segments, key=lambda each: -each.peak):
         order, peak = segment.best_order()
@@ -91,8 +92,16 @@ def _bytes(array: Array) -> int:
 class _Segment:
     """Operations between two boundaries: what they read and produce, and how long that is live."""
 
-    def __init__(self, steps: Sequence[Step], begin: int, end: int, live: int, ranges: dict[Array, Ranges]) -> None:
-        self.begin, self.live, self._ranges = begin, live, ranges
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        begin: int,
+        end: int,
+        live: int,
+        ranges: dict[Array, Ranges],
+        donated: Mapping[Array, Array],
+    ) -> None:
+        self.begin, self.live, self._ranges, self._donated = begin, live, ranges, donated
         self.operations = [step for step in steps[begin:end] if isinstance(step, Operation)]
         self.reads = [list(dict.fromkeys(view.array for view in each.operands)) for each in self.operations]
         readers: defaultdict[Array, list[int]] = defaultdict(list)
@@ -165,11 +174,18 @@ class _Segment:
         return order
 
     def _edges(self) -> tuple[list[int], dict[int, list[int]]]:
-        """Of each operation: how many it waits for, and which wait for it; a collective waits for the last one."""
+        """Of each operation: how many it waits for, and which wait for it.
+
+        A collective waits for the last one. What overwrites a parameter waits for the readers before it, or the
+        result would need a copy.
+        """
         place = {result: at for at, each in enumerate(self.operations) for result in each.results}
         producers = [[place[array] for array in arrays if array in place] for arrays in self.reads]
         for before, after in pairwise(at for at, each in enumerate(self.operations) if each.opcode in COLLECTIVES):
             producers[after].append(before)
+        for result, parameter in self._donated.items():
+            if (at := place.get(result)) is not None:
+                producers[at] += [reader for reader in self.readers[parameter] if reader < at]
         following: defaultdict[int, list[int]] = defaultdict(list)
         for at, each in enumerate(producers):
             for producer in each:

@@ -9,7 +9,7 @@ operand and another one the stored result. A movement that nothing takes is dead
     anything else                                                    the cheaper one
 
 Reading n times with strides costs n strided reads; storing costs one strided read, a write and n plain reads. Steps
-of stride 0 cost nothing. A loop reads what comes from outside of it often.
+of stride 0 cost nothing. What a loop reads from outside is state, so it is stored.
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ from collections import Counter
 from collections.abc import Sequence
 
 from haulout.frontends.hlo.opcodes import ELEMENTWISE
-from haulout.frontends.hlo.values import Array, Boundary, Loop, MovingUpdate, Operation, Stage, Step, View
+from haulout.frontends.hlo.values import Array, MovingUpdate, Operation, Step, View
 from haulout.frontends.hlo.views import MOVEMENTS, dense_order, dot_dims, plain
 
 _STRIDED = {*ELEMENTWISE, *MOVEMENTS, "concatenate", "convolution", "dot", "reduce"}
 """Opcodes that read their operands with strides."""
 _LEAST_RUN = 64
 """Bytes that a read of fewer bytes in a row costs."""
-_OFTEN = 1000
-"""How often a loop reads what comes from outside."""
 
 
 def choose_movements(steps: Sequence[Step]) -> None:
     """Replace the operands of steps that read stored results; the steps must be live but for movements."""
-    readers = _readers(steps, _depths(steps))
+    readers = _readers(steps)
     for step in steps:
         if isinstance(step, Operation):
             step.operands = tuple(
@@ -66,32 +64,12 @@ def strided_cost(view: View) -> int:
     return pieces * max(pattern.run, _LEAST_RUN)
 
 
-def _depths(steps: Sequence[Step]) -> dict[Array, int]:
-    """Of each array that an operation produces, how many loops are around it."""
-    depth, found = 0, {}
-    for step in steps:
-        if isinstance(step, Operation):
-            found.update(dict.fromkeys(step.results, depth))
-        else:
-            depth += _deeper(step)
-    return found
-
-
-def _deeper(boundary: Boundary) -> int:
-    if not isinstance(boundary.region, Loop):
-        return 0
-    return {Stage.ENTER: 1, Stage.LEAVE: -1}.get(boundary.stage, 0)
-
-
-def _readers(steps: Sequence[Step], depths: dict[Array, int]) -> Counter[Array]:
+def _readers(steps: Sequence[Step]) -> Counter[Array]:
     """Of each stored result how often it is read."""
-    readers: Counter[Array] = Counter()
-    depth = 0
-    for step in steps:
-        if isinstance(step, Boundary):
-            depth += _deeper(step)
-            continue
-        for view in step.operands:
-            if view.stored is not None and view.layout is not None:
-                readers[view.stored] += _OFTEN if depth > depths.get(view.stored, depth) else 1
-    return readers
+    return Counter(
+        view.stored
+        for step in steps
+        if isinstance(step, Operation)
+        for view in step.operands
+        if view.stored is not None and view.layout is not None
+    )

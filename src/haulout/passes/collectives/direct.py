@@ -4,7 +4,7 @@ The result of a `collective_permute` has the bytes of one operand. If nothing wr
 the result can read the operand instead, as long as they like. Then the result's location becomes a view of the
 operand's. Such a result can be the operand of the next collective: its *root* is the location that has the bytes.
 
-    the operand     read in place (`Site.in_place`)
+    the operand     read in place, and never written later (`Site.unchanged`)
     the result      whole, local, internal; nothing but the collective writes it, and no block branches on it
     the order       the program has `seq`, so that order 81 places fences where operand and readers need them
     in regions      all accesses of the result, and all writes of the root, are in the block of the collective: so no

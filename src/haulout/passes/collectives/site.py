@@ -51,6 +51,8 @@ class Site:
     """[core][operand]"""
     in_place: list[bool] = field(default_factory=list)
     """Of each operand, the same on all cores: whether members read it where it is."""
+    unchanged: list[bool] = field(default_factory=list)
+    """Of each operand that is read in place: whether nothing writes it later."""
     outputs: list[list[Array]] = field(default_factory=list)
     direct: Direct = field(kw_only=True, repr=False)
     """Of all sites: results that are views of operands."""
@@ -155,7 +157,7 @@ class Site:
     def is_view(self, core: int, owner: int, number: int) -> bool:
         """Make a result on `core` a view of an operand of `owner`, where it can be one; whether it is one now."""
         result, source = self.outputs[core][number], self.inputs[owner][number]
-        if not self.in_place[number] or not self.direct.may_view(self.rows[core], result, source):
+        if not self.unchanged[number] or not self.direct.may_view(self.rows[core], result, source):
             return False
         self.changes.view(result.location, self.direct.view(result.location, source.location))
         return True

@@ -176,7 +176,18 @@ def _label(program: Program, row: int) -> Label:
 
 
 def _candidates(program: Program, allowed: int) -> list[Place]:
-    """Directly before the first and after the last remote access of each location that exceeds the share."""
+    """Those that are tried: fewer in a longer program."""
+    rows = len(program.instructions)
+    return candidates(
+        program, allowed, min(MAX_CANDIDATES, max(MAX_CANDIDATES * FULL_SEARCH_LIMIT // max(rows, 1), 10))
+    )
+
+
+def candidates(program: Program, allowed: int, most: int) -> list[Place]:
+    """Directly before the first and after the last remote access of each location that exceeds the share.
+
+    At most so many, those of the largest locations, in the order of places.
+    """
     accesses, seq = program.accesses, program.instructions.seq
     picked = np.flatnonzero(shared_accesses(program))
     owner = program.owner[accesses.location[picked]]
@@ -203,7 +214,6 @@ def _candidates(program: Program, allowed: int) -> list[Place]:
                 later = times[where][np.searchsorted(times[where], time, side="right") :]
                 time = int(later[0]) if len(later) else END
             size[where, time] = max(size.get((where, time), 0), int(program.locations.size[location]))
-    most = min(MAX_CANDIDATES, max(MAX_CANDIDATES * FULL_SEARCH_LIMIT // max(len(seq), 1), 10))
     largest = sorted(size, key=lambda place: (-size[place], place))[:most]
     return sorted(largest)
 

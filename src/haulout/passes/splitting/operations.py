@@ -59,7 +59,6 @@ class Operation:
     """Classes of cores that share its work."""
 
 
-_BYTES = ("dma_copy", "memset")
 _UNFOLLOWED = (Axes.PLACED, Axes.RESULT)
 """Rules under which a dimension of the result may have no counterpart in the operands."""
 
@@ -72,7 +71,7 @@ def read_operation(program: Program, row: int, partition: Partition) -> Operatio
     accesses = program.accesses
     if accesses.atomic[begin:end].any() or accesses.maybe[begin:end].any():
         return None
-    if opcode in _BYTES:
+    if not lookup(opcode).typed:
         operands = _byte_operands(program, begin, end)
     else:
         operands = _array_operands(program, row, begin)
@@ -82,7 +81,7 @@ def read_operation(program: Program, row: int, partition: Partition) -> Operatio
         axes = tuple(_collective_axes(opcode, attrs, operands, partition))
     else:
         axes = tuple(_axes(opcode, attrs, operands, len(partition[0])))
-    return Operation(row, tuple(operands), axes, opcode not in _BYTES, partition) if axes else None
+    return Operation(row, tuple(operands), axes, lookup(opcode).typed, partition) if axes else None
 
 
 def _byte_operands(program: Program, begin: int, end: int) -> list[Operand] | None:
@@ -161,7 +160,7 @@ def _axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], parts: int) ->
     reads = [each.shape for each in operands if not each.write]
     writes = [each.shape for each in operands if each.write]
     rule = lookup(opcode).axes
-    if opcode in _BYTES:
+    if not lookup(opcode).typed:
         followed: list[tuple[int, ...]] | None = [tuple(range(len(shape))) for shape in reads]
     else:
         followed = followed_axes(opcode, attrs, reads, writes)
@@ -169,7 +168,7 @@ def _axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], parts: int) ->
         return
     for dim in range(len(writes[0])):
         extent = writes[0][dim]
-        if extent < parts or not _ALLOWED.get(opcode, _always)(attrs, dim, reads):
+        if extent < parts or not _ALLOWED.get(rule, _always)(attrs, dim, reads):
             continue
         dims = [follows.index(dim) if dim in follows else None for follows in followed]
         if all(each is None for each in dims) and rule not in _UNFOLLOWED:
@@ -238,11 +237,11 @@ def _not_spatial(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple
     return plain and dim < len(result) and result[dim] in "bf"
 
 
-_ALLOWED: dict[str, _Allowed] = {
-    "iota": _not_counted,
-    "pad": _not_padded,
-    "reduce_window": _no_window,
-    "convolution": _not_spatial,
+_ALLOWED: dict[Axes, _Allowed] = {
+    Axes.RESULT: _not_counted,
+    Axes.PADDED: _not_padded,
+    Axes.WINDOW: _no_window,
+    Axes.CONVOLUTION: _not_spatial,
 }
 
 
@@ -250,7 +249,7 @@ def part_attrs(operation: Operation, axis: Axis, boxes: Sequence[Operand], inter
     """Attributes of one part, whose operands are `boxes`."""
     attrs = dict(axis.attrs)
     size = interval[1] - interval[0]
-    if operation.shaped and axis.opcode not in _BYTES:
+    if operation.shaped and lookup(axis.opcode).typed:
         attrs["shapes"] = [list(each.shape) for each in boxes]
     for name, opcode in (("sizes", "dynamic_slice"), ("slice_sizes", "gather")):
         dim = axis.dims[0]
