@@ -45,14 +45,12 @@ def find_candidates(program: Program) -> Candidates:
                 found.kept[location] = reason
     rows = sorted({row for location in found.sizes for row in writers[location]})
     starts, accesses = program.access_starts, program.accesses
-    moving = np.zeros(len(accesses), bool)
-    moving[program.steps.access] = True
     for row in rows:
         mine = slice(int(starts[row]), int(starts[row + 1]))
         results = np.unique(accesses.location[mine][accesses.write[mine]]).tolist()
         alike = all(each in found.sizes for each in results) and len({found.partitions[e] for e in results}) == 1
         if alike:
-            operation = None if moving[mine].any() else read_operation(program, row, found.partitions[results[0]])
+            operation = read_operation(program, row, found.partitions[results[0]])
             if operation is not None and (operation := _keyed(program, operation)) is not None:
                 found.operations[row] = operation
             else:

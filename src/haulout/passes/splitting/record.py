@@ -83,8 +83,6 @@ def refusal(program: Program, row: int, cores: int) -> str:
         return "it is atomic"
     if accesses.maybe[begin:end].any():
         return "it is not known which bytes it accesses"
-    if np.searchsorted(program.steps.access, begin) < np.searchsorted(program.steps.access, end):
-        return "an operand moves with the iterations of a loop"
     if opcode in ("all_reduce", "all_gather"):
         return f"its groups have other cores, or no dimension of its result is a multiple of {cores}"
     if rule.axes is Axes.NONE:
@@ -100,6 +98,8 @@ def refusal(program: Program, row: int, cores: int) -> str:
             return f"its result has no dimension of {cores} or more"
     if rule.axes is Axes.RESULT:
         return "its result has no dimension but the one along which it counts"
+    if np.searchsorted(program.steps.access, begin) < np.searchsorted(program.steps.access, end):
+        return "an operand moves with the iterations of a loop, from part to part"
     return "its result has no dimension whose parts are independent"
 
 
