@@ -78,7 +78,7 @@ class Slot:
 
 
 def _words(arena: Bytes, pattern: Pattern) -> Array:
-    """The bytes of a pattern as the widest words that its offset, strides and run allow, the last axis along the run."""
+    """The bytes of a pattern as the widest words that offset, strides and run allow, the last axis along the run."""
     if not pattern.dims:
         return arena[pattern.offset : pattern.offset + pattern.run]
     width = gcd(pattern.offset, pattern.run, _WORD, *(stride for stride, _ in pattern.dims))

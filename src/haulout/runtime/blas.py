@@ -17,11 +17,7 @@ from typing import Any
 
 import numpy as np
 
-_NAMES = tuple(
-    f"{prefix}openblas_{{}}_num_threads{suffix}"
-    for prefix in ("scipy_", "")
-    for suffix in ("64_", "")
-)
+_NAMES = tuple(f"{prefix}openblas_{{}}_num_threads{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", ""))
 """The functions `get` and `set`, as builds of OpenBLAS name them."""
 
 

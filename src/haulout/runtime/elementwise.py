@@ -150,7 +150,7 @@ class BlockMap:
 
 
 def as_ufunc(statement: Statement, types: Sequence[DType]) -> np.ufunc | None:
-    """The ufunc that computes a statement in the types of its operands, with nothing to convert; None: there is none."""
+    """The ufunc that computes a statement with nothing to convert before or after it; None: there is none."""
     if any(computes_in(dtype) != dtype for dtype in (*types, statement.dtype)):
         return None
     function: Any = elementwise.FUNCTIONS.get(statement.opcode)
@@ -189,4 +189,3 @@ def blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
 
 def _filled(value: Array, shape: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(np.broadcast_to(value, shape))
-

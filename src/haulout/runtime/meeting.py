@@ -22,7 +22,7 @@ Tag: TypeAlias = tuple[int, int, int]
 """Sender, receiver and tag of an exchange."""
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """A thread ends because another one failed."""
 
 
@@ -93,7 +93,7 @@ class Meetings:
     def _wait(self, core: int, row: int, what: str, is_over: Callable[[], bool]) -> None:
         while not is_over():
             if self.error is not None:
-                raise Stopped
+                raise StoppedError
             self._waiting[core] = row, what
             self._look()
             if self.error is None:
@@ -110,15 +110,13 @@ class Meetings:
         waits = [f"core {core} waits for {what}" for core, (_, what) in sorted(self._waiting.items())]
         ended = [core for core in range(code.program.lnc) if core not in self._running]
         waits += [f"core {core} is at its end" for core in ended]
-        labels = [
-            code.label(row, f"core {core} waits here") for core, (row, _) in sorted(self._waiting.items())
-        ]
+        labels = [code.label(row, f"core {core} waits here") for core, (row, _) in sorted(self._waiting.items())]
         return Diagnostic("deadlock", Severity.ERROR, "no core can go on: " + ", ".join(waits), tuple(labels))
 
     # -- barriers ----------------------------------------------------------------------------------------------------
 
     def meet(self, group: Group, core: int, row: int, name: str) -> None:
-        """A barrier: wait until all of its cores are there. Raises `barrier-mismatch` if they meet under other names."""
+        """Wait until all cores of a barrier are there. Raises `barrier-mismatch` if they meet under other names."""
         with self._changed:
             group.arrived[core] = row
             if len(group.arrived) == len(group.cores):
@@ -184,4 +182,3 @@ def _barrier_name(code: Code, row: int) -> str:
     program = code.program
     at = int(program.barriers.instruction.searchsorted(row))
     return program.strings[int(program.barriers.name[at])]
-

@@ -25,6 +25,7 @@ from haulout.ir.schema import Bytes
 from haulout.runtime.arena import Slot, new_arena
 from haulout.runtime.meeting import Group, Meetings, Tag
 from haulout.runtime.steps import Step, make_step
+from haulout.runtime.trace import Kind
 from haulout.sim.flow.visits import Iteration
 from haulout.sim.numerics import TensorType
 from haulout.sim.plan import Prepared, prepare, within_memory
@@ -42,6 +43,8 @@ class Core:
     """[section]: in list order. A wait and a signal are steps of their own."""
     rows: list[list[int]] = field(default_factory=list)
     """[section]: the row of each step."""
+    kinds: list[list[Kind]] = field(default_factory=list)
+    """[section]: what each step does."""
     branches: dict[int, Callable[[], bool]] = field(default_factory=dict)
     """Section -> whether its branch takes the first successor."""
     around: Iteration = ()
@@ -109,6 +112,8 @@ class _Binder:
         self.atomics = set(program.accesses.instruction[program.accesses.atomic].tolist())
         self.issued = [0] * len(prepared.semaphores)
         """Of each semaphore: what its core has issued to it, as `wait_back` counts."""
+        self.shared = set(prepared.semaphores.signals.semaphore[prepared.semaphores.remote].tolist())
+        """Semaphores that other cores add to."""
         self.waits = _by_row(prepared.semaphores.waits.row)
         self.signals = _by_row(prepared.semaphores.signals.row)
 
@@ -119,15 +124,18 @@ class _Binder:
             for section in range(len(sections)):
                 steps: list[Step] = []
                 rows: list[int] = []
+                kinds: list[Kind] = []
                 for row in code.rows[section][core.number].tolist():
                     if code.is_branch(row):
                         core.branches[section] = self._branch(row)
                         continue
-                    made = self._steps(core, row)
-                    steps += made
-                    rows += [row] * len(made)
+                    for kind, step in self._steps(core, row):
+                        steps.append(step)
+                        rows.append(row)
+                        kinds.append(kind)
                 core.steps.append(steps)
                 core.rows.append(rows)
+                core.kinds.append(kinds)
         return Executable(self.prepared, self.arena, cores, self.meetings, self._reset)
 
     def _reset(self) -> None:
@@ -139,11 +147,11 @@ class _Binder:
 
     # -- one instruction ---------------------------------------------------------------------------------------------
 
-    def _steps(self, core: Core, row: int) -> list[Step]:
-        before = [self._wait(core, row, at) for at in self.waits.get(row, ())]
-        after = [self._signal(at) for at in self.signals.get(row, ())]
+    def _steps(self, core: Core, row: int) -> list[tuple[Kind, Step]]:
+        before: list[tuple[Kind, Step]] = [("wait", self._wait(core, row, at)) for at in self.waits.get(row, ())]
+        after: list[tuple[Kind, Step]] = [("signal", self._signal(at)) for at in self.signals.get(row, ())]
         if row in self.barriers:
-            return [*before, self._barrier(core, row), *after]
+            return [*before, ("wait", self._barrier(core, row)), *after]
         if self.code.is_nop[row]:
             return [*before, *after]
         try:
@@ -151,7 +159,7 @@ class _Binder:
         except HauloutError as error:
             label = self.code.label(row)
             raise HauloutError(*(replace(each, labels=(label, *each.labels)) for each in error.diagnostics)) from None
-        return [*before, self._locked(step) if row in self.atomics else step, *after]
+        return [*before, ("instruction", self._locked(step) if row in self.atomics else step), *after]
 
     def _locked(self, step: Step) -> Step:
         def run() -> None:
@@ -214,7 +222,7 @@ class _Binder:
         slot = Slot(self.arena, known.patterns, TensorType(dtype, (known.nbytes // dtype.itemsize,)))
         return lambda: bool((slot.read() != 0).any())
 
-    # -- what threads wait for -----------------------------------------------------------------------------------------
+    # -- what threads wait for ---------------------------------------------------------------------------------------
 
     def _barrier(self, core: Core, row: int) -> Step:
         program, at = self.program, self.barriers[row]
@@ -250,11 +258,11 @@ class _Binder:
         semaphore, amount = int(semaphores.signals.semaphore[at]), int(semaphores.signals.value[at])
         own = int(semaphores.issues.semaphore[at])
         meetings, issued = self.meetings, self.issued
-        remote = set(semaphores.signals.semaphore[semaphores.remote].tolist())
+        is_shared = semaphore in self.shared
 
         def run() -> None:
             issued[own] += amount
-            if semaphore in remote:
+            if is_shared:
                 meetings.signal(semaphore, amount)
             else:
                 meetings.value[semaphore] += amount

@@ -19,7 +19,7 @@ from haulout.runtime.arena import Slot
 from haulout.runtime.elementwise import BlockMap, as_ufunc
 from haulout.sim.numerics import attributes, body, dot, elementwise, evaluate, indexing, reductions, shaping
 from haulout.sim.numerics.body import Body, Statement
-from haulout.sim.numerics.dtypes import PRED, F64, computes_in, is_float
+from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_float
 from haulout.sim.numerics.types import Array, TensorType
 from haulout.support.diagnostics import bad_input
 
@@ -97,7 +97,7 @@ def _elementwise(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequ
     if function is not None and is_plain and all(view is not None for view in views):
         is_contiguous = all(slot.contiguous for slot in (*reads, out))
         if not mapped.operations[0].is_approximate or (is_contiguous and not any(map(out.meets, reads))):
-            return partial(function, *views, out.view)
+            return partial(function, *views, out=out.view)
     return _mapped(mapped, reads, out)
 
 
@@ -230,22 +230,21 @@ def _combine(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> St
 
 
 def _dot(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
-    if len(reads) != 2 or len(writes) != 1 or not writes[0].contiguous or writes[0].view is None:
+    if len(reads) != 2 or len(writes) != 1 or not writes[0].contiguous:
         return None
     out = writes[0]
-    if dot.carried_in(reads[0].type.dtype, reads[1].type.dtype, out.type.dtype) != out.type.dtype:
+    if out.view is None or dot.carried_in(reads[0].type.dtype, reads[1].type.dtype, out.type.dtype) != out.type.dtype:
         return None
     # A strided operand is gathered first: what BLAS computes may depend on how its operands lie.
-    arrays = [slot.read() for slot in reads]
-    sides, shape = dot.sides(attrs, *arrays, out.type.dtype)
+    sides, shape = dot.sides(attrs, reads[0].read(), reads[1].read(), out.type.dtype)
     if tuple(shape) != out.type.shape:
         return None
     target = out.view.reshape(*sides[0].shape[:2], sides[1].shape[2])
-    if all(slot.contiguous and np.may_share_memory(side, slot.arena) for slot, side in zip(reads, sides, strict=True)):
+    if all(slot.contiguous and np.may_share_memory(side, out.arena) for slot, side in zip(reads, sides, strict=True)):
         return partial(np.matmul, *sides, target)
 
     def run() -> None:
-        left, right = dot.sides(attrs, *(slot.read() for slot in reads), out.type.dtype)[0]
+        left, right = dot.sides(attrs, reads[0].read(), reads[1].read(), out.type.dtype)[0]
         np.matmul(left, right, out=target)
 
     return run

@@ -1,16 +1,18 @@
 """What the cores did and when, in the format of `chrome://tracing` and Perfetto (trace events, JSON).
 
-The program is one process, each core a thread of it. An instruction is a complete event; a barrier and a wait for a
-semaphore are events of the category `wait`, which last as long as the core waits.
+The program is one process, each core a thread of it. The category of an event is `instruction`, `signal`, or `wait`:
+a barrier, or a wait for a semaphore, which lasts as long as the core waits.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from haulout.ir.program import Program
+
+Kind: TypeAlias = Literal["instruction", "wait", "signal"]
 
 
 class Span(NamedTuple):
@@ -19,6 +21,7 @@ class Span(NamedTuple):
     core: int
     row: int
     """Of the instructions."""
+    kind: Kind
     begin: int
     """Nanoseconds from the start of the run."""
     end: int
@@ -26,7 +29,6 @@ class Span(NamedTuple):
 
 def trace_text(program: Program, spans: Sequence[Span]) -> str:
     """The events as JSON, times in microseconds."""
-    waits = {*program.barriers.instruction.tolist(), *program.semaphores.instruction[program.semaphores.wait].tolist()}
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": program.name}},
         *(
@@ -34,7 +36,7 @@ def trace_text(program: Program, spans: Sequence[Span]) -> str:
             for core in range(program.lnc)
         ),
     ]
-    for core, row, begin, end in spans:
+    for core, row, kind, begin, end in spans:
         opcode = program.strings[int(program.instructions.opcode[row])]
         events.append(
             {
@@ -44,7 +46,7 @@ def trace_text(program: Program, spans: Sequence[Span]) -> str:
                 "ts": begin / 1000,
                 "dur": (end - begin) / 1000,
                 "name": program.instruction_name(row),
-                "cat": "wait" if row in waits else "instruction",
+                "cat": kind,
                 "args": {"opcode": opcode},
             }
         )

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from haulout.ir.enums import NONE, Kind
+from haulout.ir.enums import NONE
+from haulout.ir.enums import Kind as LocationKind
 from haulout.ir.program import Program
 from haulout.ir.structure import Loop
 from haulout.runtime.blas import one_thread
-from haulout.runtime.meeting import Stopped
+from haulout.runtime.meeting import StoppedError
 from haulout.runtime.prepare import Core, Executable, bind
 from haulout.runtime.steps import Step
-from haulout.runtime.trace import Span
+from haulout.runtime.trace import Kind, Span
 from haulout.sim.execution import Progress, initial_bytes
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS
 from haulout.sim.inputs import Values, element_type, locations_of_kind, qualified_name
@@ -112,7 +113,7 @@ class _Begin:
 
 def _outputs(executable: Executable) -> dict[str, npt.NDArray[Any]]:
     program, functions = executable.prepared.program, executable.prepared.functions
-    rows = locations_of_kind(program, functions, Kind.OUTPUT, Kind.INOUT, views=True)
+    rows = locations_of_kind(program, functions, LocationKind.OUTPUT, LocationKind.INOUT, views=True)
     return {
         qualified_name(program, row): executable.whole(row, TensorType(*element_type(program, row))).read().copy()
         for row in rows
@@ -159,7 +160,7 @@ class _Thread(threading.Thread):
         try:
             with np.errstate(all="ignore"):
                 self._walk()
-        except Stopped:
+        except StoppedError:
             pass
         except HauloutError as error:
             label = self.code.label(self._row)
@@ -177,7 +178,10 @@ class _Thread(threading.Thread):
         section = 0
         while section != NONE:
             steps = core.steps[section]
-            (self._run_traced if self.trace else self._run)(steps, core.rows[section])
+            if self.trace:
+                self._run_traced(steps, core.rows[section], core.kinds[section])
+            else:
+                self._run(steps, core.rows[section])
             self.executed += len(steps)
             branch = core.branches.get(section)
             if branch is not None:
@@ -195,24 +199,22 @@ class _Thread(threading.Thread):
             section = self._next(section, sections.following[section][not taken])
 
     def _run(self, steps: list[Step], rows: list[int]) -> None:
-        meetings, at = self.meetings, 0
-        try:
-            for at, step in enumerate(steps):
-                if meetings.error is not None:
-                    raise Stopped
-                step()
-        finally:
-            self._row = rows[at] if rows else NONE
-
-    def _run_traced(self, steps: list[Step], rows: list[int]) -> None:
-        meetings, now, number = self.meetings, time.perf_counter_ns, self.core.number
+        meetings = self.meetings
         for row, step in zip(rows, steps, strict=True):
             if meetings.error is not None:
-                raise Stopped
+                raise StoppedError
+            self._row = row
+            step()
+
+    def _run_traced(self, steps: list[Step], rows: list[int], kinds: list[Kind]) -> None:
+        meetings, now, number = self.meetings, time.perf_counter_ns, self.core.number
+        for row, step, kind in zip(rows, steps, kinds, strict=True):
+            if meetings.error is not None:
+                raise StoppedError
             self._row = row
             begin = now()
             step()
-            self.spans.append(Span(number, row, begin, now()))
+            self.spans.append(Span(number, row, kind, begin, now()))
 
     def _next(self, section: int, following: int) -> int:
         """Move to the section that follows; its iterations are those of the loops around it."""
