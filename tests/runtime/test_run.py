@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +85,13 @@ def test_conditions_are_read_from_the_arena(text: str, given: Any) -> None:
 
 def test_operands_that_move_with_the_iterations() -> None:
     text = counting(
-        locations="mloc %y dram.local size=32 kind=output dtype=s32 shape=[8]\nmloc %a dram.local size=4 dtype=s32 shape=[]",
+        locations="mloc %y dram.local size=32 kind=output dtype=s32 shape=[8]",
         body="%put = copy @vector (%i) -> (%y[0:4]) shapes=[[],[]] step=[[1,loop,4,0]]",
     )
     expect_same(placed(text), count(8))
 
 
-# -- what threads wait for --------------------------------------------------------------------------------------------
+# -- what threads wait for -------------------------------------------------------------------------------------------
 
 
 def compiled(sync: Any = "edges") -> Program:
@@ -189,7 +190,7 @@ def test_atomic_accesses_lose_no_update(line: str) -> None:
     assert result.outputs["nc0/t"].tolist() == [200 * 1110 + k for k in range(4)]
 
 
-# -- what cannot be executed ------------------------------------------------------------------------------------------
+# -- what cannot be executed -----------------------------------------------------------------------------------------
 
 
 def test_a_program_without_addresses_is_refused() -> None:
@@ -218,7 +219,7 @@ def test_an_opcode_that_no_core_can_execute_is_refused() -> None:
     assert "cannot be executed by a core" in found.message
 
 
-# -- the trace --------------------------------------------------------------------------------------------------------
+# -- the trace -------------------------------------------------------------------------------------------------------
 
 
 def test_the_trace_has_every_instruction_of_every_core() -> None:
@@ -239,4 +240,4 @@ def test_the_trace_has_every_instruction_of_every_core() -> None:
     assert {event["cat"] for event in complete} == {"instruction", "wait", "signal"}
     for core in (0, 1):
         own = [event for event in complete if event["tid"] == core]
-        assert all(one["ts"] + one["dur"] <= two["ts"] + 1e-3 for one, two in zip(own, own[1:], strict=False))
+        assert all(one["ts"] + one["dur"] <= two["ts"] + 1e-3 for one, two in pairwise(own))

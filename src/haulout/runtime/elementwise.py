@@ -171,7 +171,7 @@ def _applied(statement: Statement) -> Callable[..., Array]:
 
 
 def blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """Indices that cut an array into blocks of about `BLOCK` elements, never into one element."""
+    """Indices that cut an array into blocks of less than two times `BLOCK` elements, none of a single one."""
     axis, inner = len(shape), 1
     while axis and inner * shape[axis - 1] <= BLOCK:
         axis -= 1
