@@ -1,4 +1,4 @@
-"""The Python API: `load`, `compile`, `check`, `simulate`. The commands call these functions."""
+"""The Python API: `load`, `compile`, `check`, `simulate`, `run`. The commands call these functions."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from haulout.passes.pipeline import Fences, Share, Sync
     from haulout.report.model import Report, ShareLevel
     from haulout.report.split import SplitReport
+    from haulout.runtime import RunResult
     from haulout.sim.run import SimulationResult
 
 SUFFIXES = (".bir", ".hlo", ".npz")
@@ -296,3 +297,12 @@ def simulate(
     from haulout.sim import simulate as run
 
     return run(source if isinstance(source, Program) else load(source), inputs, **options)
+
+
+def run(
+    source: str | Path | Program, inputs: Mapping[str, np.ndarray[Any, Any]] | None = None, **options: Any
+) -> RunResult:
+    """Execute a compiled program, a thread a core; see `haulout.runtime.run` for the options."""
+    from haulout.runtime import run as execute
+
+    return execute(source if isinstance(source, Program) else load(source), inputs, **options)

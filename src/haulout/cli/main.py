@@ -16,6 +16,7 @@ SHORT_HELP = {
     "opt": "Run passes on a program and print it as .bir text.",
     "plan": "Place buffers with live ranges in few bytes.",
     "reduce": "Shrink a program while `haulout check` reports CODE.",
+    "run": "Execute a compiled program, a thread a core.",
     "simulate": "Run a program and write every core's outputs.",
     "warmup": "Compile all kernels for this machine in advance.",
 }
