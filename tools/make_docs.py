@@ -27,7 +27,7 @@ from haulout.ir.opcodes import ALL_TYPES, BITS, FETCH, FLOATS, INTEGERS, NUMBERS
 from haulout.ir.schema import TABLES, Table
 from haulout.passes.base import Pass
 from haulout.passes.options import option_types, type_text
-from haulout.passes.pipeline import REGISTRY, compile_pipeline
+from haulout.passes.pipeline import LEVELS, REGISTRY, compile_pipeline
 from haulout.report.catalog import CATALOG
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,6 +96,13 @@ def passes_page() -> str:
         "holds before and after. `haulout compile` runs this pipeline; with `--sync`, also `lower_sync`, "
         "`lower_barriers` and a second `check`:",
         grid(("order", "pass", "options"), steps),
+        "## Levels",
+        "`haulout compile -O0` to `-O3`, and `level=` of `haulout.compile`. `-O0` compiles fastest and shares "
+        "nothing; `-O1` does what always pays; `-O2` is the default; `-O3` searches longest for places in DRAM, and "
+        "lets cores use the same bytes at different times where that takes less. `--share`, `--fuse` and "
+        "`--partitions` override the level; `--fences bracket` also leaves out `order_by_phases`. A cell has the "
+        "options that differ from the defaults of the pass.",
+        levels_table(),
     ]
     for name, kind in REGISTRY.items():
         parts += [f"## {name}", " ".join(_facts(kind)), inspect.cleandoc(kind.__doc__ or "")]
@@ -103,6 +110,16 @@ def passes_page() -> str:
         if rows:
             parts.append(grid(("option", "value", "default", "meaning"), rows))
     return page(parts)
+
+
+def levels_table() -> str:
+    """What each level runs, pass by pass, in the order of the default pipeline."""
+    made = [compile_pipeline(level=level) for level in range(len(LEVELS))]
+    cells = [{(each.name, each.position): options_text(each) or "yes" for each in passes} for passes in made]
+    rows = [("HLO front end", *(f"`fuse={level.fuse}`" for level in LEVELS))]
+    for key in dict.fromkeys((each.name, each.position) for each in made[-1]):
+        rows.append((f"[`{key[0]}`](#{key[0]})", *(found.get(key, "no") for found in cells)))
+    return grid(("", *(f"`-O{level}`" for level in range(len(LEVELS)))), rows)
 
 
 def pipeline() -> list[Pass]:

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from haulout.api import CompileResult, check, compile, load, simulate
+    from haulout.api import CompileResult, check, compile, load, run, simulate
     from haulout.ir.program import Program
     from haulout.packing import plan
     from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
@@ -24,6 +24,7 @@ __all__ = [
     "compile",
     "load",
     "plan",
+    "run",
     "simulate",
 ]
 
@@ -37,6 +38,7 @@ _HOME = {
     "compile": "haulout.api",
     "load": "haulout.api",
     "plan": "haulout.packing",
+    "run": "haulout.api",
     "simulate": "haulout.api",
 }
 """Where each name is defined."""

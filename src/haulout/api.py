@@ -1,8 +1,8 @@
-"""The Python API: `load`, `compile`, `check`, `simulate`. The commands call these functions."""
+"""The Python API: `load`, `compile`, `check`, `simulate`, `run`. The commands call these functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from haulout.passes.manager import PassRecord
     from haulout.passes.pipeline import Fences, Share, Sync
     from haulout.report.model import Report, ShareLevel
+    from haulout.report.split import SplitReport
+    from haulout.runtime import RunResult
     from haulout.sim.run import SimulationResult
 
 SUFFIXES = (".bir", ".hlo", ".npz")
@@ -121,14 +123,16 @@ def _read_file(path: Path, fuse: Fuse, replicated: Collection[str]) -> Program:
 def compile(
     source: str | Path | Program,
     *,
+    level: int = 2,
     fences: Fences = "minimal",
     capacity: int | None = None,
-    partitions: Partitions = "proportional",
-    share: Share = "all",
+    partitions: Partitions | None = None,
+    share: Share | None = None,
+    split: Sequence[str] = (),
     compare_share: bool = False,
     target: str | Path | None = None,
     sync: Sync = "edges",
-    fuse: Fuse = "all",
+    fuse: Fuse | None = None,
     lnc: int | None = None,
     replicated: Collection[str] = (),
     arguments: Mapping[str, Any] | None = None,
@@ -138,27 +142,33 @@ def compile(
 ) -> CompileResult:
     """Compile a program for several cores and prove the result.
 
-    `fences` is the policy. `capacity` is the DRAM of all cores together in bytes (default: the DRAM of the target, if
-    it has a size). `partitions` is how the cores share it (see `coloring_allocator_dram_shared`). `share` is what is
-    stored once for several cores: `none`, equal `inputs` and constants, other `uniform` values, too, whose work the
-    cores divide, or `all`, which includes the operands of collectives. With `compare_share` the report also has the
-    figures of every other `share`. `target` is the machine for estimated run times, the name of a preset or a TOML
-    file (see `haulout.target`; None: `generic`). `sync`: `edges` keeps dependences and barriers, `semaphores` lowers
-    dependences, `all` also barriers; times are estimated before that. `fuse` as in `load`. `replicated` names
+    `level`, 0 to 3, says how much effort to take, and decides `partitions`, `share` and `fuse` where they are None
+    (`haulout.passes.pipeline.LEVELS`). `fences` is the policy. `capacity` is the DRAM of all cores together in bytes
+    (default: the DRAM of the target, if it has a size). `partitions` is how the cores share it (see
+    `coloring_allocator_dram_shared`). `share` is what is stored once for several cores: `none`, equal `inputs` and
+    constants, other `uniform` values, too, whose work the cores divide, or `all`, which includes the operands of
+    collectives. `split` asks for cuts of this work: `axis=DIM` of all results where that is possible, `NAME=DIM` of
+    one operation. With `compare_share` the report also has the figures of every other `share`. `target` is the
+    machine for estimated run times, the name of a preset or a TOML file (see `haulout.target`; None: `generic`).
+    `sync`: `edges` keeps dependences and barriers, `semaphores` lowers dependences, `all` also barriers; times are
+    estimated before that. `fuse` as in `load`. `replicated` names
     parameters of an .hlo file for which all cores get equal bytes, where its shardings do not say so. `arguments` and
     `barrier_scope` are for a kernel. The result has the findings of the checker. Raises `HauloutError` if the program
     cannot be compiled.
     """
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
-    from haulout.passes.pipeline import compile_pipeline
+    from haulout.passes.pipeline import compile_pipeline, level_of
     from haulout.report.model import make_report
     from haulout.target import DEFAULT, load_target
 
     _check_cores(lnc)
     target = str(target or DEFAULT)
     machine = load_target(target)
+    fuse = level_of(level).fuse if fuse is None else fuse
     options: dict[str, Any] = {
+        "level": level,
+        "split": split,
         "fences": fences,
         "capacity": machine.dram_bytes if capacity is None else capacity,
         "partitions": partitions,
@@ -182,6 +192,35 @@ def compile(
     report = make_report(program, context, manager.records, fences, target=machine.name, proved=proved)
     report.sharing.levels = levels
     return CompileResult(program, report, context.all_findings, proved)
+
+
+def explain_split(
+    source: str | Path | Program,
+    *,
+    lnc: int | None = None,
+    split: Sequence[str] = (),
+    target: str | Path | None = None,
+    fuse: Fuse = "all",
+    replicated: Collection[str] = (),
+) -> SplitReport:
+    """Which operations the cores divide, along which dimension, and why not the others; nothing is compiled.
+
+    The options are those of `compile`. Raises `HauloutError`, also for a cut that is asked for and not possible.
+    """
+    from haulout.passes.base import PassContext
+    from haulout.passes.fold_constants import FoldConstants
+    from haulout.passes.manager import PassManager
+    from haulout.passes.split_record import SplitRecord
+    from haulout.passes.split_uniform import SplitUniform
+    from haulout.report.split import SplitReport
+    from haulout.target import DEFAULT
+
+    _check_cores(lnc)
+    context = PassContext()
+    manager = PassManager([FoldConstants(), SplitUniform(target=str(target or DEFAULT), split=split)])
+    program, _ = _read(source, lnc, None, "data", fuse, replicated)
+    manager.run(program, context)
+    return SplitReport.of(context.split or SplitRecord(obstacle="the program runs on one core"))
 
 
 def _share_levels(program: Program, options: Mapping[str, Any]) -> list[ShareLevel]:
@@ -258,3 +297,12 @@ def simulate(
     from haulout.sim import simulate as run
 
     return run(source if isinstance(source, Program) else load(source), inputs, **options)
+
+
+def run(
+    source: str | Path | Program, inputs: Mapping[str, np.ndarray[Any, Any]] | None = None, **options: Any
+) -> RunResult:
+    """Execute a compiled program, a thread a core; see `haulout.runtime.run` for the options."""
+    from haulout.runtime import run as execute
+
+    return execute(source if isinstance(source, Program) else load(source), inputs, **options)

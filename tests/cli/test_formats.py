@@ -130,6 +130,7 @@ def test_help_and_version() -> None:
         "diff",
         "reduce",
         "explain",
+        "explain-split",
         "warmup",
     ]
     assert set(commands) <= set(promised)

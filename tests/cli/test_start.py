@@ -86,14 +86,13 @@ def test_short_help_is_what_the_command_says(name: str) -> None:
     assert found.name == name
     assert found.help is not None
     assert inspect.cleandoc(found.help).startswith(SHORT_HELP[name].rstrip("."))
-    assert f"  {name:<8}  {SHORT_HELP[name]}\n" in haulout("--help").stdout
+    assert f"  {name:<{max(map(len, SHORT_HELP))}}  {SHORT_HELP[name]}\n" in haulout("--help").stdout
 
 
 def test_every_module_of_a_command_is_listed() -> None:
     modules = {path.stem for path in (ROOT / "src" / "haulout" / "cli").glob("*.py")}
-    commands = {
-        name for name in modules if f"def {name}(" in (ROOT / f"src/haulout/cli/{name}.py").read_text("utf-8")
-    }
+    texts = {name: (ROOT / f"src/haulout/cli/{name}.py").read_text("utf-8") for name in modules}
+    commands = {name.replace("_", "-") for name, text in texts.items() if f"def {name}(" in text}
     assert commands - {"main"} == set(SHORT_HELP)
 
 

@@ -222,6 +222,23 @@ def test_choices_of_compile(option: str) -> None:
     assert error.value.diagnostics[0].code == "bad-input"
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("level", 4, "level must be an integer from 0 to 3, found 4"),
+        ("level", True, "level must be an integer from 0 to 3"),
+        ("split", "axis=0", "option split must be a list of a string, found 'axis=0'"),
+        ("split", [0], "option split must be a list of a string"),
+        ("split", ["axis=x"], "split must be axis=DIM or NAME=DIM, found 'axis=x'"),
+    ],
+)
+def test_levels_and_cuts(option: str, value: Any, told: str) -> None:
+    """Refused before the source is read."""
+    with pytest.raises(HauloutError, match=told) as error:
+        compile("no/such/file.bir", **{option: value})
+    assert error.value.diagnostics[0].code == "bad-input"
+
+
 def test_the_largest_capacity_can_be_read_back(tmp_path: Path) -> None:
     assert haulout("compile", FIXED, "-q", "--capacity", str(2**62), "-o", tmp_path).status == 0
     assert f"capacity={2**62}" in (tmp_path / "program.bir").read_text()

@@ -64,6 +64,37 @@ def test_results_are_those_of_undivided_work(free: Path, seed: int, cores: int) 
                 np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
+@settings(max_examples=examples(40), deadline=None)
+@given(seed=st.integers(0, 2**32), dim=st.integers(0, 2))
+def test_asked_cuts_leave_the_results(free: Path, seed: int, dim: int) -> None:
+    program = random_tensor_program(Random(seed))
+    inputs = lockstep_inputs(Random(seed), program)
+    expected = outputs(haulout.compile(program, share="none").program, inputs)
+    result = haulout.compile(program, split=[f"axis={dim}"], target=free)
+    assert result.proved, [str(each) for each in result.diagnostics]
+    found = outputs(result.program, inputs)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_asked_cuts_are_preferred(free: Path) -> None:
+    """More operations than without are cut along the dimension, and none is lost for it."""
+    for dim in (0, 1):
+        along: list[int] = []
+        divided: list[int] = []
+        for split in ((), (f"axis={dim}",)):
+            along.append(0)
+            divided.append(0)
+            for seed in range(30):
+                context = PassContext()
+                SplitUniform(target=str(free), split=split).run(random_tensor_program(Random(seed)), context)
+                assert context.split is not None
+                along[-1] += sum(each.dim == dim for each in context.split.divided)
+                divided[-1] += len(context.split.divided)
+        assert along[1] > along[0]
+        assert divided[1] >= 0.97 * divided[0]
+
+
 def test_most_random_programs_are_divided(free: Path) -> None:
     """Else the test above says little."""
     divided = local = shared = 0

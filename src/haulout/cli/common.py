@@ -34,6 +34,14 @@ format_option = click.option(
     show_default=True,
     help="Format of the findings.",
 )
+split_option = click.option(
+    "--split",
+    multiple=True,
+    default=(),
+    metavar="axis=DIM|NAME=DIM",
+    help="Where cores divide work, cut results along this dimension if possible, or those of one operation. "
+    "Repeatable.",
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from haulout import api
-from haulout.cli.common import BYTES, CORES, format_option, log_option, pass_progress, plain_console, quiet_option
+from haulout.cli.common import (
+    BYTES,
+    CORES,
+    format_option,
+    log_option,
+    pass_progress,
+    plain_console,
+    quiet_option,
+    split_option,
+)
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.ir.text import print_bir
@@ -30,6 +39,14 @@ if TYPE_CHECKING:
     "-o", "--output", default="out", show_default=True, help="Folder for program.bir, report.json and memory.html."
 )
 @click.option(
+    "-O",
+    "--level",
+    type=click.IntRange(0, 3),
+    default=2,
+    show_default=True,
+    help="-O0 compiles fastest and shares nothing, -O3 takes most effort; --share, --fuse and --partitions override.",
+)
+@click.option(
     "--fences",
     type=click.Choice(["bracket", "minimal"]),
     default="minimal",
@@ -40,18 +57,15 @@ if TYPE_CHECKING:
 @click.option(
     "--partitions",
     type=click.Choice(["proportional", "equal", "joint"]),
-    default="proportional",
-    show_default=True,
-    help="A part of DRAM for each core, by its needs or of equal size, or one space for all cores.",
+    help="A part of DRAM for each core, by its needs or of equal size, or one space for all cores. Default: by -O.",
 )
 @click.option(
     "--share",
     type=click.Choice(["none", "inputs", "uniform", "all"]),
-    default="all",
-    show_default=True,
     help="Share nothing but staging buffers, also equal inputs and constants, also all other equal values, or also "
-    "operands of collectives.",
+    "operands of collectives. Default: by -O.",
 )
+@split_option
 @click.option("--compare-share", is_flag=True, help="Also compile with every other value of --share, and compare.")
 @click.option(
     "--target",
@@ -70,9 +84,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fuse",
     type=click.Choice(["none", "all"]),
-    default="all",
-    show_default=True,
-    help="Of HLO text: make one instruction of element-wise operations where that saves storage.",
+    help="Of HLO text: make one instruction of element-wise operations where that saves storage. Default: by -O.",
 )
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @click.option(
@@ -89,14 +101,16 @@ if TYPE_CHECKING:
 def compile(
     source: str,
     output: str,
+    level: int,
     fences: Fences,
     capacity: int | None,
-    partitions: Partitions,
-    share: Share,
+    partitions: Partitions | None,
+    share: Share | None,
+    split: tuple[str, ...],
     compare_share: bool,
     target: str,
     sync: Sync,
-    fuse: Fuse,
+    fuse: Fuse | None,
     lnc: int | None,
     replicated: tuple[str, ...],
     arg: tuple[str, ...],
@@ -117,10 +131,12 @@ def compile(
     folder = Path(output)
     result = api.compile(
         source,
+        level=level,
         fences=fences,
         capacity=capacity,
         partitions=partitions,
         share=share,
+        split=split,
         compare_share=compare_share,
         target=target,
         sync=sync,

@@ -11,14 +11,16 @@ SHORT_HELP = {
     "check": "Check a program, compiled or written by hand.",
     "compile": "Compile a program for several cores.",
     "explain": "Explain a diagnostic code; without CODE, list all of them.",
+    "explain-split": "Show which operations the cores divide.",
     "map": "Draw a memory map.",
     "opt": "Run passes on a program and print it as .bir text.",
     "plan": "Place buffers with live ranges in few bytes.",
     "reduce": "Shrink a program while `haulout check` reports CODE.",
+    "run": "Execute a compiled program, a thread a core.",
     "simulate": "Run a program and write every core's outputs.",
     "warmup": "Compile all kernels for this machine in advance.",
 }
-"""Command -> short help. The module `haulout.cli.NAME` has the command `NAME`."""
+"""Command -> short help. The module `haulout.cli.NAME` has the command `NAME`, with _ for -."""
 
 
 @click.group(cls=Commands, short_help_of=SHORT_HELP, context_settings={"help_option_names": ["-h", "--help"]})

@@ -49,7 +49,8 @@ class Commands(click.Group):
         """The command of a name, from the module of that name."""
         if cmd_name not in self._short_help_of:
             return None
-        command: click.Command = getattr(import_module(f"haulout.cli.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"haulout.cli.{module}"), module)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
-import numpy as np
-from rich.table import Table
 
 from haulout import api
 from haulout.cli.common import format_option, plain_console, progress_bar, quiet_option
+from haulout.cli.outputs import agreement_text, input_arrays, print_outputs
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.values import load_values, save_values
 from haulout.sim import SimulationResult, compare_schedules
@@ -72,7 +70,7 @@ def simulate(
     implementation.
     """
     program = api.load(source)
-    values = None if inputs is None else _inputs(load_values(Path(inputs)))
+    values = None if inputs is None else input_arrays(load_values(Path(inputs)))
     findings: list[Diagnostic] = []
     with progress_bar("simulate", quiet) as progress:
         first = "list" if schedule == "all" else schedule
@@ -91,9 +89,7 @@ def simulate(
         wanted = expected_outputs(program, load_values(Path(expect)))
         different, worst = compare_outputs(result.outputs, wanted)
         findings += different
-        agreement = (
-            f"{len(wanted) - len(different)} of {len(wanted)} outputs as expected, largest relative error {worst:.2g}"
-        )
+        agreement = agreement_text(len(wanted), len(different), worst)
     err = takes_stdout(output)
     if output is not None:
         save_values(result.outputs, output)
@@ -105,31 +101,10 @@ def simulate(
     return exit_status(findings)
 
 
-def _inputs(values: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """The inputs: the arrays under `in/` if there are any, else all arrays."""
-    marked = {name.removeprefix("in/"): value for name, value in values.items() if name.startswith("in/")}
-    return marked or values
-
-
 def _print(result: SimulationResult, schedules: int, *, err: bool) -> None:
-    console = plain_console(stderr=err)
-    table = Table(title_justify="left", title_style="bold", title="outputs")
-    for heading in ("name", "type", "cores", "least", "mean", "largest"):
-        table.add_column(heading, justify="left" if heading in ("name", "type", "cores") else "right")
-    by_name: dict[str, list[np.ndarray[Any, Any]]] = {}
-    for qualified, value in result.outputs.items():
-        by_name.setdefault(qualified.partition("/")[2], []).append(value)
-    for name, values in by_name.items():
-        equal = all(value.tobytes() == values[0].tobytes() for value in values)
-        numbers = np.concatenate([value.astype(np.float64).ravel() for value in values])
-        cells = (
-            [f"{each:.6g}" for each in (numbers.min(), numbers.mean(), numbers.max())] if numbers.size else [""] * 3
-        )
-        same = "equal on all" if equal else "different"
-        table.add_row(name, f"{values[0].dtype}{list(values[0].shape)}", same, *cells)
-    console.print(table)
+    print_outputs(result.outputs, err=err)
     statistics = result.statistics
-    console.print(
+    plain_console(stderr=err).print(
         f"{statistics.instructions:,} instructions, {statistics.barriers} barriers, "
         f"{schedules} schedule{'s' if schedules > 1 else ''}"
     )

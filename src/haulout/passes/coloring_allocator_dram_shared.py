@@ -14,7 +14,7 @@ Views are not placed here; order 83 copies their owner's place.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -26,13 +26,13 @@ from haulout.ir.schema import SIZE_MAX, Bools, Ints
 from haulout.packing import Solution, plan
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.joint_space import MAX_LOCATIONS, JointPlan, plan_joint
-from haulout.passes.options import Bytes
+from haulout.passes.options import Between, Bytes
 from haulout.passes.over_capacity import explain
 from haulout.support.diagnostics import fail
 
 Partitions = Literal["proportional", "equal", "joint"]
 
-_EFFORT = 0.1
+EFFORT = 0.1
 """Of the planner: a compile trades the last tenth of a percent for time."""
 
 
@@ -65,6 +65,8 @@ class ColoringAllocatorDramShared(Pass):
     """Bytes of DRAM for all cores together; None: unlimited."""
     partitions: Partitions = "proportional"
     """A partition of DRAM for each core, proportional to its need or equal, or one space for all cores."""
+    effort: Annotated[float, Between(0, 1)] = EFFORT
+    """Of the search for places: 0 is construction alone, 1 the most."""
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core, then choose the partitions."""
@@ -73,7 +75,7 @@ class ColoringAllocatorDramShared(Pass):
         locations = program.locations
         life = lifetimes(program)
         owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE)
-        layout = self._stack(program, owned, life)
+        layout = self._stack(program, owned, life, self.effort)
         if self.capacity is not None and layout.total > self.capacity >= sum(layout.bounds):
             layout = min(layout, self._stack(program, owned, life, effort=1.0), key=lambda each: each.total)
         step = int(locations.align[owned].max(initial=64))  # so that equal offsets stay aligned
@@ -104,7 +106,7 @@ class ColoringAllocatorDramShared(Pass):
             attrs["partitions"] = "joint"
         return program.replace(locations=placed, attrs=attrs)
 
-    def _stack(self, program: Program, owned: Bools, life: Lifetimes, effort: float = _EFFORT) -> _Layout:
+    def _stack(self, program: Program, owned: Bools, life: Lifetimes, effort: float) -> _Layout:
         """Proportional partitions: the placement of each core, one after the other."""
         locations = program.locations
         address = locations.address.copy()

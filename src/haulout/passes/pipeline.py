@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
 
 from haulout.ir.attributes import AttrValue, parse_attrs
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.passes.check import Check
-from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared, Partitions
+from haulout.passes.coloring_allocator_dram_shared import EFFORT, ColoringAllocatorDramShared, Partitions
 from haulout.passes.estimate import Estimate
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
 from haulout.passes.fold_constants import FoldConstants
@@ -20,7 +22,7 @@ from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.mark_uniform import MarkUniform
-from haulout.passes.options import check_option, option_types
+from haulout.passes.options import Between, check_option, option_types
 from haulout.passes.order_by_phases import OrderByPhases
 from haulout.passes.share_replicated import ShareReplicated
 from haulout.passes.split_uniform import SplitUniform
@@ -34,6 +36,30 @@ Share = Literal["none", "inputs", "uniform", "all"]
 they divide; also operands of collectives."""
 Sync = Literal["edges", "semaphores", "all"]
 """How order is written: dependences and barriers; semaphores and barriers; semaphores alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a level decides where no option says otherwise."""
+
+    share: Share
+    fuse: Literal["none", "all"]
+    """Of HLO text, by the front end."""
+    partitions: Partitions
+    order: bool
+    """Whether instructions move (`order_by_phases`)."""
+    effort: float
+    """Of the search for places in DRAM."""
+
+
+LEVELS = (
+    Level(share="none", fuse="none", partitions="proportional", order=False, effort=0.0),
+    Level(share="inputs", fuse="all", partitions="proportional", order=False, effort=EFFORT),
+    Level(share="all", fuse="all", partitions="proportional", order=True, effort=EFFORT),
+    Level(share="all", fuse="all", partitions="joint", order=True, effort=1.0),
+)
+"""`-O0` to `-O3`: the fastest compile; work that always pays; the default; the least memory."""
+DEFAULT_LEVEL = 2
 
 REGISTRY: dict[str, type[Pass]] = {
     each.name: each
@@ -62,23 +88,29 @@ REGISTRY: dict[str, type[Pass]] = {
 
 def compile_pipeline(
     *,
+    level: int = DEFAULT_LEVEL,
     fences: Fences = "minimal",
     capacity: int | None = None,
-    partitions: Partitions = "proportional",
-    share: Share = "all",
+    partitions: Partitions | None = None,
+    share: Share | None = None,
+    split: Sequence[str] = (),
     target: str = DEFAULT,
     sync: Sync = "edges",
 ) -> list[Pass]:
-    """All that `haulout compile` runs.
+    """All that `haulout compile` runs; None is what the level says (`LEVELS`).
 
     A program is checked before its order becomes semaphores, since mismatched barriers are hard to see in counts, and
     after, as it will run.
     """
     check_option("sync", sync, Sync)
-    check_option("share", share, Share)
+    made = standard_pipeline(
+        level=level, fences=fences, capacity=capacity, partitions=partitions, share=share, split=split, target=target
+    )
+    if split and not any(isinstance(each, SplitUniform) for each in made):
+        bad_input("split asks for cuts, and nothing is divided", help=["share=uniform or share=all divides work"])
     lowering: list[Pass] = [LowerSync(), LowerBarriers()][: get_args(Sync).index(sync)]
     return [
-        *standard_pipeline(fences=fences, capacity=capacity, partitions=partitions, share=share, target=target),
+        *made,
         Estimate(target=target),
         Check(),
         *([*lowering, Check()] if lowering else []),
@@ -87,27 +119,37 @@ def compile_pipeline(
 
 def standard_pipeline(
     *,
+    level: int = DEFAULT_LEVEL,
     fences: Fences = "minimal",
     capacity: int | None = None,
-    partitions: Partitions = "proportional",
-    share: Share = "all",
+    partitions: Partitions | None = None,
+    share: Share | None = None,
+    split: Sequence[str] = (),
     target: str = DEFAULT,
 ) -> list[Pass]:
-    """The passes that transform a program: order, fences, addresses."""
+    """The passes that transform a program: order, fences, addresses. None is what the level says (`LEVELS`)."""
+    default = level_of(level)
+    share = default.share if share is None else check_option("share", share, Share)
+    partitions = default.partitions if partitions is None else partitions
     return [
         FoldConstants(),
-        *([SplitUniform(target=target)] if share in ("uniform", "all") else []),
+        *([SplitUniform(target=target, split=split)] if share in ("uniform", "all") else []),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),
         AntiDependencyAnalyzerPostSharedDram(),
         LowerLocalCollectives(in_place=share == "all"),
-        *([OrderByPhases(capacity=capacity, target=target)] if fences == "minimal" else []),
+        *([OrderByPhases(capacity=capacity, target=target)] if default.order and fences == "minimal" else []),
         ExtendSharedLifetimes(fences=fences, capacity=capacity, target=target),
-        ColoringAllocatorDramShared(capacity=capacity, partitions=partitions),
+        ColoringAllocatorDramShared(capacity=capacity, partitions=partitions, effort=default.effort),
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]
+
+
+def level_of(level: int) -> Level:
+    """A row of `LEVELS`; `bad-input` for a level that does not exist."""
+    return LEVELS[check_option("level", level, Annotated[int, Between(0, len(LEVELS) - 1)])]
 
 
 _PASS = re.compile(r"""\s*([a-z_0-9]+)\s*(?:\{((?:"(?:[^"\\]|\\.)*"|[^"}])*)\})?\s*(?:,|\Z)""")

@@ -3,7 +3,7 @@
 1. Candidates (`splitting/candidates.py`): locations that are equal within classes of cores, and that operations write
    which can be cut.
 2. Cuts (`splitting/choose.py`): every candidate gets a key, every operation that writes one an axis; those that cost
-   more than they save are dropped (`splitting/worth.py`).
+   more than they save are dropped (`splitting/worth.py`), and local search betters the rest (`splitting/improve.py`).
 3. Storage: where all that touch a location agree with its key, each core holds its part alone, in a local location of
    that size, and no fence is needed. Otherwise the location becomes a shared one with views; the fences come from
    orders 79 to 84, as for any conflict.
@@ -16,6 +16,7 @@ The proof needs nothing of this: the checker judges order, storage and addresses
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,11 +24,15 @@ from haulout.ir.enums import Kind
 from haulout.ir.lockstep import runs_in_lockstep
 from haulout.ir.program import Program
 from haulout.passes.base import Pass, PassContext
+from haulout.passes.split_record import SplitRecord
 from haulout.passes.splitting.candidates import Candidates, find_candidates
 from haulout.passes.splitting.choose import Chooser, Cuts
 from haulout.passes.splitting.improve import improve
 from haulout.passes.splitting.parts import emit_parts
+from haulout.passes.splitting.prefer import check_named, named_rows, parse_split, preferred_keys
+from haulout.passes.splitting.record import CONTRADICTION, TOO_DEAR, make_record
 from haulout.passes.splitting.worth import worthwhile
+from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT, load_target
 
 
@@ -44,26 +49,47 @@ class SplitUniform(Pass):
 
     target: str = DEFAULT
     """The machine whose times decide which cuts are worth their fences: a preset, or FILE.toml."""
+    split: Sequence[str] = ()
+    """Cuts that are asked for: `axis=DIM` for all results where possible, `NAME=DIM` for an operation."""
+
+    def __post_init__(self) -> None:
+        """Raise `bad-input` also for a cut of another form."""
+        super().__post_init__()
+        parse_split(self.split)
 
     def run(self, program: Program, context: PassContext) -> Program:
         """The steps of the module docstring."""
         if not runs_in_lockstep(program):
             context.count(self.name, operations=0)
+            obstacle = "the cores do not run one list of instructions"
+            context.split = SplitRecord(obstacle=obstacle)
+            if named_rows(program, parse_split(self.split)):
+                bad_input(f"split: no operation can be cut: {obstacle}")
             return program
         found = find_candidates(program)
-        cuts = self.choose(program, found)
+        chosen, cuts = self.choose(program, found)
         local = local_parts(program, found, cuts)
-        self._count(program, found, cuts, local, context)
+        context.split = make_record(program, found, chosen, cuts, local, load_target(self.target))
+        self._count(program, found, chosen, cuts, local, context)
         return emit_parts(program, found.operations, cuts, found.partitions, local) if cuts.axes else program
 
-    def choose(self, program: Program, found: Candidates) -> Cuts:
-        """The cuts: greedy first, then by local search."""
-        target = load_target(self.target)
-        chosen = Chooser(found.operations, found.sizes).run()
-        cuts = worthwhile(program, found.operations, chosen, found.partitions, target)
-        return improve(program, found.operations, found.sizes, found.partitions, cuts, target)
+    def choose(self, program: Program, found: Candidates) -> tuple[Cuts, Cuts]:
+        """The greedy choice, and what becomes of it: without what costs too much, and improved by local search.
 
-    def _count(self, program: Program, found: Candidates, cuts: Cuts, local: set[int], context: PassContext) -> None:
+        What the user asks for is not improved.
+        """
+        asked = parse_split(self.split)
+        chosen = Chooser(found.operations, found.sizes, preferred_keys(program, found, asked)).run()
+        named = check_named(program, found, asked, chosen)
+        target = load_target(self.target)
+        cuts = worthwhile(program, found.operations, chosen, found.partitions, target, named)
+        if not self.split:
+            cuts = improve(program, found.operations, found.sizes, found.partitions, cuts, target)
+        return chosen, cuts
+
+    def _count(
+        self, program: Program, found: Candidates, chosen: Cuts, cuts: Cuts, local: set[int], context: PassContext
+    ) -> None:
         """Bytes that are stored once now, and those that are not, by reason."""
 
         def copies(location: int) -> int:
@@ -80,7 +106,7 @@ class SplitUniform(Pass):
         for location, reason in found.kept.items():
             kept[reason] += copies(location)
         for location in found.sizes.keys() - cuts.keys.keys():
-            kept["a cut would cost more than it saves"] += copies(location)
+            kept[TOO_DEAR if location in chosen.keys else CONTRADICTION] += copies(location)
         context.count(f"{self.name}.copied_bytes", **kept)
 
 

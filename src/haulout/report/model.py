@@ -15,6 +15,7 @@ from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassRecord
 from haulout.report.address_map import RemoteAddress, remote_address_map
+from haulout.report.split import SplitReport
 from haulout.support.diagnostics import Diagnostic
 from haulout.support.render import as_json
 
@@ -102,6 +103,8 @@ class Report(msgspec.Struct):
     """Allocations that several cores access."""
     shared_bytes: int
     sharing: Sharing
+    split: SplitReport | None
+    """How work that several cores would do alike is divided; null where no pass has looked at it."""
     cores: list[CoreReport]
     total_peak_bytes: int
     total_lower_bound_bytes: int
@@ -175,6 +178,7 @@ def make_report(
         shared_locations=len(shared),
         shared_bytes=int(program.locations.size[shared].sum()),
         sharing=_sharing(context),
+        split=None if context.split is None else SplitReport.of(context.split),
         cores=[
             CoreReport(
                 core,

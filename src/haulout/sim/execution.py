@@ -158,14 +158,19 @@ class Execution:
 
 def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Memory:
     """Memory with constants and inputs in place."""
-    program, functions = prepared.program, prepared.functions
     memory = Memory(prepared.layout.size, prepared.operands)
+    for row, data in initial_bytes(prepared, inputs, seed).items():
+        memory.write(prepared.operands.whole(row), data)
+    return memory
+
+
+def initial_bytes(prepared: Prepared, inputs: Values | None, seed: int) -> dict[int, Bytes]:
+    """The contents of constants and inputs, by location. Raises `bad-input` as `input_bytes` does."""
+    program, functions = prepared.program, prepared.functions
     contents = input_bytes(program, functions, inputs, seed)
     for row in locations_of_kind(program, functions, Kind.CONST):
         text = program.strings.get(int(program.locations.data[row]))
         if text is None:
             bad_input("constant has no data", location_label(program, row))
         contents[row] = np.frombuffer(base64.b64decode(text), np.uint8)
-    for row, data in contents.items():
-        memory.write(prepared.operands.whole(row), data)
-    return memory
+    return contents

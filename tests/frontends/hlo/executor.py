@@ -133,7 +133,7 @@ class Executor:
         found = []
         for position, access in enumerate(range(int(starts[row]), int(starts[row + 1]))):
             location = int(program.accesses.location[access])
-            pattern = program.pattern(int(program.accesses.pattern[access]))
+            pattern = self.moved(access, program.pattern(int(program.accesses.pattern[access])))
             dtype = NUMPY[attrs["dtypes"][position]] if "dtypes" in attrs else self.dtype(location)
             shape = tuple(attrs["shapes"][position]) if "shapes" in attrs else program.shape(location)
             if pattern is not None and "shapes" not in attrs and pattern.nbytes != prod(shape) * dtype.itemsize:
@@ -141,6 +141,17 @@ class Executor:
             if bool(program.accesses.write[access]) == write:
                 found.append((location, pattern, dtype, shape))
         return found
+
+    def moved(self, access: int, pattern: Pattern | None) -> Pattern | None:
+        """A pattern where its steps have brought it; an iteration has begun when its body runs."""
+        steps = self.program.steps
+        begin, end = np.searchsorted(steps.access, [access, access + 1]).tolist()
+        for row in range(begin, end):
+            assert pattern is not None and steps.modulus[row] == 0
+            header = int(steps.header[row]) % (len(self.program.blocks) // self.lnc)
+            shift = int(steps.stride[row]) * (self.taken[header] - 1)
+            pattern = pattern._replace(offset=pattern.offset + shift)
+        return pattern
 
     def read(self, location: int, pattern: Pattern | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         data = self.bytes[location] if pattern is None else self.bytes[location][pattern.bytes()]

@@ -30,18 +30,21 @@ def single(view: View) -> View:
     shape = Shape(view.shape.dtype, ())
     offset = view.layout.offset if view.layout else 0
     whole = view.array.shape.count == 1
-    return View(view.array, shape, None if whole else Layout(offset, ()))
+    return View(view.array, shape, None if whole else Layout(offset, (), view.motion))
 
 
 def through(operand: View, dims: Dims, reader: View) -> View | None:
     """An operand of a result of extents `dims`, as a reader of the result sees it; None: strides cannot say it.
 
-    The operand has these extents, or is one element for all. No element of the result is read twice (`repeats`).
+    The operand has these extents, or is one element for all. No element of the result is read twice (`repeats`), and
+    the reader's view does not move.
     """
     if not operand.shape.dims:
         return operand
     if reader.layout is None and reader.shape.dims == dims:
         return operand
+    if reader.motion is not None:
+        return None
     item = reader.itemsize
     start = (reader.layout.offset if reader.layout else 0) // item
     steps = [step // item for step in strides_of(reader)]

@@ -36,7 +36,6 @@ from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import Engine, Space
-from haulout.ir.patterns import Pattern
 
 _COPIES = {
     Stage.ENTER: "init",
@@ -73,6 +72,7 @@ class Emitter:
         self._block = self._add_block("entry", None)
         self._open: list[tuple[int, str, str]] = []
         """Of the loops and branches around, the innermost last: header or fork, name, name of the block after."""
+        self._headers: dict[Loop, int] = {}
         self._first_arms: list[int] = []
         """The last block of the first arm, of the branches around whose second arm is open."""
         self._names: dict[str, int] = {}
@@ -129,19 +129,18 @@ class Emitter:
             found["shapes"] = [list(view.shape.dims) for view in operands]
         if any(view.shape.dtype != slot.shape.dtype for view, slot in zip(operands, slots, strict=True)):
             found["dtypes"] = [view.shape.dtype for view in operands]
-        ids: list[Operand] = [(self._ids[slot], view.pattern) for view, slot in zip(operands, slots, strict=True)]
         engine = opcode.engine if engine is None else engine
         engine = self.dma() if engine is Engine.DMA0 else engine
-        self._append(operation, opcode.name, engine, ids[: len(reads)], ids[len(reads) :], found)
+        self._append(operation, opcode.name, engine, reads, writes, found)
 
-    def copy(self, operation: Operation, source: View, write: Pattern | None = None) -> None:
-        """A `dma_copy` of `source` into the first result, or into some of its bytes."""
-        result = operation.result
-        if write == Pattern(0, result.nbytes):
-            write = None
-        reads: Operand = (self._ids[self._storage.homes[source.array]], source.pattern)
-        writes: Operand = (self._ids[self._storage.homes[result.array]], write)
-        self._append(operation, "dma_copy", self.dma(), [reads], [writes], {})
+    def copy(self, operation: Operation, source: View, target: View | None = None) -> None:
+        """A `dma_copy` of `source` into the first result, or into part of it."""
+        self._append(operation, "dma_copy", self.dma(), [source], [target or operation.result], {})
+
+    def is_in_place(self, operation: Operation) -> bool:
+        """Whether the first result lives where the first operand does."""
+        homes = self._storage.homes
+        return homes[operation.operands[0].array] is homes[operation.results[0]]
 
     def boundary(self, boundary: Boundary) -> None:
         """Emit the copies of a boundary, and start the next block."""
@@ -200,6 +199,7 @@ class Emitter:
         name = unique(loop.instruction.name, self._block_names)
         condition = self._ids[self._storage.conditions[loop]]
         header = self.build.block(self._function, name, trip=trip_count(loop), cond=condition)
+        self._headers[loop] = header
         self._open.append((header, name, f"{name}.end"))
         return header
 
@@ -270,21 +270,28 @@ class Emitter:
         operation: Operation,
         opcode: str,
         engine: Engine,
-        reads: Sequence[Operand],
-        writes: Sequence[Operand],
+        reads: Sequence[View],
+        writes: Sequence[View],
         attrs: Mapping[str, AttrValue],
     ) -> None:
+        operands = [*reads, *writes]
+        ids: list[Operand] = [(self._ids[self._storage.homes[view.array]], view.pattern) for view in operands]
+        first = self.build.count("accesses")
         self.build.instruction(
             self._block,
             unique(operation.instruction.name, self._names),
             opcode,
             engine,
-            reads,
-            writes,
+            ids[: len(reads)],
+            ids[len(reads) :],
             seq=operation.seq,
             attrs=attrs,
             loc=operation.instruction.loc,
         )
+        for access, view in enumerate(operands, first):
+            if view.motion is not None:
+                header = self._headers[view.motion.loop]
+                self.build.row("steps", access=access, header=header, stride=view.motion.stride)
 
 
 def _forks(steps: Sequence[Step]) -> Iterator[tuple[Boundary | None, Branch]]:

@@ -18,9 +18,9 @@ decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
@@ -34,6 +34,8 @@ from haulout.frontends.hlo.values import (
     Carried,
     Loop,
     Merged,
+    MovingSlice,
+    MovingUpdate,
     Operation,
     Stage,
     Step,
@@ -79,13 +81,34 @@ class Flat:
     """The last `seq` that is taken; they count from 1."""
 
 
-def flatten(module: HloModule, computation: Computation, known: Container[str], *, control: bool = False) -> Flat:
+class Start(NamedTuple):
+    """Where a `dynamic-slice` or a `dynamic-update-slice` starts (`affine_starts.py`)."""
+
+    loop: int
+    """`seq` of the loop whose iterations are meant."""
+    starts: tuple[int, ...]
+    """In the first iteration, of each dimension."""
+    steps: tuple[int, ...]
+    """Added in each iteration."""
+    is_view: bool
+    """Whether readers may read the operand instead of the result."""
+
+
+def flatten(
+    module: HloModule,
+    computation: Computation,
+    known: Container[str],
+    *,
+    control: bool = False,
+    starts: Mapping[int, Start] | None = None,
+) -> Flat:
     """Walk a computation and everything it calls.
 
-    Operations must be among the opcodes `known`, or `while` and `conditional` where `control` is set.
+    Operations must be among the opcodes `known`, or `while` and `conditional` where `control` is set. `starts` are
+    those of dynamic slices and updates that are known, by `seq`.
     """
     parameters = tuple(arrays_of(parameter) for parameter in computation.parameters)
-    walk = _Walk(module, known, control)
+    walk = _Walk(module, known, control, starts or {})
     result = walk.run(computation, parameters)
     final = walk.final_arrays()
     for step in walk.steps:
@@ -123,13 +146,15 @@ class _Frame:
 class _Walk:
     """A walk with an explicit stack: calls, loops and branches may be nested to any depth."""
 
-    def __init__(self, module: HloModule, known: Container[str], control: bool) -> None:
-        self.module, self.known, self.control = module, known, control
+    def __init__(self, module: HloModule, known: Container[str], control: bool, starts: Mapping[int, Start]) -> None:
+        self.module, self.known, self.control, self.starts = module, known, control, starts
         self.steps: list[Step] = []
         self.seq = 0
         self._frames: list[_Frame] = []
         self._unchanged: dict[Array, Array] = {}
         """State that its loop does not change -> the initial value. Inner loops come before outer ones."""
+        self._loops: dict[int, Loop] = {}
+        """By `seq`."""
 
     def run(self, computation: Computation, arguments: tuple[Tree, ...]) -> Tree:
         """The result of a computation."""
@@ -183,6 +208,8 @@ class _Walk:
             if opcode not in self.known:
                 _unsupported(instruction)
             operation, value = _operation(instruction, operands, self.seq)
+            if (start := self.starts.get(self.seq)) is not None:
+                operation, value = self._moving(operation, start)
             self.steps.append(operation)
             if (movement := MOVEMENTS.get(opcode)) is not None:
                 check_attributes(instruction, movement.attributes)
@@ -191,6 +218,22 @@ class _Walk:
                 self.steps.append(line[0])
                 value = line[1]
             frame.values[instruction.name] = value
+
+    def _moving(self, given: Operation, start: Start) -> tuple[Operation, Tree]:
+        """An operation that is known to start at `start`, and its value."""
+        loop, (result,), place = self._loops[start.loop], given.results, (start.starts, start.steps)
+        if given.opcode == "dynamic-update-slice":
+            result.producer = update = MovingUpdate(
+                given.instruction, given.operands, given.results, given.seq, loop, *place
+            )
+            return update, update.result
+        operand = given.operands[0]
+        if operand.motion is not None and operand.motion.loop is not loop:
+            operand = plain(operand)
+        result.producer = moving = MovingSlice(given.instruction, (operand,), given.results, given.seq, loop, *place)
+        if not start.is_view:
+            return moving, moving.result
+        return moving, replace(MOVEMENTS[moving.opcode].view(moving), stored=result)
 
     def _count(self, instruction: Instruction, numbers: int = 1) -> None:
         """Take the next numbers of `seq`."""
@@ -221,6 +264,7 @@ class _Walk:
             if computation.root.shape != wanted:
                 instruction.fail(f"%{computation.name} returns {computation.root.shape}, expected {wanted}")
         loop, state = Loop(instruction, self.seq), arrays_of(instruction)
+        self._loops[loop.seq] = loop
         for _, view in leaves(state):
             view.array.producer = loop
         self._add_boundary(loop, Stage.ENTER, state)

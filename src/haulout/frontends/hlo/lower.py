@@ -1,7 +1,7 @@
 """From a parsed HLO module to a program: one module for each core, one function `@main`, its first block `^entry`.
 
 1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches delimited by
-   boundaries (`flatten.py`).
+   boundaries (`flatten.py`). Slices that move evenly with a loop become views, too (`affine_starts.py`).
 2. Decide which movements of elements store their result (`movements.py`). A product that is only read transposed is
    stored so (`swapped_products.py`).
 3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
@@ -24,11 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from haulout.frontends.hlo.affine_starts import flatten_with_views
 from haulout.frontends.hlo.boundary_copies import plan_boundaries
 from haulout.frontends.hlo.divergent_loops import guard_bodies, loops_of
 from haulout.frontends.hlo.emit import Emitter, Rule
-from haulout.frontends.hlo.expressions import Fused
-from haulout.frontends.hlo.flatten import flatten
 from haulout.frontends.hlo.fuse_elementwise import Fuse, fuse_elementwise
 from haulout.frontends.hlo.live_steps import live_steps
 from haulout.frontends.hlo.memory_order import order_for_memory
@@ -64,6 +63,8 @@ RULES: dict[str, Rule] = {
     **collectives.RULES,
 }
 """Every HLO opcode that becomes instructions; those that only rearrange names are resolved in `flatten.py`."""
+_MADE = {**fused.RULES, **movement.MADE}
+"""What the front end makes of them."""
 
 
 def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] = ()) -> Program:
@@ -79,7 +80,7 @@ def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] 
             f"{module.num_partitions} partitions; at most {MAX_CORES} cores are supported"
         )
     require_partitioned(module)
-    flat = flatten(module, module.entry, RULES, control=True)
+    flat = flatten_with_views(module, RULES)
     choose_movements(live_steps(flat))
     results = [view.array for _, view in leaves(flat.result)]
     steps = swap_products(live_steps(flat), results)
@@ -101,7 +102,7 @@ def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] 
         if not isinstance(step, Operation):
             out.boundary(step)
             continue
-        rule = fused.RULES[step.opcode] if isinstance(step, Fused) else RULES[step.opcode]
+        rule = _MADE.get(step.opcode) or RULES[step.opcode]
         check_attributes(step.instruction, RULES[step.instruction.opcode].attributes)
         rule.emit(out, step)
     out.finish(length + 1)

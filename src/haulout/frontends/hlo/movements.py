@@ -5,6 +5,7 @@ operand and another one the stored result. A movement that nothing takes is dead
 
     what takes arrays as they are (collectives, state, results)      the stored result
     `dot`, where a permutation of dense dimensions is all there is   the operand, its dimensions numbered anew
+    what a `dynamic-update-slice` stores where a loop's count says   the cheaper one; of a product the stored result
     anything else                                                    the cheaper one
 
 Reading n times with strides costs n strided reads; storing costs one strided read, a write and n plain reads. Steps
@@ -17,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from haulout.frontends.hlo.opcodes import ELEMENTWISE
-from haulout.frontends.hlo.values import Array, Operation, Step, View
+from haulout.frontends.hlo.values import Array, MovingUpdate, Operation, Step, View
 from haulout.frontends.hlo.views import MOVEMENTS, dense_order, dot_dims, plain
 
 _STRIDED = {*ELEMENTWISE, *MOVEMENTS, "concatenate", "convolution", "dot", "reduce"}
@@ -39,7 +40,12 @@ def choose_movements(steps: Sequence[Step]) -> None:
 
 def _takes_strides(step: Operation, at: int, readers: Counter[Array]) -> bool:
     view = step.operands[at]
-    if step.opcode not in _STRIDED:
+    if isinstance(step, MovingUpdate) and at == 1:
+        # A product may be stored as the movement arranges it (`swapped_products.py`).
+        producer = view.array.producer
+        if isinstance(producer, Operation) and producer.opcode == "dot":
+            return False
+    elif step.opcode not in _STRIDED:
         return False
     if step.opcode == "dot" and dense_order(view, dot_dims(step)[at]) is not None:
         return True

@@ -52,6 +52,8 @@ def _swappable(movement: Operation) -> Operation | None:
     if swapped is None or movement.results[0].shape != swapped.shape:
         return None
     moved = MOVEMENTS[movement.opcode].view(movement)
+    if moved.motion is not None:
+        return None
     return product if _order(moved) == _order(swapped) else None
 
 

@@ -7,13 +7,31 @@ so is that of a loop whose integer would overflow before the comparison fails.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from haulout.frontends.hlo.opcodes import HOLDS, MIRRORED
 from haulout.frontends.hlo.values import Array, Carried, Loop, Operation, View
 from haulout.ir.dtypes import NUMPY
 
 
+class Counter(NamedTuple):
+    """The integer of a counted loop."""
+
+    state: Array
+    start: int
+    step: int
+    trips: int
+    """Times that the body runs."""
+
+
 def trip_count(loop: Loop) -> int | None:
     """Times that the body runs; None when it is not known."""
+    counter = counter_of(loop)
+    return None if counter is None else counter.trips
+
+
+def counter_of(loop: Loop) -> Counter | None:
+    """The counter of a loop; None where it has none, or where the trip count is not known."""
     compare = loop.condition.array.producer
     if not isinstance(compare, Operation) or compare.opcode != "compare" or len(compare.operands) != 2:
         return None
@@ -32,7 +50,9 @@ def trip_count(loop: Loop) -> int | None:
     if start is None or step is None or limit is None:
         return None
     trips = _count(start, step, limit, direction)
-    return trips if trips is not None and _fits(start + trips * step, left.shape.dtype) else None
+    if trips is None or not _fits(start + trips * step, left.shape.dtype):
+        return None
+    return Counter(counter.state, start, step, trips)
 
 
 def _count(start: int, step: int, limit: int, direction: str) -> int | None:

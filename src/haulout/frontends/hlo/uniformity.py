@@ -44,8 +44,8 @@ from haulout.ir.partitions import (
     scattered,
 )
 
-_Values = npt.NDArray[Any]
-"""A scalar, one element a core."""
+Values = npt.NDArray[Any]
+"""A scalar, one element a core, or a case of another kind."""
 
 _COMPUTED: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -72,7 +72,7 @@ class Uniformity:
 
     partitions: Mapping[Array, Partition]
     """Which cores hold equal bytes, of arrays that are not equal on all of them."""
-    known: Mapping[Array, _Values]
+    known: Mapping[Array, Values]
     """Scalars whose values are known, on every core."""
     inside: Mapping[Loop | Branch, Sequence[Operation]]
     """Of each loop and branch a collective in it, if there is one."""
@@ -155,7 +155,7 @@ def _partitions(
     module: HloModule,
     promised: Mapping[Array, Classes],
     steps: Sequence[Step],
-    known: Mapping[Array, _Values],
+    known: Mapping[Array, Values],
     inside: Mapping[Loop | Branch, Sequence[Operation]],
 ) -> dict[Array, Partition]:
     """Which cores hold equal bytes, of every array that is not equal on all of them."""
@@ -246,15 +246,15 @@ def _tuples(lists: Iterable[Sequence[int]]) -> Groups:
 # -- values that are known ------------------------------------------------------------------------------------
 
 
-def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, _Values]:
+def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, Values]:
     """Scalars that are computed from constants and the core's number, on every core."""
-    known: dict[Array, _Values] = {}
+    known: dict[Array, Values] = {}
     for step in steps:
         if isinstance(step, Operation) and len(step.results) == 1:
             operands = [_given(module, operand, known) for operand in step.operands]
             given = [values for values in operands if values is not None]
             if given and len(given) == len(operands) and step.result.shape.count == 1:
-                values = _computed(step, given)
+                values = computed(step, given)
                 if values is not None:
                     known[step.results[0]] = values.astype(NUMPY[step.result.shape.dtype])
     for step in steps:
@@ -265,7 +265,7 @@ def _known_values(module: HloModule, steps: Sequence[Step]) -> dict[Array, _Valu
     return known
 
 
-def _given(module: HloModule, view: View, known: dict[Array, _Values]) -> _Values | None:
+def _given(module: HloModule, view: View, known: dict[Array, Values]) -> Values | None:
     array, cores = view.array, module.num_partitions
     if array.shape.count != 1 or array.shape.dtype != view.shape.dtype:
         return None
@@ -277,8 +277,8 @@ def _given(module: HloModule, view: View, known: dict[Array, _Values]) -> _Value
     return np.repeat(literal.reshape(-1), cores) if literal is not None and literal.dtype.kind in "biu" else None
 
 
-def _computed(operation: Operation, operands: list[_Values]) -> _Values | None:
-    """None where it is not computed here."""
+def computed(operation: Operation, operands: Sequence[Values]) -> Values | None:
+    """An operation on scalars, before it takes the type of its result; None where it is not computed here."""
     opcode = operation.opcode
     if any(values.dtype.kind not in "biu" for values in operands) or operation.result.shape.dtype[0] not in "psu":
         return None
@@ -292,11 +292,11 @@ def _computed(operation: Operation, operands: list[_Values]) -> _Values | None:
     if function is None:
         return None
     with np.errstate(over="ignore"):
-        found: _Values = function(*operands)
+        found: Values = function(*operands)
     return found
 
 
-def _sides(branch: Branch, known: Mapping[Array, _Values]) -> list[bool] | None:
+def _sides(branch: Branch, known: Mapping[Array, Values]) -> list[bool] | None:
     """On each core whether the first arm is taken; None when it is not known."""
     values = known.get(branch.selector.array)
     if values is None:

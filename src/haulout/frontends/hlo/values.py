@@ -46,12 +46,23 @@ class Array:
         return f"{self.source.name}.{path}" if path else self.source.name
 
 
+class Motion(NamedTuple):
+    """How far a view moves with the iterations of a loop."""
+
+    loop: Loop
+    """The reader is in its body."""
+    stride: int
+    """Bytes an iteration, counted from 0; not 0."""
+
+
 class Layout(NamedTuple):
     """Where the elements of a view are in its array, in bytes."""
 
     offset: int
     strides: tuple[int, ...]
     """Of each dimension; 0 where one element stands for all."""
+    motion: Motion | None = None
+    """None: it stays there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +78,15 @@ class View:
 
     @property
     def pattern(self) -> Pattern | None:
-        """Its bytes in order; None: all bytes of the array."""
+        """Its bytes in order, in the first iteration if it moves; None: all bytes of the array."""
         if self.layout is None:
             return None
-        return strided(*self.layout, self.shape.dims, self.itemsize)
+        return strided(self.layout.offset, self.layout.strides, self.shape.dims, self.itemsize)
+
+    @property
+    def motion(self) -> Motion | None:
+        """How it moves; None: it does not."""
+        return self.layout.motion if self.layout else None
 
     @property
     def itemsize(self) -> int:
@@ -149,6 +165,31 @@ class Operation:
         if optional and key not in self.instruction.attributes:
             return ()
         return self.attribute(key, attributes.integers)
+
+
+@dataclass(eq=False, slots=True)
+class Moving(Operation):
+    """An operation on a part of an array that begins at `starts + k * steps` in iteration k of a loop, inside it."""
+
+    loop: Loop
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+    """Of each dimension, in elements."""
+
+
+@dataclass(eq=False, slots=True)
+class MovingSlice(Moving):
+    """A `dynamic-slice` of its one operand."""
+
+    @property
+    def opcode(self) -> str:
+        """Not one of HLO."""
+        return "moving-slice"
+
+
+@dataclass(eq=False, slots=True)
+class MovingUpdate(Moving):
+    """A `dynamic-update-slice`. It reads the numbers where it starts, in case its result has a place of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
     transpose     strides in another order                 reverse      negative strides from the last element
     broadcast     stride 0 along new dimensions            reshape      strides of split and joined dimensions, if any
     iota          a line of numbers, stride 0 along the other dimensions
+    moving-slice  the operand's strides, at an offset that moves with a loop (`affine_starts.py`)
 
 Each function takes an operation, checks its attributes and its shape, and gives a view of the operand's array. The
 view also knows the array that the operation itself would store (`View.stored`): the operation stays among the steps
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Array, Layout, Operation, View
+from haulout.frontends.hlo.values import Array, Layout, Motion, Moving, MovingSlice, Operation, View
 from haulout.ir.patterns import row_major_strides
 
 
@@ -31,12 +32,13 @@ def seen(view: View, dims: Sequence[int], strides: Sequence[int], offset: int = 
     """The elements of a view in another arrangement; `offset` counts from its first one."""
     first = (view.layout.offset if view.layout else 0) + offset
     shape = Shape(view.shape.dtype, tuple(dims))
-    layout = Layout(first, tuple(strides))
+    layout = Layout(first, tuple(strides), view.motion)
     itemsize = view.itemsize
     whole = shape.count * itemsize == View(view.array, view.array.shape).nbytes
     used = [(extent, stride) for extent, stride in zip(dims, strides, strict=True) if extent != 1]
     plain = row_major_strides([extent for extent, _ in used], itemsize) == [stride for _, stride in used]
-    return View(view.array, shape, None if first == 0 and whole and plain else layout)
+    is_all = first == 0 and whole and plain and view.motion is None
+    return View(view.array, shape, None if is_all else layout)
 
 
 def plain(view: View, shape: Shape | None = None) -> View:
@@ -136,6 +138,24 @@ def _slice(operation: Operation) -> View:
     return seen(operand, counts, [s * stride for s, (_, _, stride) in zip(steps, bounds, strict=True)], offset)
 
 
+def _moving_slice(operation: Operation) -> View:
+    assert isinstance(operation, MovingSlice)
+    return moving_part(operation, operation.operands[0], operation.results[0].shape.dims)
+
+
+def moving_part(operation: Moving, view: View, dims: Sequence[int]) -> View:
+    """The part of these extents that the operation reads or writes of a view, which may move with the same loop."""
+    strides = strides_of(view)
+    offset, moved = (
+        sum(stride * at for stride, at in zip(strides, places, strict=True))
+        for places in (operation.starts, operation.steps)
+    )
+    moved += view.motion.stride if view.motion else 0
+    offset += view.layout.offset if view.layout else 0
+    part = seen(View(view.array, view.shape), dims, strides, offset)
+    return replace(part, layout=Layout(offset, strides, Motion(operation.loop, moved))) if moved else part
+
+
 def _transpose(operation: Operation) -> View:
     operation.expect_counts(1)
     (operand,) = operation.operands
@@ -192,4 +212,6 @@ MOVEMENTS = {
     "transpose": Movement(_transpose, ("dimensions",)),
     "reverse": Movement(_reverse, ("dimensions",)),
     "broadcast": Movement(_broadcast, ("dimensions",)),
+    "moving-slice": Movement(_moving_slice, ("dynamic_slice_sizes",)),
 }
+"""The last one is no opcode of HLO text: `flatten.py` makes it of a `dynamic-slice`."""

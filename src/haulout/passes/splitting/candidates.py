@@ -28,6 +28,8 @@ class Candidates:
     """Operations that may be cut."""
     kept: dict[int, str] = field(default_factory=dict)
     """Why other locations stay as they are, of those that instructions write."""
+    refused: set[int] = field(default_factory=set)
+    """Operations that cannot be cut by themselves."""
 
 
 def find_candidates(program: Program) -> Candidates:
@@ -43,16 +45,16 @@ def find_candidates(program: Program) -> Candidates:
                 found.kept[location] = reason
     rows = sorted({row for location in found.sizes for row in writers[location]})
     starts, accesses = program.access_starts, program.accesses
-    moving = np.zeros(len(accesses), bool)
-    moving[program.steps.access] = True
     for row in rows:
         mine = slice(int(starts[row]), int(starts[row + 1]))
         results = np.unique(accesses.location[mine][accesses.write[mine]]).tolist()
         alike = all(each in found.sizes for each in results) and len({found.partitions[e] for e in results}) == 1
-        if alike and not moving[mine].any():
+        if alike:
             operation = read_operation(program, row, found.partitions[results[0]])
             if operation is not None and (operation := _keyed(program, operation)) is not None:
                 found.operations[row] = operation
+            else:
+                found.refused.add(row)
     _withdraw(program, found, writers)
     return found
 

@@ -14,7 +14,7 @@ This is greedy: what is keyed stays. (Sharding propagation as in GSPMD, Xu et al
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -52,11 +52,17 @@ class Touch:
 class Chooser:
     """Chooses cuts of `operations` for the locations `sizes` (bytes), whose writers are all among the operations.
 
-    `peers` tells of a location and an operation whether the same cores are to share the work.
+    `preferred` has keys that a location is to have where one of them is possible.
     """
 
-    def __init__(self, operations: Mapping[int, Operation], sizes: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        operations: Mapping[int, Operation],
+        sizes: Mapping[int, int],
+        preferred: Mapping[int, Collection[Key]] | None = None,
+    ) -> None:
         self._sizes = sizes
+        self._preferred = preferred or {}
         self._writers: defaultdict[int, list[Touch]] = defaultdict(list)
         self._readers: defaultdict[int, list[Touch]] = defaultdict(list)
         for operation in operations.values():
@@ -66,14 +72,23 @@ class Chooser:
         self.cuts = Cuts()
 
     def run(self) -> Cuts:
-        """The cuts of all locations that can be cut."""
+        """The cuts of all locations that can be cut.
+
+        A location with preferred keys gets one of them where what is chosen before allows it, else another.
+        """
+        self._choose()
+        if self._preferred:
+            self._preferred = {}
+            self._choose()
+        return self.cuts
+
+    def _choose(self) -> None:
         for location in sorted(self._sizes, key=lambda each: (-self._sizes[each], each)):
             if location in self.cuts.keys:
                 continue
             tries = [found for key in self._possible(location) if (found := self._spread(location, key)) is not None]
             if tries:
                 self.cuts.update(max(tries, key=self._agreement))
-        return self.cuts
 
     def _possible(self, location: int) -> list[Key]:
         """Keys that the first writer of a location allows."""
@@ -134,7 +149,7 @@ class Chooser:
         wanted = [(location, key)]
         while wanted:
             at, its_key = wanted.pop()
-            if at not in self._sizes:
+            if at not in self._sizes or its_key not in self._preferred.get(at, (its_key,)):
                 return None
             known = _first(at, found.keys, made.keys, self.cuts.keys)
             if known is not None:

@@ -46,7 +46,7 @@ _MANY = 32
 
 
 class _Items(NamedTuple):
-    """Instructions and loops, grouped by the loop around them, inner loops first. Edges are sorted by group and target."""
+    """Instructions and loops, grouped by the loop around them, inner loops first."""
 
     group_starts: Ints
     order: Ids
@@ -129,19 +129,14 @@ class SplitEstimator:
         edges.sort(key=lambda each: place[each[1]])
         columns = np.array(edges, np.int64).reshape(-1, 5)
         places = np.array([place[to] for to in columns[:, 1].tolist()], np.int64)
-        self._items = self._items._replace(
+        self._items: _Items = self._items._replace(
             edge_starts=np.searchsorted(places, np.arange(len(self._items.order) + 1)).astype(np.int64),
             source=columns[:, 2].astype(np.int32),
         )
         self._one, self._other = columns[:, 3], columns[:, 4]
         self._location = accesses.location[self._one]
         self._instruction = accesses.instruction[: len(accesses) // program.lnc]
-        opcodes = program.instructions.opcode
-        reduce, gather = program.strings.find("all_reduce"), program.strings.find("all_gather")
-        reader, read = accesses.instruction[self._other], ~accesses.write[self._other]
-        self._meets = read & np.isin(opcodes[reader], [each for each in (reduce, gather) if each != NONE])
-        self._gather = opcodes[reader] == gather if gather != NONE else np.zeros(len(reader), bool)
-        self._reader = reader
+        self._reader = accesses.instruction[self._other]
         writers = np.flatnonzero(accesses.write[: len(self._instruction)])
         self._writer = np.full(len(program.locations), NONE, np.int64)
         self._writer[accesses.location[writers]] = writers
@@ -183,8 +178,8 @@ class SplitEstimator:
         writer = self._writer[self._location]
         of_location = np.where(self._may_be_cut[self._location], key[writer], NONE)
         apart = (of_location != NONE) & ((key[self._one] != of_location) | (key[self._other] != of_location))
-        meets = self._meets & ~(self._gather & (choice[self._reader] != UNDIVIDED))
-        return (apart | meets).astype(np.int32)
+        found: Ids = apart.astype(np.int32)
+        return found
 
     def crossing(self, choice: Ids) -> list[tuple[int, int]]:
         """Instructions of the edges that need a fence: the one before it and the one behind."""
@@ -273,14 +268,16 @@ def _part_times(program: Program, operations: list[Operation], at: int, target: 
         boxes = [operand.box(dim, interval) for operand, dim in zip(operation.operands, axis.dims, strict=True)]
         made.row(operation.row, 0, axis.opcode, part_attrs(operation, axis, boxes, interval))
         for box in boxes:
-            made.operand(box.access, box.location, 0, box.pattern)
+            made.operand(box, 0)
     return durations(made.finish(), target)
 
 
 def _loops(program: Program) -> tuple[list[Loop], list[tuple[int, ...]]]:
-    """The loops of the first core, and for each of its instructions the numbers of those around it, outermost first."""
+    """The loops of the first core, and the numbers of those around each of its instructions, outermost first."""
     blocks = len(program.blocks) // program.lnc
-    loops = sorted((each for each in program.structure.loops.values() if each.begin < blocks), key=lambda it: it.begin)
+    loops = sorted(
+        (each for each in program.structure.loops.values() if each.begin < blocks), key=lambda it: it.begin
+    )
     by_block = [
         tuple(at for at, each in enumerate(loops) if each.begin <= block < each.end) for block in range(blocks)
     ]
@@ -292,7 +289,9 @@ def _chain_of(loops: list[Loop], at: int) -> tuple[int, ...]:
     """Numbers of the loops around a loop, outermost first."""
     inner = loops[at]
     return tuple(
-        other for other, each in enumerate(loops) if other != at and each.begin <= inner.begin and inner.end <= each.end
+        other
+        for other, each in enumerate(loops)
+        if other != at and each.begin <= inner.begin and inner.end <= each.end
     )
 
 

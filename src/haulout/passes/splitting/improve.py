@@ -21,6 +21,7 @@ from itertools import product
 
 import numpy as np
 
+from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
 from haulout.passes.splitting.choose import Cuts
@@ -36,7 +37,7 @@ DEPTHS = (1, 2, 4, 8)
 _SEEDS = 6
 _CLIMBS = 2
 """The search begins at so many of the best starts, one after the other."""
-_LEAST_GAIN = 1e-9
+_LEAST_GAIN = 1e-5
 _FEW = 60
 """So many units are tried in pairs with all their options; of more, one of each pair is left undivided."""
 
@@ -114,7 +115,9 @@ class Units:
             for operand in operation.operands:
                 touching[operand.location].append(self.of_row[row])
         self.near = [
-            sorted({other for row in rows for each in self.operations[row].operands for other in touching[each.location]})
+            sorted(
+                {other for row in rows for each in self.operations[row].operands for other in touching[each.location]}
+            )
             for rows in self.rows
         ]
 
@@ -149,7 +152,8 @@ class Search:
             self._unit[rows] = unit
             self._axes[rows, : len(options)] = np.array(options, np.int32).reshape(-1, len(rows)).T
         self._known: dict[bytes, float] = {}
-        self._left = max(WORK // max(self._rows, 1), 300)
+        many = 200 + 10 * sum(len(each) + 1 for each in units.options)
+        self._left = min(WORK // max(self._rows, 1), many)
         self.best = np.full(len(units.rows), UNDIVIDED, np.int32)
         self.time = np.inf
 
@@ -157,7 +161,7 @@ class Search:
         """The best choice that is found; with `start` the first one that is looked at."""
         with plain_if_small(scan_split, self._left * self._rows if len(self._units.rows) > 2 else 0):
             starts = sorted((self._time(each), number, each) for number, each in enumerate(self._starts(start)))
-            ends = []
+            ends: list[tuple[float, int, Ids]] = []
             for time, _, begin in starts[:_CLIMBS]:
                 self.best, self.time = begin, time
                 improved = True
@@ -175,7 +179,7 @@ class Search:
     def _consider(self, options: Ids) -> bool:
         """Take a choice over if it is better than the best so far."""
         time = self._time(options)
-        if time >= self.time - _LEAST_GAIN:
+        if time >= self.time * (1 - _LEAST_GAIN):
             return False
         self.best, self.time = options, time
         return True
@@ -297,8 +301,13 @@ def improve(
 ) -> Cuts:
     """Cuts with a lower estimated time than `cuts`, or these.
 
+    The estimate knows little of the fences of collectives: a program that has some keeps its cuts.
+
     A location with more than a thousandth of all bytes (`worth.py`) that is cut stays cut, one way or another.
     """
+    opcodes = np.unique(program.instructions.opcode).tolist()
+    if any(lookup(program.strings[opcode]).collective for opcode in opcodes):
+        return cuts
     units = Units(operations, sizes)
     if not units.rows:
         return cuts
@@ -308,7 +317,8 @@ def improve(
         for unit, written in enumerate(units.written)
         if units.options[unit]
         and any(
-            sizes.get(at, 0) * (program.lnc - len(partitions[at])) * 1000 > least and at in cuts.keys for at in written
+            sizes.get(at, 0) * (program.lnc - len(partitions[at])) * 1000 > least and at in cuts.keys
+            for at in written
         )
     }
     estimator = SplitEstimator(program, operations, partitions, sizes.keys(), target)

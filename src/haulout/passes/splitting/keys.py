@@ -7,14 +7,14 @@ by quarters, and the same bytes as a [4, 16, ...] array by its first dimension, 
 
 An operand is a strided array. Cut along one of its dimensions, it touches the bytes of one part only if the other
 dimensions stay within that part: each either steps over whole periods, or stays, together with all smaller ones and
-the offset, below one step of the dimension that is cut.
+the offset, below one step of the dimension that is cut. An operand that moves with a loop moves by whole periods.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from haulout.ir.patterns import Pattern, row_major_strides
@@ -54,6 +54,8 @@ class Operand:
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    motion: tuple[int, ...] = ()
+    """Bytes by which each of its steps (`ir/steps.py`) moves it."""
 
     def key(self, dim: int, parts: int) -> Key | None:
         """The key of a cut along a dimension; None where parts would touch the bytes of others."""
@@ -61,6 +63,8 @@ class Operand:
         if step <= 0 or extent < parts:
             return None
         period, inner = step * extent, self.itemsize
+        if any(each % period for each in self.motion):
+            return None
         for other, (stride, count) in enumerate(zip(self.strides, self.shape, strict=True)):
             if other == dim or count == 1 or stride % period == 0:
                 continue
@@ -78,7 +82,7 @@ class Operand:
         begin, end = interval
         shape = (*self.shape[:dim], end - begin, *self.shape[dim + 1 :])
         offset = self.offset + begin * self.strides[dim]
-        return Operand(self.access, self.location, self.write, self.itemsize, offset, shape, self.strides)
+        return replace(self, offset=offset, shape=shape)
 
     def packed(self, key: Key, parts: int) -> Operand:
         """The same elements where a location holds the bytes of one part alone; it touches no others."""
@@ -88,7 +92,7 @@ class Operand:
             for stride, count in zip(self.strides, self.shape, strict=True)
         )
         offset = self.offset // period * chunk + self.offset % period % chunk
-        return Operand(self.access, self.location, self.write, self.itemsize, offset, self.shape, strides)
+        return replace(self, offset=offset, strides=strides, motion=tuple(each // parts for each in self.motion))
 
     @property
     def pattern(self) -> Pattern:

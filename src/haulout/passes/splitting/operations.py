@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from haulout.ir.arrays import operand_arrays
 from haulout.ir.attributes import AttrValue, int_list
 from haulout.ir.axes import followed_axes
+from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE
 from haulout.ir.opcodes import Axes, lookup
 from haulout.ir.patterns import Pattern
@@ -90,14 +93,50 @@ def _byte_operands(program: Program, begin: int, end: int) -> list[Operand] | No
         patterns.append(found or Pattern(0, int(program.locations.size[accesses.location[access]])))
     if any(each.is_unknown for each in patterns) or len({each.nbytes for each in patterns}) != 1:
         return None
-    common = common_dims(patterns)
+    common = _shaped(program, begin, patterns) or common_dims(patterns)
     if common is None:
         return None
     shape, strides = common
     return [
-        Operand(access, int(accesses.location[access]), bool(accesses.write[access]), 1, pattern.offset, shape, steps)
+        Operand(
+            access,
+            int(accesses.location[access]),
+            bool(accesses.write[access]),
+            1,
+            pattern.offset,
+            shape,
+            steps,
+            _motion(program, access),
+        )
         for access, pattern, steps in zip(range(begin, end), patterns, strides, strict=True)
     ]
+
+
+def _shaped(
+    program: Program, begin: int, patterns: Sequence[Pattern]
+) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
+    """The shape of a location that is copied as a whole, with its elements as a dimension of bytes, and the strides.
+
+    What else reads and writes that location is cut by its dimensions, so the copy agrees.
+    """
+    locations = program.locations
+    for access, pattern in reversed(list(enumerate(patterns, begin))):
+        location = int(program.accesses.location[access])
+        dtype = program.strings.get(int(locations.dtype[location]))
+        if dtype is None or pattern != Pattern(0, int(locations.size[location])):
+            continue
+        shape = (*program.shape(location), itemsize(dtype))
+        found = [strides_of(each, shape, 1) for each in patterns]
+        laid = [each for each in found if each is not None]
+        if len(laid) == len(found):
+            return shape, [strides for _, strides in laid]
+    return None
+
+
+def _motion(program: Program, access: int) -> tuple[int, ...]:
+    """Bytes an iteration of each step of an operand."""
+    begin, end = np.searchsorted(program.steps.access, [access, access + 1]).tolist()
+    return tuple(program.steps.stride[begin:end].tolist())
 
 
 def _array_operands(program: Program, row: int, begin: int) -> list[Operand] | None:
@@ -111,7 +150,8 @@ def _array_operands(program: Program, row: int, begin: int) -> list[Operand] | N
         if laid is None:
             return None
         write = number >= len(reads)
-        found.append(Operand(begin + number, array.location, write, array.itemsize, laid[0], array.shape, laid[1]))
+        access, motion = begin + number, _motion(program, begin + number)
+        found.append(Operand(access, array.location, write, array.itemsize, laid[0], array.shape, laid[1], motion))
     return found
 
 

@@ -14,7 +14,7 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Dims, Patterns, Shapes
 from haulout.passes.splitting.choose import Cuts
-from haulout.passes.splitting.keys import intervals
+from haulout.passes.splitting.keys import Operand, intervals
 from haulout.passes.splitting.operations import Operation, Partition, part_attrs
 from haulout.passes.splitting.owners import Owners
 
@@ -44,7 +44,7 @@ def emit_parts(
                 for box in boxes:
                     if box.location in local:
                         box = box.packed(cuts.keys[box.location], len(cores))
-                    out.operand(box.access, box.location, core, box.pattern)
+                    out.operand(box, core)
     program = out.finish()
     return _share(program, {at: partitions[at] for at in cuts.keys if at not in local})
 
@@ -67,6 +67,7 @@ class PartColumns:
             column.copy()
             for column in (program.instructions.opcode, program.instructions.attrs, program.instructions.engine)
         )
+        self._stride = program.steps.stride.copy()
         self._known: dict[Pattern, int] = {}
         self._made: list[dict[str, int]] = []
         self._dims: list[dict[str, int]] = []
@@ -80,11 +81,15 @@ class PartColumns:
                 self._engine[at] = _QUEUES[row % len(_QUEUES)]
         self._attrs[at] = strings.intern(format_attrs(attrs)) if attrs else NONE
 
-    def operand(self, access: int, location: int, core: int, pattern: Pattern) -> None:
-        """The bytes that it names of a location."""
-        size = self._sizes.get(location, int(self._program.locations.size[location]))
-        whole = pattern == Pattern(0, size)
-        self._pattern[core * self._accesses + access] = NONE if whole else self._pattern_row(pattern)
+    def operand(self, box: Operand, core: int) -> None:
+        """The bytes that it names of its location, and how they move."""
+        program, pattern = self._program, box.pattern
+        size = self._sizes.get(box.location, int(program.locations.size[box.location]))
+        access = core * self._accesses + box.access
+        self._pattern[access] = NONE if pattern == Pattern(0, size) else self._pattern_row(pattern)
+        if box.motion:
+            begin = int(np.searchsorted(program.steps.access, access))
+            self._stride[begin : begin + len(box.motion)] = box.motion
 
     def _pattern_row(self, pattern: Pattern) -> int:
         if pattern not in self._known:
@@ -111,6 +116,7 @@ class PartColumns:
         return program.replace(
             instructions=program.instructions.replace(opcode=self._opcode, attrs=self._attrs, engine=self._engine),
             accesses=program.accesses.replace(pattern=self._pattern),
+            steps=program.steps.replace(stride=self._stride),
             patterns=program.patterns.append(_table(Patterns, self._made)),
             dims=program.dims.append(_table(Dims, self._dims)),
             shapes=program.shapes.append(Shapes.make(len(extents), extent=np.array(extents, np.int64))),

@@ -9,9 +9,10 @@ more than a thousandth of all bytes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from haulout.analysis.durations import durations
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.passes.fences.exact_cover import block_weight
 from haulout.passes.splitting.choose import Cuts
@@ -27,8 +28,9 @@ def worthwhile(
     cuts: Cuts,
     partitions: Mapping[int, Partition],
     target: Target,
+    asked: Collection[int] = (),
 ) -> Cuts:
-    """The cuts of those clusters that save more than they cost."""
+    """The cuts of those clusters that save more than they cost, and of those with an operation of `asked`."""
     clusters = _clusters(operations, cuts)
     of_location = {
         operand.location: clusters[row] for row in cuts.axes for operand in operations[row].operands if operand.write
@@ -40,7 +42,7 @@ def worthwhile(
         parts = len(operations[row].partition[0])
         gain[clusters[row]] += block_weight(program.structure, int(blocks[row])) * float(time[row]) * (1 - 1 / parts)
     cost: defaultdict[int, float] = defaultdict(float)
-    for location, row in _read_by_others(program, operations, cuts):
+    for location, row in read_by_others(program, operations, cuts):
         cluster = of_location[location]
         cost[cluster] = max(cost[cluster], block_weight(program.structure, int(blocks[row])) * fence)
     saved_bytes: Counter[int] = Counter()
@@ -48,16 +50,22 @@ def worthwhile(
         saved_bytes[cluster] += int(program.locations.size[location]) * (program.lnc - len(partitions[location]))
     total = int(program.locations.size.sum())
     kept = {each for each in gain if gain[each] >= cost[each] or saved_bytes[each] * _LEAST_SHARE > total}
+    kept.update(clusters[row] for row in asked)
     return Cuts(
         {at: key for at, key in cuts.keys.items() if of_location[at] in kept},
         {row: axis for row, axis in cuts.axes.items() if clusters[row] in kept},
     )
 
 
-def _read_by_others(program: Program, operations: Mapping[int, Operation], cuts: Cuts) -> Iterator[tuple[int, int]]:
-    """Locations whose parts other cores read behind a fence of their own, and the instructions that do."""
-    gather = program.strings.find("all_gather")
-    gathered = {
+def read_by_others(
+    program: Program, operations: Mapping[int, Operation], cuts: Cuts, *, gathered: bool = False
+) -> Iterator[tuple[int, int]]:
+    """Locations whose parts other cores read behind a fence of their own, and the instructions that do.
+
+    Behind an `all_gather` there is a fence in any case; with `gathered` its results count, too.
+    """
+    gather = NONE if gathered else program.strings.find("all_gather")
+    fenced = {
         operand.location
         for row in cuts.axes
         for operand in operations[row].operands
@@ -66,7 +74,7 @@ def _read_by_others(program: Program, operations: Mapping[int, Operation], cuts:
     accesses, starts = program.accesses, program.access_starts
     for access in range(len(accesses) // program.lnc):
         location, row = int(accesses.location[access]), int(accesses.instruction[access])
-        apart = location in cuts.keys and location not in gathered
+        apart = location in cuts.keys and location not in fenced
         if apart and not _agrees(operations, cuts, row, access - int(starts[row])):
             yield location, row
 

@@ -23,6 +23,12 @@ from haulout.support.diagnostics import bad_input
 def dot(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
     """`dot lhs_batch= lhs_contracting= rhs_batch= rhs_contracting=`, lists of dimensions, omitted when empty."""
     left, right = inputs
+    matrices, shape = sides(attrs, left, right, outputs[0].dtype)
+    return [convert(np.matmul(*matrices).reshape(shape), outputs[0].dtype)]
+
+
+def sides(attrs: Attrs, left: Array, right: Array, output: DType) -> tuple[tuple[Array, Array], list[int]]:
+    """The operands of the batched matrix product, and the shape of its result; views where no copy is needed."""
     left_batch, left_contracted = _dims(attrs, "lhs", left)
     right_batch, right_contracted = _dims(attrs, "rhs", right)
     batch = [left.shape[dim] for dim in left_batch]
@@ -35,14 +41,14 @@ def dot(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) ->
     columns = [dim for dim in range(right.ndim) if dim not in right_batch + right_contracted]
     shape = [*batch, *(left.shape[dim] for dim in rows), *(right.shape[dim] for dim in columns)]
 
-    carried = carried_in(left.dtype, right.dtype, outputs[0].dtype)
+    carried = carried_in(left.dtype, right.dtype, output)
     left_matrix = left.astype(carried, copy=False).transpose(*left_batch, *rows, *left_contracted)
     right_matrix = right.astype(carried, copy=False).transpose(*right_batch, *right_contracted, *columns)
-    product = matrix_product(
+    matrices = (
         left_matrix.reshape(prod(batch), prod(left.shape[dim] for dim in rows), prod(contracted)),
         right_matrix.reshape(prod(batch), prod(contracted), prod(right.shape[dim] for dim in columns)),
     )
-    return [convert(product.reshape(shape), outputs[0].dtype)]
+    return (_with_unit_stride(matrices[0]), _with_unit_stride(matrices[1])), shape
 
 
 def carried_in(left: DType, right: DType, output: DType) -> DType:

@@ -85,7 +85,8 @@ def _in_total_order(relation: Callable[..., Array]) -> Callable[..., Array]:
 COMPARISONS = _RELATIONS | {f"{name}_TOTAL": _in_total_order(relation) for name, relation in _RELATIONS.items()}
 """A NaN compares false in every direction except NE; in the total order it has a place like any other value."""
 
-_MAY_BE_SCALAR = {"select": (0,), "clamp": (0, 2)}
+MAY_BE_SCALAR: dict[str, tuple[int, ...]] = {"select": (0,), "clamp": (0, 2)}
+"""Operands that may have one element."""
 
 
 def elementwise(opcode: str) -> Kernel:
@@ -97,7 +98,7 @@ def elementwise(opcode: str) -> Kernel:
         for position, operand in enumerate(operands):
             if operand.shape == shape:
                 continue
-            if operand.size != 1 or position not in _MAY_BE_SCALAR.get(opcode, ()):
+            if operand.size != 1 or position not in MAY_BE_SCALAR.get(opcode, ()):
                 bad_input(f"operand {position} has shape {list(operand.shape)}, the result {list(shape)}")
             operands[position] = operand.reshape(())
         direction = attributes.word(attrs, "direction", tuple(COMPARISONS)) if opcode == "compare" else None

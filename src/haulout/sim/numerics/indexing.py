@@ -28,7 +28,7 @@ def dynamic_slice(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[Tenso
     """`dynamic_slice sizes=`: operand, one scalar start a dimension; starts are clamped."""
     operand, *starts = inputs
     sizes = attributes.integers(attrs, "sizes")
-    return [operand[_clamped_slices(operand, starts, sizes)]]
+    return [operand[clamped_slices(operand, starts, sizes)]]
 
 
 def dynamic_update_slice(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -37,7 +37,7 @@ def dynamic_update_slice(attrs: Attrs, inputs: Sequence[Array], outputs: Sequenc
     result = operand.copy()
     if update.ndim != operand.ndim or update.dtype != operand.dtype:
         bad_input("the update of `dynamic_update_slice` has another rank or element type than the operand")
-    result[_clamped_slices(operand, starts, update.shape)] = update
+    result[clamped_slices(operand, starts, update.shape)] = update
     return [result]
 
 
@@ -177,7 +177,8 @@ def _start_coordinates(attrs: Attrs, operand: Array, indices: Array, index_map: 
     return starts
 
 
-def _clamped_slices(operand: Array, starts: Sequence[Array], sizes: Sequence[int]) -> tuple[slice, ...]:
+def clamped_slices(operand: Array, starts: Sequence[Array], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """The index of a box of `sizes` elements at `starts`, moved so that it is inside the operand."""
     if len(starts) != operand.ndim:
         bad_input(f"{len(starts)} starts for an operand of rank {operand.ndim}")
     if not _fits(sizes, operand.shape):

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule
-from haulout.frontends.hlo.patterns import part_pattern
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Operation, View
-from haulout.frontends.hlo.views import MOVEMENTS
+from haulout.frontends.hlo.values import MovingUpdate, Operation, View
+from haulout.frontends.hlo.views import MOVEMENTS, moving_part, seen, strides_of
 
 
 def _emit_movement(out: Emitter, operation: Operation) -> None:
@@ -34,11 +33,11 @@ def _emit_concatenate(out: Emitter, operation: Operation) -> None:
     total = sum(operand.shape.dims[dim] for operand in operation.operands)
     dims = (*first.dims[:dim], total, *first.dims[dim + 1 :])
     operation.expect_result(dims, first.dtype)
-    start = 0
+    result, start = operation.result, 0
+    steps = strides_of(result)
     for operand in operation.operands:
-        count = operand.shape.dims[dim]
-        out.copy(operation, operand, write=part_pattern(dims, operand.itemsize, dim, start, count))
-        start += count
+        out.copy(operation, operand, seen(result, operand.shape.dims, steps, steps[dim] * start))
+        start += operand.shape.dims[dim]
 
 
 def _without(view: View, dim: int) -> tuple[int, ...]:
@@ -97,7 +96,10 @@ def _emit_dynamic_update_slice(out: Emitter, operation: Operation) -> None:
     _expect_slice(operation, operation.operands[2:], update.shape.dims, operand.shape.dims)
     operation.expect(update.shape.dtype == operand.shape.dtype, "the update has another type")
     operation.expect_result(operand.shape.dims, operand.shape.dtype)
-    out.compute(operation)
+    if isinstance(operation, MovingUpdate) and out.is_in_place(operation):
+        out.copy(operation, update, moving_part(operation, operation.result, update.shape.dims))
+    else:
+        out.compute(operation)
 
 
 def _expect_slice(
@@ -109,8 +111,10 @@ def _expect_slice(
     operation.expect(inside, "the slice must be inside the operand")
 
 
+MADE = {"moving-slice": Rule(_emit_movement, MOVEMENTS["moving-slice"].attributes)}
+"""Not an opcode that HLO text may have."""
 RULES = {
-    **{opcode: Rule(_emit_movement, each.attributes) for opcode, each in MOVEMENTS.items()},
+    **{opcode: Rule(_emit_movement, each.attributes) for opcode, each in MOVEMENTS.items() if opcode not in MADE},
     "broadcast": Rule(_emit_broadcast, MOVEMENTS["broadcast"].attributes),
     "concatenate": Rule(_emit_concatenate, ("dimensions",)),
     "iota": Rule(_emit_iota, ("iota_dimension",)),

@@ -1,0 +1,92 @@
+"""`haulout explain-split INPUT`: which operations the cores divide, along which dimension, and why not the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from haulout import api
+from haulout.cli.common import CORES, plain_console, split_option
+from haulout.cli.status import CLEAN, guarded
+from haulout.report.split import divided_table, split_lines, undivided_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from haulout.frontends.hlo import Fuse
+
+
+@click.command("explain-split")
+@click.argument("source", metavar="INPUT")
+@click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
+@split_option
+@click.option(
+    "--target",
+    default="generic",
+    show_default=True,
+    metavar="NAME|FILE.toml",
+    help="The machine for estimated run times: generic, trainium, or a TOML file.",
+)
+@click.option(
+    "--fuse",
+    type=click.Choice(["none", "all"]),
+    default="all",
+    show_default=True,
+    help="Of HLO text: make one instruction of element-wise operations where that saves storage.",
+)
+@click.option(
+    "--replicated",
+    multiple=True,
+    metavar="NAME",
+    help="A parameter of an .hlo file for which all cores get equal bytes. Repeatable.",
+)
+@click.option(
+    "--top", type=click.IntRange(0), default=20, show_default=True, help="Lines of each table; 0: all operations."
+)
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Tables, or the section `split` of report.json.",
+)
+@guarded
+def explain_split(
+    source: str,
+    lnc: int | None,
+    split: tuple[str, ...],
+    target: str,
+    fuse: Fuse,
+    replicated: tuple[str, ...],
+    top: int,
+    style: Literal["text", "json"],
+) -> int:
+    """Show which operations the cores divide.
+
+    For every operation that several cores would do alike: its share of the estimated time, the dimension along which
+    it is cut, where its result is stored and how many operations read parts of other cores (apart), or why it is not
+    cut. INPUT is as for compile, but no kernel. Nothing
+    is compiled.
+    """
+    report = api.explain_split(source, lnc=lnc, split=split, target=target, fuse=fuse, replicated=replicated)
+    if style == "json":
+        click.echo(report.to_json(), nl=False)
+        return CLEAN
+    console = plain_console()
+    for line in split_lines(report):
+        console.print(line, soft_wrap=True)
+    most = top or len(report.divided) + len(report.undivided)
+    if report.divided:
+        console.print(divided_table(report.divided[:most]))
+        _print_rest(console, [each.share for each in report.divided[most:]])
+    if report.undivided:
+        console.print(undivided_table(report.undivided[:most]))
+        _print_rest(console, [each.share for each in report.undivided[most:]])
+    return CLEAN
+
+
+def _print_rest(console: Console, shares: list[float]) -> None:
+    if shares:
+        console.print(f"and {len(shares)} more, {100 * sum(shares):.2f} % of the time", soft_wrap=True)

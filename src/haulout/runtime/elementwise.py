@@ -1,0 +1,191 @@
+"""Element-wise work, block by block: `map`, `map_reduce` and single operations.
+
+What is between the statements of a `map` is as large as its result. So the elements are cut into blocks, and all
+statements run on a block before the next one begins: what is between them stays in the cache. The bits are those of
+whole arrays: a statement that is exact gives them in any layout; a function that NumPy approximates gets contiguous
+arrays, as in the simulator, and no block has one element unless the whole has.
+
+The result may be written block by block where it shares no bytes with an operand, or is the same array as it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from haulout.ir.enums import Engine
+from haulout.ir.opcodes import lookup
+from haulout.runtime.arena import Slot
+from haulout.sim.numerics import elementwise
+from haulout.sim.numerics.body import Body, Statement
+from haulout.sim.numerics.dtypes import computes_in, is_float
+from haulout.sim.numerics.types import Array, DType
+from haulout.support.diagnostics import bad_input
+
+BLOCK = 1 << 15
+"""Elements of a block; a few arrays of so many are in the cache of a core."""
+_RESULT = -1
+"""The place of a statement that writes the result itself."""
+
+
+class _Operation(NamedTuple):
+    """A statement, prepared."""
+
+    number: int
+    """Of its value."""
+    operands: tuple[int, ...]
+    function: Callable[..., Any]
+    place: int | None
+    """The scratch array that its ufunc writes; None: the function makes an array."""
+    is_approximate: bool
+    """It gets all operands as contiguous arrays of the block's shape."""
+    dead: tuple[int, ...]
+    """Values that nothing reads after it."""
+
+
+class BlockMap:
+    """A scalar computation over the elements of operands; the result has one shape and type.
+
+    Raises `bad-input` where the computation is not defined on the types of the operands.
+    """
+
+    def __init__(self, step: Body, reads: Sequence[Slot], shape: tuple[int, ...]) -> None:
+        self.shape, self.reads, self.result = shape, reads, step.results[0]
+        self.is_whole = [slot.type.shape == shape for slot in reads]
+        for position, slot in enumerate(reads):
+            if not self.is_whole[position] and slot.type.size != 1:
+                bad_input(f"operand {position} has shape {list(slot.type.shape)}, the elements {list(shape)}")
+        samples = [
+            np.zeros((2,) if whole else (), slot.type.dtype) for slot, whole in zip(reads, self.is_whole, strict=True)
+        ]
+        self.dtype: DType = step(*samples, shape=(2,))[0].dtype
+        self._prepare(step, samples)
+
+    def run(self, out: Array) -> None:
+        """Write the result to an array of its shape."""
+        if out.size == 0:
+            return
+        whole = self.is_whole
+        values = [
+            (slot.read() if slot.view is None else slot.view) if full else slot.read().reshape(()).copy()
+            for slot, full in zip(self.reads, whole, strict=True)
+        ]
+        if out.flags.c_contiguous and all(value.flags.c_contiguous for value in values):
+            values = [value.reshape(-1) if full else value for value, full in zip(values, whole, strict=True)]
+            out = out.reshape(-1)
+        rooms: list[Array] = []
+        shaped: dict[tuple[int, ...], list[Array]] = {}
+        for index in blocks(out.shape):
+            part = out[index]
+            if part.shape not in shaped:
+                if not rooms or part.size > rooms[0].size:
+                    rooms = [np.empty(part.size, dtype) for dtype in self.scratch]
+                shaped[part.shape] = [room[: part.size].reshape(part.shape) for room in rooms]
+            inside = [value[index] if full else value for value, full in zip(values, whole, strict=True)]
+            self._block(inside, part, shaped[part.shape])
+
+    def _block(self, values: list[Any], out: Array, scratch: list[Array]) -> None:
+        values += self.constants
+        for number, operands, function, place, is_approximate, dead in self.operations:
+            taken = [values[each] for each in operands]
+            if is_approximate:
+                taken = [_filled(each, out.shape) for each in taken]
+            if place is None:
+                values[number] = np.asarray(function(*taken))
+            else:
+                values[number] = function(*taken, out=out if place == _RESULT else scratch[place])
+            for each in dead:
+                values[each] = None
+        if values[self.result] is not out:
+            np.copyto(out, values[self.result])
+
+    def _prepare(self, step: Body, samples: Sequence[Array]) -> None:
+        """Choose functions and scratch arrays; a scratch array is used again when nothing reads it any more."""
+        first = len(samples)
+        types = [sample.dtype for sample in samples]
+        is_full = list(self.is_whole)
+        last = {number: at for at, each in enumerate(step.statements) for number in each.operands}
+        self.constants: list[Array | None] = [None] * len(step.statements)
+        """Of each statement that is a constant: its value."""
+        self.scratch: list[DType] = []
+        self.operations: list[_Operation] = []
+        free: list[int] = []
+        places: dict[int, int] = {}
+        for at, statement in enumerate(step.statements):
+            number = first + at
+            types.append(statement.dtype)
+            if statement.opcode == "constant":
+                self.constants[at] = np.array(statement.extra).astype(statement.dtype)
+                is_full.append(False)
+                continue
+            is_approximate = lookup(statement.opcode).engine is Engine.ACT
+            is_full.append(is_approximate or any(is_full[each] for each in statement.operands))
+            dead = {each for each in statement.operands if last[each] == at and each not in step.results}
+            ufunc = as_ufunc(statement, [types[each] for each in statement.operands])
+            released = [places[each] for each in sorted(dead & places.keys())]
+            if not is_approximate:
+                free += released  # an exact ufunc may write the array that it reads
+            place = None
+            if ufunc is not None and is_full[number]:
+                is_last = at == len(step.statements) - 1 and number == self.result
+                if is_last and not is_approximate:
+                    place = _RESULT
+                else:
+                    place = next((each for each in free if self.scratch[each] == statement.dtype), None)
+                    if place is None:
+                        place = len(self.scratch)
+                        self.scratch.append(statement.dtype)
+                    else:
+                        free.remove(place)
+                    places[number] = place
+            if is_approximate:
+                free += released
+            function = _applied(statement) if ufunc is None else ufunc
+            self.operations.append(
+                _Operation(number, statement.operands, function, place, is_approximate, tuple(dead))
+            )
+
+
+def as_ufunc(statement: Statement, types: Sequence[DType]) -> np.ufunc | None:
+    """The ufunc that computes a statement with nothing to convert before or after it; None: there is none."""
+    if any(computes_in(dtype) != dtype for dtype in (*types, statement.dtype)):
+        return None
+    function: Any = elementwise.FUNCTIONS.get(statement.opcode)
+    if statement.opcode == "compare":
+        function = elementwise.COMPARISONS.get(str(statement.extra))
+    elif is_float(types[0]) and statement.opcode in _OF_FLOATS:
+        function = _OF_FLOATS[statement.opcode]
+    return function if isinstance(function, np.ufunc) else None
+
+
+_OF_FLOATS: dict[str, np.ufunc] = {"divide": np.true_divide, "remainder": np.fmod, "power": np.power}
+"""What `formulas.py` computes on floats."""
+
+
+def _applied(statement: Statement) -> Callable[..., Array]:
+    direction = statement.extra if isinstance(statement.extra, str) else None
+    return lambda *operands: elementwise.apply(statement.opcode, operands, statement.dtype, direction)
+
+
+def blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
+    """Indices that cut an array into blocks of less than two times `BLOCK` elements, none of a single one."""
+    axis, inner = len(shape), 1
+    while axis and inner * shape[axis - 1] <= BLOCK:
+        axis -= 1
+        inner *= shape[axis]
+    if not axis:
+        yield (...,)
+        return
+    extent = shape[axis - 1]
+    pieces = -(-extent * inner // BLOCK)
+    bounds = [extent * piece // pieces for piece in range(pieces + 1)]
+    for before in product(*map(range, shape[: axis - 1])):
+        for low, high in pairwise(bounds):
+            yield (*before, slice(low, high), ...)
+
+
+def _filled(value: Array, shape: tuple[int, ...]) -> Array:
+    return np.ascontiguousarray(np.broadcast_to(value, shape))

@@ -1,0 +1,264 @@
+"""Instructions as steps: functions without arguments, with views, attributes and kernels bound before the run.
+
+The kernels are the simulator's (`sim/numerics`). Where one is a single NumPy function, the step is that function with
+the result's view as `out`, so nothing is allocated or copied. Where a kernel gives a view of its operand, the view is
+copied to its place. All other opcodes are `evaluate`d, and their results stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from haulout.ir.attributes import AttrValue
+from haulout.ir.opcodes import lookup
+from haulout.runtime.arena import Slot
+from haulout.runtime.elementwise import BlockMap, as_ufunc
+from haulout.sim.numerics import attributes, body, dot, elementwise, evaluate, indexing, reductions, shaping
+from haulout.sim.numerics.body import Body, Statement
+from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_float
+from haulout.sim.numerics.types import Array, TensorType
+from haulout.support.diagnostics import bad_input
+
+Step: TypeAlias = Callable[[], object]
+"""A thread calls it; what it returns is not used."""
+_Attrs: TypeAlias = Mapping[str, AttrValue]
+_Make: TypeAlias = Callable[[_Attrs, Sequence[Slot], Sequence[Slot]], "Step | None"]
+
+
+def make_step(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step:
+    """The step of an instruction. Raises `bad-input` for one that no core can execute."""
+    if lookup(opcode).collective:
+        bad_input(f"`{opcode}` cannot be executed by a core", help=["compile the program: it lowers collectives"])
+    if opcode in elementwise.OPCODES:
+        made = _elementwise(opcode, attrs, reads, writes)
+    else:
+        made = _MAKERS[opcode](attrs, reads, writes) if opcode in _MAKERS else None
+    return made if made is not None else partial(_evaluate, opcode, attrs, reads, writes)
+
+
+def copy_step(source: Slot, target: Slot) -> Step:
+    """The bytes of an operand, in order, to another one of as many bytes."""
+    if source.view is not None and target.view is not None and source.type == target.type:
+        return partial(np.copyto, target.view, source.view)
+    if len(source.pieces) == len(target.pieces) == 1:
+        one, two = source.pieces[0], target.pieces[0]
+        if one.ndim == 1 and one.flags.c_contiguous:
+            return partial(np.copyto, two, one.view(two.dtype).reshape(two.shape))
+        if two.ndim == 1 and two.flags.c_contiguous:
+            return partial(np.copyto, two.view(one.dtype).reshape(one.shape), one)
+        if one.dtype == two.dtype and one.shape == two.shape:
+            return partial(np.copyto, two, one)
+
+    kind = target.type
+
+    def copy() -> None:
+        target.write(source.read().reshape(-1).view(np.uint8).view(kind.dtype).reshape(kind.shape))
+
+    return copy
+
+
+def _evaluate(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> None:
+    results = evaluate(opcode, attrs, [slot.read() for slot in reads], [slot.type for slot in writes])
+    for slot, result in zip(writes, results, strict=True):
+        slot.write(result)
+
+
+def _is_free(out: Slot, reads: Sequence[Slot]) -> bool:
+    """Whether a result can be written piece by piece: it shares no bytes with an operand, or is that operand."""
+    return out.view is not None and all(out.same_as(slot) or not out.meets(slot) for slot in reads)
+
+
+def _elementwise(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    expected = lookup(opcode).operands
+    if expected is None or (len(reads), len(writes)) != expected.counts():
+        return None
+    out, types = writes[0], [slot.type.dtype for slot in reads]
+    may_be_scalar = elementwise.MAY_BE_SCALAR.get(opcode, ())
+    for position, slot in enumerate(reads):
+        if slot.type.shape != out.type.shape and (slot.type.size != 1 or position not in may_be_scalar):
+            return None
+    if opcode == "copy" and types[0] == out.type.dtype == computes_in(types[0]):
+        return copy_step(reads[0], out)
+    if opcode == "convert" and _is_cast(types[0], out.type.dtype) and reads[0].view is not None:
+        if out.view is not None:
+            return partial(np.copyto, out.view, reads[0].view, casting="unsafe")
+        return None
+    extra = attributes.word(attrs, "direction", tuple(elementwise.COMPARISONS)) if opcode == "compare" else None
+    statement = Statement(opcode, out.type.dtype, tuple(range(len(reads))), extra)
+    step = Body(len(reads), (statement,), (len(reads),))
+    views = [slot.view for slot in reads]
+    mapped = BlockMap(step, reads, out.type.shape)
+    function = as_ufunc(statement, types)
+    is_plain = all(slot.type.shape == out.type.shape for slot in reads) and out.view is not None
+    if function is not None and is_plain and all(view is not None for view in views):
+        is_contiguous = all(slot.contiguous for slot in (*reads, out))
+        if not mapped.operations[0].is_approximate or (is_contiguous and not any(map(out.meets, reads))):
+            return partial(function, *views, out=out.view)
+    return _mapped(mapped, reads, out)
+
+
+def _is_cast(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether `rounding.convert` is one cast of NumPy."""
+    if target == PRED or (is_float(source) and not is_float(target)):
+        return False
+    wide = computes_in(source)
+    return wide == target or (wide == source and not (computes_in(target) != target and wide == F64))
+
+
+def _mapped(mapped: BlockMap, reads: Sequence[Slot], out: Slot) -> Step | None:
+    if mapped.dtype != out.type.dtype:
+        return None
+    if _is_free(out, reads) and out.view is not None:
+        return partial(mapped.run, out.view)
+
+    def run() -> None:
+        result = np.empty(out.type.shape, out.type.dtype)
+        mapped.run(result)
+        out.write(result)
+
+    return run
+
+
+def _map(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if not reads or len(writes) != 1:
+        return None
+    return _mapped(BlockMap(body.parse(attrs, len(reads), 1), reads, writes[0].type.shape), reads, writes[0])
+
+
+def _map_reduce(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if len(reads) < 2 or len(writes) != 1:
+        return None
+    *arrays, initial = reads
+    whole = max((slot.type.shape for slot in arrays), key=lambda shape: (np.prod(shape), len(shape)))
+    mapped = BlockMap(body.parse(attrs, len(arrays), 1), arrays, whole)
+    reduced = {"dims": attrs.get("dims", []), "op": attrs.get("op", "")}
+    out = writes[0]
+
+    def run() -> None:
+        values = np.empty(whole, mapped.dtype)
+        mapped.run(values)
+        (result,) = evaluate("reduce", reduced, [values, initial.read()], [out.type])
+        out.write(result)
+
+    return run
+
+
+def _dma_copy(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if len(reads) != 1 or len(writes) != 1:
+        return None
+    if reads[0].type.nbytes != writes[0].type.nbytes:
+        bad_input(f"`dma_copy` reads {reads[0].type.nbytes} bytes and writes {writes[0].type.nbytes}")
+    return copy_step(reads[0], writes[0])
+
+
+def _view(
+    kernel: Callable[[_Attrs, Sequence[Array], Sequence[TensorType]], list[Array]],
+    attrs: _Attrs,
+    reads: Sequence[Slot],
+    writes: Sequence[Slot],
+) -> Step | None:
+    """A kernel whose result is a view of its first operand, or does not depend on memory: found once, then copied."""
+    views = [slot.view for slot in reads]
+    if len(writes) != 1 or len(reads) > 1 or writes[0].view is None or any(view is None for view in views):
+        return None
+    (result,) = kernel(attrs, [view for view in views if view is not None], [writes[0].type])
+    if (result.shape, result.dtype) != (writes[0].type.shape, writes[0].type.dtype):
+        return None
+    if reads and result.size and not np.may_share_memory(result, reads[0].arena):
+        return None
+    return partial(np.copyto, writes[0].view, result)
+
+
+def _dynamic_slice(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if len(writes) != 1 or not reads or reads[0].view is None or writes[0].view is None:
+        return None
+    operand, out, starts = reads[0].view, writes[0].view, reads[1:]
+    sizes = attributes.integers(attrs, "sizes")
+    if (tuple(sizes), operand.dtype) != (out.shape, out.dtype):
+        return None
+
+    def run() -> None:
+        np.copyto(out, operand[indexing.clamped_slices(operand, [start.read() for start in starts], sizes)])
+
+    return run
+
+
+def _dynamic_update_slice(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if len(writes) != 1 or len(reads) < 2:
+        return None
+    place, update, *starts = reads
+    out = writes[0]
+    old, new, target = place.view, update.view, out.view
+    if old is None or new is None or target is None or out.type != place.type:
+        return None
+    if new.ndim != old.ndim or new.dtype != old.dtype or any(out.meets(slot) for slot in (update, *starts)):
+        return None
+    in_place = out.same_as(place)
+    if not in_place and out.meets(place):
+        return None
+
+    def run() -> None:
+        if not in_place:
+            np.copyto(target, old)
+        target[indexing.clamped_slices(target, [start.read() for start in starts], new.shape)] = new
+
+    return run
+
+
+def _combine(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if len(writes) != 1 or len(reads) < 2:
+        return None
+    out, kind = writes[0], writes[0].type
+    if any(slot.view is None or slot.type != kind for slot in (*reads, out)) or computes_in(kind.dtype) != kind.dtype:
+        return None
+    if any(out.meets(slot) for slot in reads[2:]) or not _is_free(out, reads[:2]):
+        return None
+    function = reductions.combiner(attrs, kind.dtype)
+    first, second, *others = [slot.view for slot in reads]
+    target = out.view
+
+    def run() -> None:
+        function(first, second, out=target)
+        for other in others:
+            function(target, other, out=target)
+
+    return run
+
+
+def _dot(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if len(reads) != 2 or len(writes) != 1 or not writes[0].contiguous:
+        return None
+    out = writes[0]
+    if out.view is None or dot.carried_in(reads[0].type.dtype, reads[1].type.dtype, out.type.dtype) != out.type.dtype:
+        return None
+    # A strided operand is gathered first: what BLAS computes may depend on how its operands lie.
+    sides, shape = dot.sides(attrs, reads[0].read(), reads[1].read(), out.type.dtype)
+    if tuple(shape) != out.type.shape:
+        return None
+    target = out.view.reshape(*sides[0].shape[:2], sides[1].shape[2])
+    if all(slot.contiguous and np.may_share_memory(side, out.arena) for slot, side in zip(reads, sides, strict=True)):
+        return partial(np.matmul, *sides, target)
+
+    def run() -> None:
+        left, right = dot.sides(attrs, reads[0].read(), reads[1].read(), out.type.dtype)[0]
+        np.matmul(left, right, out=target)
+
+    return run
+
+
+_MAKERS: dict[str, _Make] = {
+    "map": _map,
+    "map_reduce": _map_reduce,
+    "dma_copy": _dma_copy,
+    "broadcast": partial(_view, shaping.broadcast),
+    "iota": partial(_view, shaping.iota),
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "combine": _combine,
+    "dot": _dot,
+}
+"""Of opcodes that are not element-wise; a function gives None where the operands need `evaluate`."""

@@ -1,0 +1,160 @@
+"""The section `split` of the report, by hand and against what the pass makes of random programs."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.cli.command import HLO, ROOT
+from tests.tiers import examples
+
+import haulout
+from haulout import api
+from haulout.analysis.durations import durations
+from haulout.ir.program import Program
+from haulout.ir.text import parse_bir
+from haulout.passes.base import PassContext
+from haulout.passes.split_record import DividedOperation, SplitRecord, UndividedOperation
+from haulout.passes.split_uniform import SplitUniform
+from haulout.report.split import SplitReport, split_lines
+from haulout.target import load_target
+from haulout_generators.tensor_programs import random_tensor_program
+
+EXAMPLE = ROOT / "tests" / "filecheck" / "split_uniform.bir"
+
+
+def record_of(program: Program, **options: object) -> SplitRecord:
+    context = PassContext()
+    SplitUniform(**options).run(program, context)  # type: ignore[arg-type]
+    assert context.split is not None
+    return context.split
+
+
+def test_the_rows_of_an_example() -> None:
+    record = record_of(parse_bir(EXAMPLE.read_text()))
+    found = {each.name: (each.opcode, each.dim, each.extent, each.cores, each.stored) for each in record.divided}
+    assert found == {
+        "sum": ("all_reduce", 0, 4, 2, "local"),
+        "add": ("add", 0, 4, 2, "local"),
+        "tanh": ("tanh", 0, 4, 2, "shared"),
+        "dot": ("dot", 0, 4, 2, "shared"),
+    }
+    assert {each.name: each.read_apart for each in record.divided} == {"sum": 0, "add": 0, "tanh": 1, "dot": 0}
+    assert record.undivided == []
+
+
+def test_totals_are_sums() -> None:
+    record = SplitRecord(
+        [DividedOperation("a", "add", "m.py:1", 0, 8, 4, 2.0, "local", 0),
+         DividedOperation("b", "dot", None, None, 4, 4, 4.0, "shared", 3)],
+        [UndividedOperation("c", "add", None, "why", 1.0), UndividedOperation("d", "add", None, "so", 2.0)],
+        total_us=10.0,
+    )  # fmt: skip
+    report = SplitReport.of(record)
+    assert [each.name for each in report.divided] == ["b", "a"]
+    assert [each.name for each in report.undivided] == ["d", "c"]
+    assert (report.divided_share, report.undivided_share, report.local_parts, report.shared) == (0.6, 0.3, 1, 1)
+    assert list(report.reasons.items()) == [("so", 0.2), ("why", 0.1)]
+    assert [line.strip() for line in split_lines(report)] == [
+        "divided: 2 operations, 60.00 % of the time of a core; results of 1 in local parts, of 1 shared",
+        "not divided: 2 operations, 30.00 %",
+        "20.00 %: so",
+        "10.00 %: why",
+        "on values of each core alone: 10.00 %",
+    ]
+
+
+def test_nothing_at_all() -> None:
+    report = SplitReport.of(SplitRecord())
+    assert (report.divided_share, report.undivided_share, report.time_us) == (0.0, 0.0, 0.0)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_rows_are_what_the_pass_did(seed: int) -> None:
+    """A divided operation has other operands or attributes on the cores; the others are as they were."""
+    program = random_tensor_program(Random(seed))
+    context = PassContext()
+    after = SplitUniform().run(program, context)
+    assert context.split is not None
+    record, rows = context.split, len(program.instructions) // program.lnc
+    assert len(record.divided) == context.counters["split_uniform"]["operations"]
+    divided, undivided = ({each.name for each in made} for made in (record.divided, record.undivided))
+    assert not divided & undivided
+    assert record.total_us >= sum(each.time_us for each in (*record.divided, *record.undivided)) - 1e-9
+    for row in range(rows):
+        name = program.instruction_name(row)
+        mine = slice(*program.access_starts[row : row + 2].tolist())
+        patterns = [
+            [made.pattern(int(at)) for at in made.accesses.pattern[mine]] for made in (program, after)
+        ]  # fmt: skip
+        same = patterns[0] == patterns[1] and program.instruction_attrs(row) == after.instruction_attrs(row)
+        sizes = [made.locations.size[made.accesses.location[mine]].tolist() for made in (program, after)]
+        if name not in divided:
+            assert program.instruction_attrs(row) == after.instruction_attrs(row)
+            if name in undivided:
+                assert patterns[0] == patterns[1]
+        else:
+            assert not same or sizes[0] != sizes[1]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(seed=st.integers(0, 2**32), dim=st.integers(0, 2))
+def test_every_cut_that_is_asked_for_is_made_or_refused(seed: int, dim: int) -> None:
+    program = random_tensor_program(Random(seed))
+    before = record_of(program)
+    for each in (*before.divided[:2], *before.undivided[:1]):
+        try:
+            after = record_of(program, split=[f"{each.name}={dim}"])
+        except haulout.HauloutError as error:
+            assert error.diagnostics[0].code == "bad-input"
+            assert f"%{each.name}" in error.diagnostics[0].message
+            assert not (isinstance(each, DividedOperation) and each.dim == dim)
+        else:
+            (found,) = [one for one in after.divided if one.name == each.name]
+            assert found.dim == dim
+
+
+def test_cuts_that_are_asked_for_keep_the_results() -> None:
+    program = parse_bir(EXAMPLE.read_text())
+    expected = dict(haulout.simulate(haulout.compile(program, share="none").program).outputs)
+    for split in (["axis=0"], ["axis=1"], ["dot=1"], ["axis=1", "%tanh=0"]):
+        result = haulout.compile(program, split=split)
+        assert result.proved
+        assert result.report.split is not None
+        dims = {each.name: each.dim for each in result.report.split.divided}
+        asked = dict(each.removeprefix("%").split("=") for each in split)
+        for name, dim in asked.items():
+            assert name == "axis" or dims[name] == int(dim)
+        if "axis" in asked:
+            rest = dims.keys() - asked.keys()
+            # A preference: what cannot be cut with it in agreement is cut otherwise.
+            assert sum(dims[each] == int(asked["axis"]) for each in rest) >= len(rest) - 1
+        found = dict(haulout.simulate(result.program).outputs)
+        assert {name: value.tobytes() for name, value in found.items()} == {
+            name: value.tobytes() for name, value in expected.items()
+        }
+
+
+def test_time_is_that_of_the_operations() -> None:
+    program = api.load(HLO)
+    record = record_of(program)
+    alone = durations(program, load_target("generic"))[: len(program.instructions) // program.lnc]
+    assert record.total_us == pytest.approx(float(alone.sum()))
+
+
+def test_other_programs_say_why() -> None:
+    source = ROOT / "examples" / "race" / "sum_race.bir"
+    assert "one list" in str(api.explain_split(source).obstacle)
+    one = parse_bir('bir 1\nprogram "p" lnc=1\nmodule @nc0 core=0 {\n  func @main {\n    block ^entry:\n  }\n}\n')
+    assert "one core" in str(api.explain_split(one).obstacle)
+
+
+def test_the_report_has_it_where_work_is_divided() -> None:
+    assert haulout.compile(EXAMPLE, share="inputs").report.split is None
+    made = json.loads(haulout.compile(EXAMPLE).report.to_json())["split"]
+    assert [each["name"] for each in made["divided"]] and made["divided_share"] > 0.9
+    assert made == json.loads(api.explain_split(EXAMPLE).to_json())

@@ -1,0 +1,14 @@
+"""BLAS uses one thread while a program runs, and as many as before afterwards."""
+
+from __future__ import annotations
+
+from haulout.runtime import blas
+
+
+def test_the_number_of_threads_comes_back() -> None:
+    controls = blas._controls()
+    assert controls, "NumPy's wheel has OpenBLAS"
+    before = [get() for get, _ in controls]
+    with blas.one_thread():
+        assert [get() for get, _ in controls] == [1] * len(controls)
+    assert [get() for get, _ in controls] == before
