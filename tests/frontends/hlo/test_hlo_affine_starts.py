@@ -184,6 +184,24 @@ def test_a_loop_of_unknown_length_keeps_its_slices() -> None:
     assert {"dynamic_slice", "dynamic_update_slice"} <= set(opcodes(program))
 
 
+def test_a_loop_with_a_branch_keeps_its_slices() -> None:
+    """All ways through all iterations would be too many for a proof."""
+    given = text(8, 8, 4, "forward", "map").replace(
+        "  r = f32[4] multiply(w, w)\n",
+        "  two = s32[] constant(2)\n  left = s32[] remainder(i, two)\n"
+        "  is = pred[] compare(left, zero), direction=EQ\n"
+        "  r = f32[4] conditional(is, w, w), true_computation=double, false_computation=other\n",
+    )
+    arms = (
+        "double {\n  a = f32[4] parameter(0)\n  ROOT b = f32[4] add(a, a)\n}\n"
+        "other {\n  a = f32[4] parameter(0)\n  ROOT b = f32[4] negate(a)\n}\n"
+    )
+    program = lowered(given.replace("body {", arms + "body {", 1))
+    assert not len(program.steps)
+    assert {"dynamic_slice", "dynamic_update_slice"} <= set(opcodes(program))
+    assert haulout.compile(program).proved
+
+
 def test_a_slice_of_a_slice_moves_with_both() -> None:
     """The first is of two rows at i, the second of the row at i of these, clamped to the last one."""
     given = text(4, 8, 2, "forward", "map").replace(
