@@ -28,16 +28,20 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     problem, placed = folder / "p.csv", folder / "placed.csv"
     problem.write_text(PROBLEM)
     assert haulout("plan", problem, "-q", "-o", placed).status == 0
+    compiled = folder / "compiled"
+    assert haulout("compile", FIXED, "-q", "-o", compiled).status == 0
+    assert haulout("simulate", compiled / "program.bir", "-q", "-o", compiled / "outputs.npz").status == 0
     return {
         "opt": ["opt", "-q", str(untimed)],
         "reduce": ["reduce", str(RACE), "--code", "cross-core-race"],
         "simulate": ["simulate", "-q", str(RACE), "--schedule", "all"],
+        "run": ["run", "-q", str(compiled / "program.bir"), "--expect", str(compiled / "outputs.npz")],
         "plan": ["plan", "-q", str(problem)],
         "map": ["map", str(placed)],
     }
 
 
-COMMANDS = ["opt", "reduce", "simulate", "plan", "map"]
+COMMANDS = ["opt", "reduce", "run", "simulate", "plan", "map"]
 
 
 def run(arguments: list[str], output: str | Path) -> tuple[int, bytes, str]:

@@ -134,6 +134,24 @@ def test_keys(strides: Any, shape: Any, offset: int, dim: int, key: Key | None) 
         assert np.all((begin <= index) & (index < end))
 
 
+@pytest.mark.parametrize(("motion", "key"), [((24,), Key(12, 2)), ((48, -24), Key(12, 2)), ((12,), None)])
+def test_an_operand_moves_by_whole_periods_of_its_key(motion: tuple[int, ...], key: Key | None) -> None:
+    """Rows of 24 bytes, each cut into halves; half a row further, the halves change places."""
+    operand = Operand(0, 0, False, 4, 0, (6,), (4,), motion)
+    assert operand.key(0, 2) == key
+    if key is None:
+        return
+    box = operand.box(0, (3, 6))
+    assert box.motion == motion
+    values = np.arange(96)
+    owned = values[values % key.period // key.unit == 1]
+    packed = box.packed(key, 2)
+    for k in range(2 if min(motion) > 0 else 1):
+        moved, moves = k * sum(motion), k * sum(packed.motion)
+        np.testing.assert_array_equal(owned[packed.pattern.bytes() + moves], values[box.pattern.bytes() + moved])
+    assert packed.motion == tuple(each // 2 for each in motion)
+
+
 def test_a_part_is_packed_in_the_order_of_its_bytes() -> None:
     values = np.arange(48, dtype=np.uint8)
     operand = Operand(0, 0, False, 4, 0, (2, 2, 3), (24, 12, 4))

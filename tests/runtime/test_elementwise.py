@@ -38,6 +38,11 @@ BODY = [
 MAP = {"body": BODY, "results": [len(BODY) + 1]}
 
 
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elementwise, "BLOCK", 1000)
+
+
 class Arena:
     """Operands one behind the other."""
 
@@ -74,7 +79,7 @@ def test_blocks_cut_an_array_once(shape: tuple[int, ...], size: int) -> None:
     assert (found == 1).all()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 17, 1000, 32768, 32769, 100003])
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 1000, 1001, 32769, 100003])
 def test_a_map_has_the_bits_of_whole_arrays(size: int) -> None:
     arena = Arena()
     reads = [arena.slot((size,)), arena.slot((size,))]

@@ -64,7 +64,7 @@ def run(
     style: str,
     quiet: bool,
 ) -> int:
-    """Execute a compiled program: a thread a core, on one memory that all of them share.
+    """Execute a compiled program, a thread a core, on one memory that all of them share.
 
     Only the program's barriers and semaphores order the threads. The results have the bits that `haulout simulate`
     computes. The time of each run goes to stderr.

@@ -18,6 +18,7 @@ import click
 import numpy as np
 
 from haulout import api
+from haulout.checker import check_reordered
 from haulout.cli.common import quiet_option
 from haulout.cli.status import CLEAN, guarded
 from haulout.packing import Pool, plan
@@ -104,6 +105,9 @@ def _run(path: Path) -> None:
             api.compile(program, sync="all")
         with suppress(HauloutError):
             compare_schedules(program)
+        with suppress(HauloutError):
+            # No example is small and has instructions that move.
+            check_reordered(program, program, np.arange(len(program.instructions), dtype=np.int32))
 
 
 def _plan() -> None:

@@ -1,9 +1,10 @@
 """Element-wise work, block by block: `map`, `map_reduce` and single operations.
 
 What is between the statements of a `map` is as large as its result. So the elements are cut into blocks, and all
-statements run on a block before the next one begins: what is between them stays in the cache. The bits are those of
-whole arrays: a statement that is exact gives them in any layout; a function that NumPy approximates gets contiguous
-arrays, as in the simulator, and no block has one element unless the whole has.
+statements run on a block before the next one begins: what is between them stays in the cache, and takes
+little memory.
+The bits are those of whole arrays: a statement that is exact gives them in any layout; a function that NumPy
+approximates gets contiguous arrays, as in the simulator, and no block has one element unless the whole has.
 
 The result may be written block by block where it shares no bytes with an operand, or is the same array as it.
 """
@@ -25,8 +26,10 @@ from haulout.sim.numerics.dtypes import computes_in, is_float
 from haulout.sim.numerics.types import Array, DType
 from haulout.support.diagnostics import bad_input
 
-BLOCK = 1 << 15
-"""Elements of a block; a few arrays of so many are in the cache of a core."""
+BLOCK = 1 << 19
+"""Elements of a block. A few arrays of so many are in the cache that the cores share. Smaller blocks would be in the
+cache of one core, but after each operation its thread needs Python's lock, and waits for the threads of other cores.
+"""
 _RESULT = -1
 """The place of a statement that writes the result itself."""
 
@@ -156,13 +159,9 @@ def as_ufunc(statement: Statement, types: Sequence[DType]) -> np.ufunc | None:
     function: Any = elementwise.FUNCTIONS.get(statement.opcode)
     if statement.opcode == "compare":
         function = elementwise.COMPARISONS.get(str(statement.extra))
-    elif is_float(types[0]) and statement.opcode in _OF_FLOATS:
-        function = _OF_FLOATS[statement.opcode]
+    elif is_float(types[0]) and statement.opcode in elementwise.OF_FLOATS:
+        function = elementwise.OF_FLOATS[statement.opcode]
     return function if isinstance(function, np.ufunc) else None
-
-
-_OF_FLOATS: dict[str, np.ufunc] = {"divide": np.true_divide, "remainder": np.fmod, "power": np.power}
-"""What `formulas.py` computes on floats."""
 
 
 def _applied(statement: Statement) -> Callable[..., Array]:

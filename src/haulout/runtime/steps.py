@@ -62,7 +62,10 @@ def copy_step(source: Slot, target: Slot) -> Step:
 
 
 def _evaluate(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> None:
-    results = evaluate(opcode, attrs, [slot.read() for slot in reads], [slot.type for slot in writes])
+    inputs = [slot.read() for slot in reads]
+    if opcode in _ORDERING:
+        inputs = [array.copy() for array in inputs]
+    results = evaluate(opcode, attrs, inputs, [slot.type for slot in writes])
     for slot, result in zip(writes, results, strict=True):
         slot.write(result)
 
@@ -249,6 +252,11 @@ def _dot(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step |
 
     return run
 
+
+_ORDERING = ("sort", "topk")
+"""They take copies. In a program with a race another core may write while NumPy sorts, and its loops rely on the
+order of what they have seen.
+"""
 
 _MAKERS: dict[str, _Make] = {
     "map": _map,

@@ -6,6 +6,9 @@ evaluated, for all iterations at once, from the counter's known values (`trips.p
 dimension, after HLO's clamping, the slice is a view of its operand that moves with the loop. An update in place is a
 copy to such a part.
 
+Loops with branches inside keep their dynamic slices, but for those that stay where they are: the checker, which takes
+moving patterns iteration by iteration, would have too many ways to take.
+
 The text is walked twice: the trip count of a loop is known when all of its body is. The first walk finds such
 operations, by their `seq`; in the second one they are `Moving`.
 """
@@ -43,6 +46,7 @@ def affine_starts(steps: Sequence[Step]) -> dict[int, Start]:
     parts = {step: part for step in steps if isinstance(step, Operation) and (part := _part(step)) is not None}
     needed = _needed(view.array for part in parts.values() for view in part.starts)
     found: dict[int, Start] = {}
+    branching = _branching(steps)
     around = [_Iterations()]
     for step in steps:
         if isinstance(step, Boundary):
@@ -54,8 +58,28 @@ def affine_starts(steps: Sequence[Step]) -> dict[int, Start]:
         if step.results[0] in needed:
             for iterations in around:
                 iterations.evaluate(step)
-        if step in parts and (start := _start(step, parts[step], around[1:])) is not None:
+        start = _start(step, parts[step], around[1:]) if step in parts else None
+        if start is not None and not (any(start.steps) and start.loop in branching):
             found[step.seq] = start
+    return found
+
+
+def _branching(steps: Sequence[Step]) -> set[int]:
+    """Loops, by `seq`, in which control flow is not known: with a branch, or a loop that runs unknown times.
+
+    The checker takes all iterations of a loop with moving patterns, each with all ways through its body.
+    """
+    found: set[int] = set()
+    around: list[Loop] = []
+    for step in steps:
+        if not isinstance(step, Boundary):
+            continue
+        if step.stage is Stage.LEAVE:
+            around.pop()
+        if step.stage is Stage.FORK or (step.stage is Stage.ENTER and counter_of(step.loop) is None):
+            found.update(loop.seq for loop in around)
+        if step.stage is Stage.ENTER:
+            around.append(step.loop)
     return found
 
 

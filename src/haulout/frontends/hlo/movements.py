@@ -24,7 +24,7 @@ from haulout.frontends.hlo.views import MOVEMENTS, dense_order, dot_dims, plain
 _STRIDED = {*ELEMENTWISE, *MOVEMENTS, "concatenate", "convolution", "dot", "reduce"}
 """Opcodes that read their operands with strides."""
 _LEAST_RUN = 64
-"""Bytes that a read of fewer bytes in a row costs."""
+"""Bytes that a read of fewer bytes in a row costs, unless it is all that is read."""
 
 
 def choose_movements(steps: Sequence[Step]) -> None:
@@ -58,6 +58,8 @@ def strided_cost(view: View) -> int:
     """Bytes that a read with strides costs."""
     pattern = view.pattern
     assert pattern is not None
+    if not pattern.dims:
+        return pattern.run
     pieces = 1
     for stride, count in pattern.dims:
         pieces *= count if stride else 1

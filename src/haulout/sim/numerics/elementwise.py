@@ -66,6 +66,9 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 }
 """The opcodes whose operands have one element type; `apply` has `convert`, `compare` and `select`."""
 
+OF_FLOATS: dict[str, np.ufunc] = {"divide": np.true_divide, "remainder": np.fmod, "power": np.power}
+"""The functions of `formulas.py` that are one of NumPy's on floats."""
+
 OPCODES = (*FUNCTIONS, "convert", "compare", "select")
 
 _RELATIONS: dict[str, Callable[..., Array]] = {
