@@ -1,15 +1,17 @@
 """The inputs of a run: arrays that the user names, or numbers drawn from a seed.
 
 Every location of kind `input` or `inout` takes a value, under the key `MODULE/LOCATION`, or under `LOCATION` for the
-same value on every core. Drawn values depend only on the seed and the name of the location, so cores that have the
-same parameter get the same numbers: NumPy's Philox with the first 16 bytes of SHA-256 of `SEED:LOCATION` as its key;
-floats are normal (drawn as f32, f64 as f64) with standard deviation 0.1, integers uniform from 0 to 7, predicates 0
+same value on every core. One that several cores share takes the value of any of them.
+
+Drawn values depend only on the seed and the name of the location, so cores that have the same parameter get the same
+numbers: NumPy's Philox with the first 16 bytes of SHA-256 of `SEED:LOCATION` as its key; floats are normal (drawn as f32, f64 as f64) with standard deviation 0.1, integers uniform from 0 to 7, predicates 0
 or 1.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -44,12 +46,16 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
     found = Diagnostics()
     result: dict[int, Bytes] = {}
     known: set[str] = set()
+    views = locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT, views=True)
+    names_of: defaultdict[int, list[str]] = defaultdict(list)
+    for row in views:
+        names_of[int(program.owner[row])].append(qualified_name(program, row))
     for row in rows:
-        keys = (qualified_name(program, row), _name(program, row))
+        keys = (qualified_name(program, row), *names_of[row], _name(program, row))
         known.update(keys)
         key = next((key for key in keys if key in inputs), None)
         if key is None:
-            message = f"missing input '{keys[0]}' (or '{keys[1]}')"
+            message = f"missing input '{keys[0]}' (or '{keys[-1]}')"
             found.add("bad-input", Severity.ERROR, message, location_label(program, row))
         else:
             _take(program, row, key, np.asarray(inputs[key]), found, result)

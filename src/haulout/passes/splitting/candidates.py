@@ -13,14 +13,14 @@ from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
 from haulout.passes.splitting.keys import Key
-from haulout.passes.splitting.operations import Operation, Partition, read_operation
+from haulout.passes.splitting.operations import Classes, Operation, read_operation
 
 
 @dataclass(slots=True)
 class Candidates:
     """Locations and instructions by their rows on the first core."""
 
-    partitions: dict[int, Partition]
+    partitions: dict[int, Classes]
     """Of each location that is equal within classes of one size, two or more, those classes."""
     sizes: dict[int, int] = field(default_factory=dict)
     """Bytes of each location that may be cut; all that write it are in `operations`."""
@@ -59,9 +59,9 @@ def find_candidates(program: Program) -> Candidates:
     return found
 
 
-def _partitions(program: Program) -> dict[int, Partition]:
-    found: dict[int, Partition] = {}
-    known: dict[bytes, Partition | None] = {}
+def _partitions(program: Program) -> dict[int, Classes]:
+    found: dict[int, Classes] = {}
+    known: dict[bytes, Classes | None] = {}
     for location, labels in enumerate(core_labels(program)):
         key = labels.tobytes()
         if key not in known:

@@ -32,7 +32,7 @@ from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.structure import Loop
 from haulout.passes.fences.exact_cover import block_weight
 from haulout.passes.splitting.keys import Key, intervals
-from haulout.passes.splitting.operations import Operation, Partition, part_attrs
+from haulout.passes.splitting.operations import Classes, Operation, part_attrs
 from haulout.passes.splitting.parts import PartColumns
 from haulout.support.jit import njit
 from haulout.target import Target
@@ -68,7 +68,7 @@ class SplitEstimator:
         self,
         program: Program,
         operations: Mapping[int, Operation],
-        partitions: Mapping[int, Partition],
+        partitions: Mapping[int, Classes],
         cut_locations: Collection[int],
         target: Target,
     ) -> None:
@@ -93,7 +93,7 @@ class SplitEstimator:
         self,
         program: Program,
         operations: Mapping[int, Operation],
-        partitions: Mapping[int, Partition],
+        partitions: Mapping[int, Classes],
         cut_locations: Collection[int],
         most: int,
     ) -> Ids:

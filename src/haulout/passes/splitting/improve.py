@@ -27,7 +27,7 @@ from haulout.ir.schema import Ids
 from haulout.passes.splitting.choose import Cuts
 from haulout.passes.splitting.estimate import UNDIVIDED, SplitEstimator, scan_split
 from haulout.passes.splitting.keys import Key
-from haulout.passes.splitting.operations import Operation, Partition
+from haulout.passes.splitting.operations import Classes, Operation
 from haulout.support.jit import plain_if_small
 from haulout.target import Target
 
@@ -295,7 +295,7 @@ def improve(
     program: Program,
     operations: Mapping[int, Operation],
     sizes: Mapping[int, int],
-    partitions: Mapping[int, Partition],
+    partitions: Mapping[int, Classes],
     cuts: Cuts,
     target: Target,
 ) -> Cuts:

@@ -24,7 +24,7 @@ from haulout.passes.splitting.keys import Interval, Key, Operand, common_dims, s
 Attrs = dict[str, AttrValue]
 
 
-Partition = tuple[tuple[int, ...], ...]
+Classes = tuple[tuple[int, ...], ...]
 """Classes of cores that hold equal bytes, each in rising order, all of one size."""
 
 
@@ -55,7 +55,7 @@ class Operation:
     """The outermost dimension first."""
     shaped: bool
     """Whether its operands have shapes."""
-    partition: Partition
+    partition: Classes
     """Classes of cores that share its work."""
 
 
@@ -63,7 +63,7 @@ _UNFOLLOWED = (Axes.PLACED, Axes.RESULT)
 """Rules under which a dimension of the result may have no counterpart in the operands."""
 
 
-def read_operation(program: Program, row: int, partition: Partition) -> Operation | None:
+def read_operation(program: Program, row: int, partition: Classes) -> Operation | None:
     """An instruction whose results are equal within each class, as an operation; None: it cannot be cut."""
     opcode = program.strings[int(program.instructions.opcode[row])]
     attrs = program.instruction_attrs(row)
@@ -185,7 +185,7 @@ def _axis(
     return Axis(tuple(dims), keys, opcode, attrs, extent)
 
 
-def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], partition: Partition) -> Iterator[Axis]:
+def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], partition: Classes) -> Iterator[Axis]:
     """Each member of a group writes its piece of one result."""
     groups = attrs.get("groups")
     parts = len(partition[0])

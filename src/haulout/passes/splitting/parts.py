@@ -15,7 +15,7 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Dims, Patterns, Shapes
 from haulout.passes.splitting.choose import Cuts
 from haulout.passes.splitting.keys import Operand, intervals
-from haulout.passes.splitting.operations import Operation, Partition, part_attrs
+from haulout.passes.splitting.operations import Classes, Operation, part_attrs
 from haulout.passes.splitting.owners import Owners
 
 _QUEUES = (Engine.DMA0, Engine.DMA1, Engine.DMA2, Engine.DMA3)
@@ -25,7 +25,7 @@ def emit_parts(
     program: Program,
     operations: Mapping[int, Operation],
     cuts: Cuts,
-    partitions: Mapping[int, Partition],
+    partitions: Mapping[int, Classes],
     local: set[int],
 ) -> Program:
     """The program in which each core runs its part of every operation that is cut.
@@ -49,7 +49,7 @@ def emit_parts(
     return _share(program, {at: partitions[at] for at in cuts.keys if at not in local})
 
 
-def _part_sizes(program: Program, cuts: Cuts, partitions: Mapping[int, Partition], local: set[int]) -> dict[int, int]:
+def _part_sizes(program: Program, cuts: Cuts, partitions: Mapping[int, Classes], local: set[int]) -> dict[int, int]:
     return {at: int(program.locations.size[at]) // len(partitions[at][0]) for at in sorted(local)}
 
 
@@ -129,7 +129,7 @@ def _table(kind: Any, rows: list[dict[str, int]]) -> Any:
     return kind.make(len(rows), **columns)
 
 
-def _share(program: Program, partitions: Mapping[int, Partition]) -> Program:
+def _share(program: Program, partitions: Mapping[int, Classes]) -> Program:
     """Make locations shared: one owner in each class, views on its other members."""
     locations = program.locations
     size = len(locations) // program.lnc

@@ -16,7 +16,7 @@ from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.passes.fences.exact_cover import block_weight
 from haulout.passes.splitting.choose import Cuts
-from haulout.passes.splitting.operations import Operation, Partition
+from haulout.passes.splitting.operations import Classes, Operation
 from haulout.target import Target
 
 _LEAST_SHARE = 1000
@@ -26,7 +26,7 @@ def worthwhile(
     program: Program,
     operations: Mapping[int, Operation],
     cuts: Cuts,
-    partitions: Mapping[int, Partition],
+    partitions: Mapping[int, Classes],
     target: Target,
     asked: Collection[int] = (),
 ) -> Cuts:
