@@ -4,8 +4,8 @@ Every location of kind `input` or `inout` takes a value, under the key `MODULE/L
 same value on every core. One that several cores share takes the value of any of them.
 
 Drawn values depend only on the seed and the name of the location, so cores that have the same parameter get the same
-numbers: NumPy's Philox with the first 16 bytes of SHA-256 of `SEED:LOCATION` as its key; floats are normal (drawn as f32, f64 as f64) with standard deviation 0.1, integers uniform from 0 to 7, predicates 0
-or 1.
+numbers: NumPy's Philox with the first 16 bytes of SHA-256 of `SEED:LOCATION` as its key; floats are normal (drawn as
+f32, f64 as f64) with standard deviation 0.1, integers uniform from 0 to 7, predicates 0 or 1.
 """
 
 from __future__ import annotations
