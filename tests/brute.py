@@ -225,12 +225,21 @@ def _run_of(
 
 
 def wrong_reads(program: Program, times: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Reads (instruction, location) that, in source order, find another write's bytes at their address."""
+    """Reads (instruction, location) that find another write's bytes at their address.
+
+    In source order between the fences of all cores: at one source time, a core may be in front of a fence that
+    another core has passed.
+    """
     logical: dict[tuple[object, int], int] = {}
     physical: dict[tuple[object, int], int] = {}
     wrong = []
     starts = program.access_starts.tolist()
-    for row in sorted(range(len(times)), key=lambda row: times[row]):
+    fences = set(program.barriers.instruction[program.barriers.cores == 0].tolist())
+    epoch, passed = [], [0] * program.lnc
+    for row, core in enumerate(program.instruction_core.tolist()):
+        passed[core] += row in fences
+        epoch.append(passed[core])
+    for row in sorted(range(len(times)), key=lambda row: (epoch[row], times[row])):
         for write in (False, True):
             for access in range(starts[row], starts[row + 1]):
                 if bool(program.accesses.write[access]) != write:

@@ -45,6 +45,20 @@ module @nc0 core=0 {
 }
 """
 
+_ONE_CORE = """bir 1
+program "divided over two cores" lnc=1
+module @nc0 core=0 {
+  func @main {
+    mloc %x dram.local size=64 kind=input dtype=f32 shape=[4,4]
+    mloc %a dram.local size=64 dtype=f32 shape=[4,4]
+    mloc %y dram.local size=64 kind=output dtype=f32 shape=[4,4]
+    block ^entry:
+      %tanh = tanh @act (%x) -> (%a) seq=0
+      %dot = dot @pe (%a, %a) -> (%y) seq=1 lhs_contracting=[1] rhs_contracting=[0]
+  }
+}
+"""
+
 
 @click.command()
 @quiet_option
@@ -67,6 +81,9 @@ def warmup(quiet: bool) -> int:
     with always_compiled(), watch_compilation(report), tempfile.TemporaryDirectory(prefix="haulout-") as folder:
         for program in _programs(Path(folder)):
             _run(program)
+        divided = Path(folder) / "divided.bir"
+        divided.write_text(_ONE_CORE, encoding="utf-8")
+        api.compile(divided, lnc=2)
         _plan()
     ready = compiled_kernels()
     click.echo(
