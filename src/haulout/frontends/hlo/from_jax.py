@@ -51,7 +51,7 @@ def lower(fn: Callable[..., Any], *specs: Any, **options: Any) -> Program:
         warnings.warn(
             f"no argument of {_name(fn)} has a sharding, so XLA gives all of the work to each of the "
             f"{module.num_partitions} cores; pass in_shardings=, or lower it without a mesh",
-            stacklevel=2,
+            stacklevel=3,  # the caller of `haulout.jax.lower`
         )
     return lower_hlo(module)
 
