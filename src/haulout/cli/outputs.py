@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import click
 import numpy as np
 from rich.table import Table
 
 from haulout.cli.common import plain_console
+
+inputs_option = click.option(
+    "--inputs",
+    metavar="FILE",
+    help="Arrays (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
+)
+expect_option = click.option(
+    "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
+)
+output_option = click.option(
+    "-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file; - is stdout."
+)
 
 
 def input_arrays(values: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:

@@ -9,7 +9,14 @@ import click
 
 from haulout import api
 from haulout.cli.common import format_option, progress_bar, quiet_option
-from haulout.cli.outputs import agreement_text, input_arrays, print_outputs
+from haulout.cli.outputs import (
+    agreement_text,
+    expect_option,
+    input_arrays,
+    inputs_option,
+    output_option,
+    print_outputs,
+)
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.values import load_values, save_values
 from haulout.runtime.trace import trace_text
@@ -20,11 +27,7 @@ from haulout.support.files import write_text
 
 @click.command()
 @click.argument("source", metavar="PROGRAM")
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    help="Arrays (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
-)
+@inputs_option
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
@@ -42,13 +45,11 @@ from haulout.support.files import write_text
     show_default=True,
     help="Limit on what loops execute on each core.",
 )
-@click.option(
-    "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
-)
+@expect_option
 @click.option(
     "--trace", metavar="FILE", help="Write when each instruction ran (.json), for Perfetto or chrome://tracing."
 )
-@click.option("-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file; - is stdout.")
+@output_option
 @format_option
 @quiet_option
 @guarded

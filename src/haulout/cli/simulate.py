@@ -8,7 +8,14 @@ import click
 
 from haulout import api
 from haulout.cli.common import format_option, plain_console, progress_bar, quiet_option
-from haulout.cli.outputs import agreement_text, input_arrays, print_outputs
+from haulout.cli.outputs import (
+    agreement_text,
+    expect_option,
+    input_arrays,
+    inputs_option,
+    output_option,
+    print_outputs,
+)
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.values import load_values, save_values
 from haulout.sim import SimulationResult, compare_schedules
@@ -19,11 +26,7 @@ from haulout.support.diagnostics import Diagnostic
 
 @click.command()
 @click.argument("source", metavar="INPUT")
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    help="Arrays (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
-)
+@inputs_option
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
@@ -45,10 +48,8 @@ from haulout.support.diagnostics import Diagnostic
     show_default=True,
     help="Limit on executed instructions of all cores together.",
 )
-@click.option(
-    "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
-)
-@click.option("-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file; - is stdout.")
+@expect_option
+@output_option
 @format_option
 @quiet_option
 @guarded

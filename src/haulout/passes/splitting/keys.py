@@ -100,11 +100,6 @@ class Operand:
         dims = tuple(zip(self.strides, self.shape, strict=True))
         return Pattern(self.offset, self.itemsize, dims).canonical()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all its elements."""
-        return math.prod(self.shape) * self.itemsize
-
 
 def strides_of(pattern: Pattern | None, shape: Sequence[int], itemsize: int) -> tuple[int, tuple[int, ...]] | None:
     """Offset and strides with which a pattern names the elements of an array in order; None: there are none."""
