@@ -27,7 +27,9 @@ from haulout_judges.walks import NotStraightError
 
 SOURCE = Path(__file__).with_name("threads.c")
 RACE, STUCK = 66, 77
-MAX_QUEUES = 60
+MAX_QUEUES = 200
+MAX_STEPS = 5000
+"""Of one run. It is linear in them, unlike other judges."""
 TIME_LIMIT = 60.0
 """Seconds for one run; a run normally ends much earlier."""
 
@@ -37,7 +39,7 @@ def judge(program: Program) -> Verdict:
     if interpreter() is None:
         return unjudged("gcc with -fsanitize=thread is not installed")
     try:
-        return joined([judge_run(steps) for steps in runs(program)])
+        return joined([judge_run(steps) for steps in runs(program, most_steps=MAX_STEPS)])
     except NotStraightError as error:
         return unjudged(str(error))
 

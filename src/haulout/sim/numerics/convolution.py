@@ -2,11 +2,8 @@
 
     out[g, n, o, p] = sum over c, k of  lhs[g, n, c, p * stride + k * dilation] * rhs[g, o, c, k]
 
-The recipe: bring both sides to the order group, batch or output feature, input feature, space; spread and pad
-the left side once; then either loop over the taps k, each one a matrix product over the input features of a
-strided slice with one tap's weights, or, where there are fewer positions p than taps (the gradient of the
-weights), loop over the positions, each one a product over features and taps together. Neither builds the
-im2col matrix.
+The recipe: bring both sides to the order group, batch or output feature, space and input feature; spread and pad the
+left side once; then gather windows and multiply them with the kernel, piece by piece (`im2col.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import prod
-from typing import Any
 
 import numpy as np
 
 from haulout.sim.numerics import attributes, window
-from haulout.sim.numerics.dot import carried_in, matrix_product
+from haulout.sim.numerics.dot import carried_in
+from haulout.sim.numerics.im2col import windows_product
 from haulout.sim.numerics.rounding import convert
 from haulout.sim.numerics.shaping import padded
 from haulout.sim.numerics.types import Array, Attrs, TensorType
@@ -67,7 +62,8 @@ def convolution(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorT
     expected = [batches, features, *(dim.positions for dim in dims)]
     if canonical_shape != expected:
         bad_input(f"the convolution gives {expected} as (batch, feature, space...), the result is {outputs[0]}")
-    by_group = _slide(left, right, dims)
+    by_group = windows_product(_spread_and_pad(np.moveaxis(left, 2, -1), dims), right, dims)
+    by_group = np.moveaxis(by_group, -1, 2)
     canonical = by_group.transpose(1, 0, 2, *range(3, by_group.ndim)).reshape(expected)
     return [convert(canonical.transpose(np.argsort(labels.out)), outputs[0].dtype)]
 
@@ -120,42 +116,11 @@ def _grouped(attrs: Attrs, left: Array, right: Array) -> tuple[Array, Array]:
     return left, right.reshape(groups, output // groups, taken, *kernel)
 
 
-def _slide(left: Array, right: Array, dims: tuple[WindowDim, ...]) -> Array:
-    """[group, batch, input, space] and [group, output, input, taps] to [group, batch, output, positions]."""
-    groups, batch, taken = left.shape[:3]
-    outputs = right.shape[1]
-    positions = tuple(dim.positions for dim in dims)
-    taps = tuple(dim.size for dim in dims)
-    base = _spread_and_pad(left, dims)
-    result = np.zeros((groups, batch, outputs, *positions), left.dtype)
-    if prod(taps) <= prod(positions):
-        channels_last = np.moveaxis(base, 2, -1)
-        total = np.zeros((groups, batch * prod(positions), outputs), left.dtype)
-        for tap in product(*map(range, taps)):
-            seen = channels_last[_index(..., *_each(dims, WindowDim.positions_of_tap, tap), slice(None))]
-            weights = right[_index(..., *tap)].transpose(0, 2, 1)
-            total += matrix_product(seen.reshape(groups, batch * prod(positions), taken), weights)
-        result[...] = np.moveaxis(total.reshape(groups, batch, *positions, outputs), -1, 2)
-        return result
-    weights = right.reshape(groups, outputs, -1).transpose(0, 2, 1)
-    for position in product(*map(range, positions)):
-        seen = base[_index(..., *_each(dims, WindowDim.taps_at, position))].reshape(groups, batch, -1)
-        result[_index(..., *position)] = matrix_product(seen, weights)
-    return result
-
-
 def _spread_and_pad(left: Array, dims: tuple[WindowDim, ...]) -> Array:
+    """[group, batch, space, input] as the window moves over it."""
     if all(dim.padded == dim.extent and not dim.pad_low and dim.base_dilation == 1 for dim in dims):
         return left
-    shape = (*left.shape[:3], *(dim.padded for dim in dims))
-    low = (0, 0, 0, *(dim.pad_low for dim in dims))
-    step = (1, 1, 1, *(dim.base_dilation for dim in dims))
+    shape = (*left.shape[:2], *(dim.padded for dim in dims), left.shape[-1])
+    low = (0, 0, *(dim.pad_low for dim in dims), 0)
+    step = (1, 1, *(dim.base_dilation for dim in dims), 1)
     return padded(left, np.zeros((), left.dtype), shape, low, step)
-
-
-def _index(*parts: Any) -> tuple[Any, ...]:
-    return parts
-
-
-def _each(dims: tuple[WindowDim, ...], part: Any, numbers: tuple[int, ...]) -> list[slice]:
-    return [part(dim, number) for dim, number in zip(dims, numbers, strict=True)]

@@ -58,12 +58,8 @@ def carried_in(left: DType, right: DType, output: DType) -> DType:
     return np.result_type(computes_in(output), *(computes_in(side) for side in (left, right) if is_float(side)))
 
 
-def matrix_product(left: Array, right: Array) -> Array:
-    """Batched matmul. A side without a unit stride in its matrix is copied first: BLAS cannot read it in place."""
-    return np.asarray(np.matmul(_with_unit_stride(left), _with_unit_stride(right)))
-
-
 def _with_unit_stride(matrices: Array) -> Array:
+    """The matrices themselves or, without a unit stride in each, a copy: BLAS cannot read them in place."""
     return matrices if matrices.itemsize in matrices.strides[-2:] else np.ascontiguousarray(matrices)
 
 
