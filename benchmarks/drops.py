@@ -1,11 +1,12 @@
 """Compiled programs without one fence, edge or wait each: the thread sanitizer against the checker.
 
     python benchmarks/drops.py [FILE ...] [--most N] [--sync edges,semaphores,all] [--fences minimal,bracket]
+        [--seconds N]
 
-FILE: HLO to compile, or `.bir`, which is taken as it is; without one, the examples and the files of the tests. Every
-program is judged whole first. Then `--most` of each kind of `haulout_generators.mutate.drops` (0: all), where the
-program is clean. What runs under the sanitizer is what `haulout run --queues` runs: a thread a queue, with the same
-dependences, branches, barriers, semaphores and exchanges between them.
+FILE: HLO to compile, or `.bir`, which is taken as it is; without one, the examples and the files of the tests, the
+smallest first. Every program is judged whole; then, where it is clean, without `--most` of each kind of
+`haulout_generators.mutate.drops` (0: all). What runs under the sanitizer is what `haulout run --queues` runs: a
+thread a queue, with the same dependences, branches, barriers, semaphores and exchanges between them.
 
     found       both report a race or a hang: what was dropped is necessary
     redundant   both say clean
@@ -16,6 +17,7 @@ dependences, branches, barriers, semaphores and exchanges between them.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -30,8 +32,11 @@ from haulout.support.diagnostics import HauloutError
 from haulout_generators.mutate import drops
 from haulout_judges import Outcome, threads
 from haulout_judges.checked import differs
+from haulout_judges.walks import MAX_RUNS
 
 ROOT = Path(__file__).parents[1]
+FEW_RUNS = 4
+"""Ways through a program's loops and branches that are tried first; all of them where the two differ on these."""
 COLUMNS = ("found", "redundant", "unjudged", "differ")
 
 
@@ -54,10 +59,14 @@ def programs(path: Path, fences: list[str], sync: list[str]) -> Iterator[tuple[s
 
 def compare(program: Program, name: str) -> tuple[str, Outcome]:
     """How the two agree, and what the judge says; prints a disagreement."""
-    verdict, findings = threads.judge(program), check_program(program, advise=False)
-    if verdict.outcome is Outcome.UNJUDGED:
-        return "unjudged", verdict.outcome
-    why = differs(program, verdict, findings)
+    findings = check_program(program, advise=False)
+    for most in (FEW_RUNS, MAX_RUNS):
+        verdict = threads.judge(program, most)
+        if verdict.outcome is Outcome.UNJUDGED:
+            return "unjudged", verdict.outcome
+        why = differs(program, verdict, findings)
+        if not why:
+            break
     if why:
         print(f"{name}: {why}", flush=True)
         return "differ", verdict.outcome
@@ -70,13 +79,19 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=3)
     parser.add_argument("--sync", default="edges,semaphores,all")
     parser.add_argument("--fences", default="minimal,bracket")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further file after so long")
     options = parser.parse_args()
     if threads.interpreter() is None:
         raise SystemExit("needs gcc with -fsanitize=thread")
     whole: Counter[str] = Counter()
     seen: Counter[tuple[str, str]] = Counter()
-    begin, files = time.perf_counter(), options.files or corpus()
+    begin, files = time.perf_counter(), sorted(options.files or corpus(), key=lambda path: path.stat().st_size)
+    tried = 0
     for path in files:
+        if time.perf_counter() - begin > options.seconds:
+            break
+        tried += 1
+        print(f"{tried} of {len(files)}, {sum(whole.values())} programs, {sum(seen.values())} drops", file=sys.stderr)
         for name, program in programs(path, options.fences.split(","), options.sync.split(",")):
             agreed, outcome = compare(program, name)
             whole["differ" if agreed == "differ" else outcome.value] += 1
@@ -90,7 +105,7 @@ def main() -> None:
 
             for mutant in drops(program, chosen):
                 seen[mutant.kind, compare(mutant.program, f"{name}, {mutant.kind} {mutant.where}")[0]] += 1
-    print(f"{len(files)} files, {sum(whole.values())} programs: {dict(sorted(whole.items()))}")
+    print(f"{tried} of {len(files)} files, {sum(whole.values())} programs: {dict(sorted(whole.items()))}")
     print(f"{'dropped':<18}" + "".join(f"{column:>11}" for column in COLUMNS))
     for kind in sorted({kind for kind, _ in seen}):
         print(f"{kind:<18}" + "".join(f"{seen[kind, column]:>11}" for column in COLUMNS))

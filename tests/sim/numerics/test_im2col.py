@@ -1,4 +1,4 @@
-"""Convolutions piece by piece: where the pieces are cut changes nothing. Whole numbers are summed without rounding."""
+"""Convolutions piece by piece: where the pieces are cut changes nothing. Sums of whole numbers are exact."""
 
 from __future__ import annotations
 
