@@ -28,10 +28,10 @@ def windows_product(base: Array, weights: Array, dims: tuple[WindowDim, ...]) ->
     groups, batch, features = *base.shape[:2], base.shape[-1]
     outputs, taps = weights.shape[1], tuple(dim.size for dim in dims)
     positions = tuple(dim.positions for dim in dims)
-    result = np.zeros((groups, batch, *positions, outputs), base.dtype)
-    width = prod(taps) * features
-    if not result.size or not width:
-        return result
+    shape, width = (groups, batch, *positions, outputs), prod(taps) * features
+    if not prod(shape) or not width:
+        return np.zeros(shape, base.dtype)
+    result = np.empty(shape, base.dtype)
     right = np.moveaxis(weights, (1, 2), (-1, -2)).reshape(groups, width, outputs)
     space = base.strides[2:-1]
     windows = as_strided(
