@@ -41,6 +41,8 @@ class RunResult:
     """`MODULE/LOCATION` -> value, for every output and inout location of every core."""
     seconds: tuple[float, ...]
     """Of each run: wall time from the start of the threads to the end of the last one."""
+    cpu_seconds: tuple[float, ...]
+    """Of each run: CPU time of the process in that time."""
     instructions: int
     """Steps of one run on all cores; waits and signals of semaphores are steps, too."""
     memory_bytes: int
@@ -77,7 +79,7 @@ def run(
         bad_input(f"repeat is {repeat}, expected at least 1")
     executable = bind(program, queues)
     prepared = executable.prepared
-    seconds = []
+    times = []
     with within_memory(prepared.layout.size), one_thread():
         begin = _Begin(executable, inputs, seed)
         for done in range(repeat):
@@ -85,13 +87,14 @@ def run(
                 progress(done, repeat)
             begin()
             threads = [_Thread(executable, line, max_instructions, trace) for line in executable.lines]
-            seconds.append(_together(executable, threads))
+            times.append(_together(executable, threads))
         outputs = _outputs(executable)
     spans = tuple(span for thread in threads for span in thread.spans) if trace else ()
     first = min((span.begin for span in spans), default=0)
     return RunResult(
         outputs,
-        tuple(seconds),
+        tuple(wall for wall, _ in times),
+        tuple(cpu for _, cpu in times),
         sum(thread.executed for thread in threads),
         prepared.layout.size,
         tuple(span._replace(begin=span.begin - first, end=span.end - first) for span in spans),
@@ -124,11 +127,11 @@ def _outputs(executable: Executable) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _together(executable: Executable, threads: list[_Thread]) -> float:
-    """Run all threads to their ends; the seconds that it takes. Raises the first error of a thread."""
+def _together(executable: Executable, threads: list[_Thread]) -> tuple[float, float]:
+    """Run all threads to their ends; seconds of the clock and of CPUs. Raises the first error of a thread."""
     meetings = executable.meetings
     started: list[_Thread] = []
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     try:
         for thread in threads:
             thread.start()
@@ -140,7 +143,7 @@ def _together(executable: Executable, threads: list[_Thread]) -> float:
         for thread in started:
             thread.join()
         raise
-    seconds = time.perf_counter() - begin
+    seconds = time.perf_counter() - begin, time.process_time() - cpu
     if meetings.error is not None:
         raise meetings.error
     return seconds
