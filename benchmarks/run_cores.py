@@ -2,8 +2,8 @@
 
     python benchmarks/run_cores.py FILE.hlo ... [--cores 2] [--runs 15]
 
-The two programs run in turn. `wall` and `CPU` are the medians of the ratios of neighbouring runs, `least` compares the
-shortest ones. Wall times mean something on a quiet machine only, so the load is printed.
+The two programs run in turn. `wall` and `CPU` are the medians of the ratios of neighbouring runs, `least` compares
+the shortest ones. Wall times mean something on a quiet machine only, so the load is printed.
 """
 
 from __future__ import annotations
