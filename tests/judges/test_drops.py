@@ -34,7 +34,9 @@ def test_what_is_dropped_is_found_where_it_is_necessary(way: str) -> None:
     seen: Counter[tuple[str, Outcome]] = Counter()
     for mutant in drops(program):
         verdict = threads.judge(mutant.program)
-        assert differs(mutant.program, verdict, check_program(mutant.program, advise=False)) == "", mutant.where
+        assert differs(mutant.program, verdict, check_program(mutant.program, advise=False)) == "", (
+            f"{mutant.where}: {verdict}"
+        )
         seen[mutant.kind, verdict.outcome] += 1
     assert {kind for kind, _ in seen} == kinds
     for kind in kinds:
