@@ -15,12 +15,13 @@ import numpy as np
 
 from haulout.ir.attributes import AttrValue
 from haulout.ir.opcodes import lookup
-from haulout.runtime.arena import Slot
-from haulout.runtime.elementwise import BlockMap, as_ufunc
+from haulout.sim.memory.slots import Slot
 from haulout.sim.numerics import attributes, body, dot, elementwise, evaluate, indexing, reductions, shaping
 from haulout.sim.numerics.body import Body, Statement
 from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_float
+from haulout.sim.numerics.evaluate import explained
 from haulout.sim.numerics.types import Array, TensorType
+from haulout.sim.steps.elementwise import BlockMap, as_ufunc
 from haulout.support.diagnostics import bad_input
 
 Step: TypeAlias = Callable[[], object]
@@ -33,10 +34,11 @@ def make_step(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequenc
     """The step of an instruction. Raises `bad-input` for one that no core can execute."""
     if lookup(opcode).collective:
         bad_input(f"`{opcode}` cannot be executed by a core", help=["compile the program: it lowers collectives"])
-    if opcode in elementwise.OPCODES:
-        made = _elementwise(opcode, attrs, reads, writes)
-    else:
-        made = _MAKERS[opcode](attrs, reads, writes) if opcode in _MAKERS else None
+    make = partial(_elementwise, opcode) if opcode in elementwise.OPCODES else _MAKERS.get(opcode)
+    made = None
+    if make is not None:
+        with explained(opcode, [slot.type for slot in reads], [slot.type for slot in writes]):
+            made = make(attrs, reads, writes)
     return made if made is not None else partial(_evaluate, opcode, attrs, reads, writes)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from haulout.ir.enums import Engine
 from haulout.ir.opcodes import lookup
-from haulout.runtime.arena import Slot
+from haulout.sim.memory.slots import Slot
 from haulout.sim.numerics import elementwise
 from haulout.sim.numerics.body import Body, Statement
 from haulout.sim.numerics.dtypes import computes_in, is_float

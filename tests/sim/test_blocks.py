@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.patterns import Pattern
-from haulout.runtime import elementwise
-from haulout.runtime.arena import Slot, new_arena
-from haulout.runtime.elementwise import blocks
-from haulout.runtime.steps import make_step
+from haulout.sim.memory.slots import Slot, new_arena
 from haulout.sim.numerics import TensorType, evaluate
+from haulout.sim.steps import elementwise
+from haulout.sim.steps.elementwise import blocks
+from haulout.sim.steps.make import make_step
 from haulout.support.diagnostics import HauloutError
 
 F32 = np.dtype(np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haulout.runtime import blas
+from haulout.support import blas
 
 
 def test_the_number_of_threads_comes_back() -> None:

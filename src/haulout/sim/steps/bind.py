@@ -1,0 +1,68 @@
+"""From an instruction of the code to its step: attributes are read and types found once for all that share them."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+
+from haulout.ir.arrays import operand_arrays
+from haulout.ir.attributes import AttrValue
+from haulout.ir.dtypes import NUMPY
+from haulout.ir.schema import Bytes
+from haulout.sim.flow.code import Code
+from haulout.sim.memory.operands import Operands
+from haulout.sim.memory.slots import Slot
+from haulout.sim.numerics.types import TensorType
+from haulout.sim.steps.make import Step, make_step
+from haulout.support.diagnostics import bad_input
+
+_BYTE = np.dtype(np.uint8)
+
+
+class Binder:
+    """Makes the steps of a program's instructions in one arena."""
+
+    def __init__(self, code: Code, operands: Operands, arena: Bytes) -> None:
+        self.code, self.program, self.operands, self.arena = code, code.program, operands, arena
+        self._attrs: dict[int, dict[str, AttrValue]] = {}
+        self._types: dict[tuple[int, int, int], TensorType] = {}
+
+    def step(self, row: int, places: tuple[int, ...]) -> Step:
+        """The step of an instruction whose operands are at these places, reads first.
+
+        Raises `HauloutError` (`bad-input`) for an instruction that no core can execute.
+        """
+        program = self.program
+        opcode = program.strings[int(program.instructions.opcode[row])]
+        reads = int(self.code.middle[row] - self.code.begin[row])
+        slots = [
+            Slot(self.arena, self.operands[place].patterns, kind)
+            for place, kind in zip(places, self._types_of(row, opcode, places, reads), strict=True)
+        ]
+        text = int(program.instructions.attrs[row])
+        if text not in self._attrs:
+            self._attrs[text] = program.instruction_attrs(row)
+        return make_step(opcode, self._attrs[text], slots[:reads], slots[reads:])
+
+    def raw(self, place: int) -> Slot:
+        """An operand as a row of bytes."""
+        known = self.operands[place]
+        return Slot(self.arena, known.patterns, TensorType(_BYTE, (known.nbytes,)))
+
+    def _types_of(self, row: int, opcode: str, places: tuple[int, ...], reads: int) -> list[TensorType]:
+        """The types of all operands; they follow from the attributes' text, the position, and the location."""
+        operands = self.operands
+        sizes = [operands[place].nbytes for place in places]
+        if opcode == "memset" or (opcode == "dma_copy" and reads == len(places) - reads == 1):
+            return [TensorType(_BYTE, (size,)) for size in sizes]
+        text = int(self.program.instructions.attrs[row])
+        keys = [(text, at, int(operands.location[place])) for at, place in enumerate(places)]
+        if not all(key in self._types for key in keys):
+            for key, array in zip(keys, chain(*operand_arrays(self.program, row)), strict=True):
+                self._types[key] = TensorType(NUMPY[array.dtype], array.shape)
+        types = [self._types[key] for key in keys]
+        for size, kind in zip(sizes, types, strict=True):
+            if kind.nbytes != size:
+                bad_input(f"an operand is {kind}, which is {kind.nbytes} bytes, but touches {size}")
+        return types
