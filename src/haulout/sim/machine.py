@@ -1,7 +1,7 @@
 """One run's memory, and the effect of instructions on it.
 
-An instruction is a step, bound to the places of its operands (`steps`): it reads, computes and writes in place. A
-`sendrecv` reads when it arrives and writes its partner's bytes when it completes, so reading and writing are functions
+An instruction is a step, bound to the places of its operands (`steps`): it reads, computes and writes in place. As a
+`sendrecv` reads when it arrives and writes its partner's bytes when it completes, reading and writing are functions
 of their own. A branch only reads its `cond`.
 """
 
