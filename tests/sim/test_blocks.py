@@ -13,8 +13,8 @@ from haulout.ir.dtypes import NUMPY
 from haulout.ir.patterns import Pattern
 from haulout.sim.memory.slots import Slot, new_arena
 from haulout.sim.numerics import TensorType, evaluate
+from haulout.sim.numerics.blocks import blocks
 from haulout.sim.steps import elementwise
-from haulout.sim.steps.elementwise import blocks
 from haulout.sim.steps.make import make_step
 from haulout.support.diagnostics import HauloutError
 
@@ -68,14 +68,12 @@ def expect_same(opcode: str, attrs: dict[str, Any], reads: list[Slot], write: Sl
 
 @given(st.lists(st.integers(1, 9), max_size=4).map(tuple), st.integers(4, 30))
 def test_blocks_cut_an_array_once(shape: tuple[int, ...], size: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elementwise, "BLOCK", size)
-        found = np.zeros(shape, np.int64)
-        for index in blocks(shape):
-            part = found[index]
-            assert part.size < 2 * size
-            assert part.size > 1 or found.size == 1
-            part += 1
+    found = np.zeros(shape, np.int64)
+    for index in blocks(shape, size):
+        part = found[index]
+        assert part.size < 2 * size
+        assert part.size > 1 or found.size == 1
+        part += 1
     assert (found == 1).all()
 
 

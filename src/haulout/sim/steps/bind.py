@@ -26,7 +26,7 @@ class Binder:
     def __init__(self, code: Code, operands: Operands, arena: Bytes) -> None:
         self.code, self.program, self.operands, self.arena = code, code.program, operands, arena
         self._attrs: dict[int, dict[str, AttrValue]] = {}
-        self._types: dict[tuple[int, int, int], TensorType] = {}
+        self._types: dict[tuple[int, int, int, tuple[int, ...]], TensorType] = {}
 
     def step(self, row: int, places: tuple[int, ...]) -> Step:
         """The step of an instruction whose operands are at these places, reads first.
@@ -35,34 +35,41 @@ class Binder:
         """
         program = self.program
         opcode = program.strings[int(program.instructions.opcode[row])]
-        reads = int(self.code.middle[row] - self.code.begin[row])
-        slots = [
-            Slot(self.arena, self.operands[place].patterns, kind)
-            for place, kind in zip(places, self._types_of(row, opcode, places, reads), strict=True)
-        ]
         text = int(program.instructions.attrs[row])
-        if text not in self._attrs:
-            self._attrs[text] = program.instruction_attrs(row)
-        return make_step(opcode, self._attrs[text], slots[:reads], slots[reads:])
+        attrs = self._attrs.get(text)
+        if attrs is None:
+            attrs = self._attrs[text] = program.instruction_attrs(row)
+        reads = int(self.code.middle[row] - self.code.begin[row])
+        if opcode == "memset" or (opcode == "dma_copy" and reads == len(places) - reads == 1):
+            slots = [self.raw(place) for place in places]
+        else:
+            types = self._typed(row, attrs, places)
+            slots = [
+                Slot(self.arena, self.operands[place].patterns, kind)
+                for place, kind in zip(places, types, strict=True)
+            ]
+        return make_step(opcode, attrs, slots[:reads], slots[reads:])
 
     def raw(self, place: int) -> Slot:
         """An operand as a row of bytes."""
         known = self.operands[place]
         return Slot(self.arena, known.patterns, TensorType(_BYTE, (known.nbytes,)))
 
-    def _types_of(self, row: int, opcode: str, places: tuple[int, ...], reads: int) -> list[TensorType]:
-        """The types of all operands; they follow from the attributes' text, the position, and the location."""
-        operands = self.operands
-        sizes = [operands[place].nbytes for place in places]
-        if opcode == "memset" or (opcode == "dma_copy" and reads == len(places) - reads == 1):
-            return [TensorType(_BYTE, (size,)) for size in sizes]
-        text = int(self.program.instructions.attrs[row])
-        keys = [(text, at, int(operands.location[place])) for at, place in enumerate(places)]
+    def _typed(self, row: int, attrs: dict[str, AttrValue], places: tuple[int, ...]) -> list[TensorType]:
+        """The types of all operands; they follow from the attributes' text, the position, and the location's type."""
+        operands, program = self.operands, self.program
+        text = int(program.instructions.attrs[row])
+        locations = operands.location[list(places)].tolist()
+        names = program.locations.dtype[locations].tolist()
+        keys = [
+            (text, at, name, program.shape(location))
+            for at, (name, location) in enumerate(zip(names, locations, strict=True))
+        ]
         if not all(key in self._types for key in keys):
-            for key, array in zip(keys, chain(*operand_arrays(self.program, row)), strict=True):
+            for key, array in zip(keys, chain(*operand_arrays(program, row, attrs)), strict=True):
                 self._types[key] = TensorType(NUMPY[array.dtype], array.shape)
         types = [self._types[key] for key in keys]
-        for size, kind in zip(sizes, types, strict=True):
-            if kind.nbytes != size:
-                bad_input(f"an operand is {kind}, which is {kind.nbytes} bytes, but touches {size}")
+        for place, kind in zip(places, types, strict=True):
+            if kind.nbytes != operands[place].nbytes:
+                bad_input(f"an operand is {kind}, which is {kind.nbytes} bytes, but touches {operands[place].nbytes}")
         return types

@@ -6,13 +6,13 @@ little memory.
 The bits are those of whole arrays: a statement that is exact gives them in any layout; a function that NumPy
 approximates gets contiguous arrays, as in the simulator, and no block has one element unless the whole has.
 
-The result may be written block by block where it shares no bytes with an operand, or is the same array as it.
+The result may be written block by block where it shares no bytes with an operand, or is the same array as it. What is
+reduced is made block by block, too, where blocks need not cut the dimensions that are reduced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, product
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +21,16 @@ from haulout.ir.enums import Engine
 from haulout.ir.opcodes import lookup
 from haulout.sim.memory.slots import Slot
 from haulout.sim.numerics import elementwise
+from haulout.sim.numerics.blocks import Index, blocks
 from haulout.sim.numerics.body import Body, Statement
 from haulout.sim.numerics.dtypes import computes_in, is_float
+from haulout.sim.numerics.scratch import scratch
 from haulout.sim.numerics.types import Array, DType
 from haulout.support.diagnostics import bad_input
 
-BLOCK = 1 << 19
-"""Elements of a block. A few arrays of so many are in the cache that the cores share. Smaller blocks would be in the
-cache of one core, but after each operation its thread needs Python's lock, and waits for the threads of other cores.
+BLOCK = 1 << 16
+"""Elements of a block. A few arrays of so many are in the cache of one core. Fewer would be, too, but after each
+operation a core's thread needs Python's lock, and waits for the threads of other cores.
 """
 _RESULT = -1
 """The place of a statement that writes the result itself."""
@@ -42,7 +44,7 @@ class _Operation(NamedTuple):
     operands: tuple[int, ...]
     function: Callable[..., Any]
     place: int | None
-    """The scratch array that its ufunc writes; None: the function makes an array."""
+    """The scratch array that its function writes; None: the function makes an array."""
     is_approximate: bool
     """It gets all operands as contiguous arrays of the block's shape."""
     dead: tuple[int, ...]
@@ -71,26 +73,37 @@ class BlockMap:
         """Write the result to an array of its shape."""
         if out.size == 0:
             return
-        whole = self.is_whole
-        values = [
-            (slot.read() if slot.view is None else slot.view) if full else slot.read().reshape(()).copy()
-            for slot, full in zip(self.reads, whole, strict=True)
-        ]
+        whole, values = self.is_whole, self._values()
         if out.flags.c_contiguous and all(value.flags.c_contiguous for value in values):
             values = [value.reshape(-1) if full else value for value, full in zip(values, whole, strict=True)]
             out = out.reshape(-1)
-        rooms: list[Array] = []
-        shaped: dict[tuple[int, ...], list[Array]] = {}
-        for index in blocks(out.shape):
-            part = out[index]
-            if part.shape not in shaped:
-                if not rooms or part.size > rooms[0].size:
-                    rooms = [np.empty(part.size, dtype) for dtype in self.scratch]
-                shaped[part.shape] = [room[: part.size].reshape(part.shape) for room in rooms]
+        for index in blocks(out.shape, BLOCK):
             inside = [value[index] if full else value for value, full in zip(values, whole, strict=True)]
-            self._block(inside, part, shaped[part.shape])
+            self._block(inside, out[index])
 
-    def _block(self, values: list[Any], out: Array, scratch: list[Array]) -> None:
+    def each(self, kept: int, use: Callable[[Index, Array], None]) -> None:
+        """Make the result in blocks that cut only the first `kept` dimensions; `use` gets each, with its index."""
+        whole, values = self.is_whole, self._values()
+        like = np.broadcast_to(np.zeros((), self.dtype), self.shape)
+        for index in blocks(self.shape, BLOCK, len(self.shape) - kept):
+            with scratch() as take:
+                part = take(like[index].shape, self.dtype)
+                inside = [value[index] if full else value for value, full in zip(values, whole, strict=True)]
+                self._block(inside, part)
+                use(index, part)
+
+    def _values(self) -> list[Array]:
+        """The operands of all elements as arrays, those of one element as copies without dimensions."""
+        return [
+            (slot.read() if slot.view is None else slot.view) if full else slot.read().reshape(()).copy()
+            for slot, full in zip(self.reads, self.is_whole, strict=True)
+        ]
+
+    def _block(self, values: list[Any], out: Array) -> None:
+        with scratch() as take:
+            self._execute(values, out, [take(out.shape, dtype) for dtype in self.between])
+
+    def _execute(self, values: list[Any], out: Array, between: list[Array]) -> None:
         values += self.constants
         for number, operands, function, place, is_approximate, dead in self.operations:
             taken = [values[each] for each in operands]
@@ -99,7 +112,7 @@ class BlockMap:
             if place is None:
                 values[number] = np.asarray(function(*taken))
             else:
-                values[number] = function(*taken, out=out if place == _RESULT else scratch[place])
+                values[number] = function(*taken, out=out if place == _RESULT else between[place])
             for each in dead:
                 values[each] = None
         if values[self.result] is not out:
@@ -113,7 +126,7 @@ class BlockMap:
         last = {number: at for at, each in enumerate(step.statements) for number in each.operands}
         self.constants: list[Array | None] = [None] * len(step.statements)
         """Of each statement that is a constant: its value."""
-        self.scratch: list[DType] = []
+        self.between: list[DType] = []
         self.operations: list[_Operation] = []
         free: list[int] = []
         places: dict[int, int] = {}
@@ -127,33 +140,34 @@ class BlockMap:
             is_approximate = lookup(statement.opcode).engine is Engine.ACT
             is_full.append(is_approximate or any(is_full[each] for each in statement.operands))
             dead = {each for each in statement.operands if last[each] == at and each not in step.results}
-            ufunc = as_ufunc(statement, [types[each] for each in statement.operands])
+            function = as_function(statement, [types[each] for each in statement.operands])
+            may_overwrite = isinstance(function, np.ufunc) and not is_approximate
             released = [places[each] for each in sorted(dead & places.keys())]
-            if not is_approximate:
+            if may_overwrite:
                 free += released  # an exact ufunc may write the array that it reads
             place = None
-            if ufunc is not None and is_full[number]:
+            if function is not None and is_full[number]:
                 is_last = at == len(step.statements) - 1 and number == self.result
-                if is_last and not is_approximate:
+                if is_last and may_overwrite:
                     place = _RESULT
                 else:
-                    place = next((each for each in free if self.scratch[each] == statement.dtype), None)
+                    place = next((each for each in free if self.between[each] == statement.dtype), None)
                     if place is None:
-                        place = len(self.scratch)
-                        self.scratch.append(statement.dtype)
+                        place = len(self.between)
+                        self.between.append(statement.dtype)
                     else:
                         free.remove(place)
                     places[number] = place
-            if is_approximate:
+            if not may_overwrite:
                 free += released
-            function = _applied(statement) if ufunc is None else ufunc
-            self.operations.append(
-                _Operation(number, statement.operands, function, place, is_approximate, tuple(dead))
-            )
+            used = _applied(statement) if function is None or place is None else function
+            self.operations.append(_Operation(number, statement.operands, used, place, is_approximate, tuple(dead)))
 
 
-def as_ufunc(statement: Statement, types: Sequence[DType]) -> np.ufunc | None:
-    """The ufunc that computes a statement with nothing to convert before or after it; None: there is none."""
+def as_function(statement: Statement, types: Sequence[DType]) -> Callable[..., Any] | None:
+    """The function with `out` that computes a statement, nothing to convert before or after; None: there is none."""
+    if statement.opcode == "select":
+        return elementwise.INTO_OUT["select"]
     if any(computes_in(dtype) != dtype for dtype in (*types, statement.dtype)):
         return None
     function: Any = elementwise.FUNCTIONS.get(statement.opcode)
@@ -161,29 +175,12 @@ def as_ufunc(statement: Statement, types: Sequence[DType]) -> np.ufunc | None:
         function = elementwise.COMPARISONS.get(str(statement.extra))
     elif is_float(types[0]) and statement.opcode in elementwise.OF_FLOATS:
         function = elementwise.OF_FLOATS[statement.opcode]
-    return function if isinstance(function, np.ufunc) else None
+    return function if isinstance(function, np.ufunc) else elementwise.INTO_OUT.get(statement.opcode)
 
 
 def _applied(statement: Statement) -> Callable[..., Array]:
     direction = statement.extra if isinstance(statement.extra, str) else None
     return lambda *operands: elementwise.apply(statement.opcode, operands, statement.dtype, direction)
-
-
-def blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """Indices that cut an array into blocks of less than two times `BLOCK` elements, none of a single one."""
-    axis, inner = len(shape), 1
-    while axis and inner * shape[axis - 1] <= BLOCK:
-        axis -= 1
-        inner *= shape[axis]
-    if not axis:
-        yield (...,)
-        return
-    extent = shape[axis - 1]
-    pieces = -(-extent * inner // BLOCK)
-    bounds = [extent * piece // pieces for piece in range(pieces + 1)]
-    for before in product(*map(range, shape[: axis - 1])):
-        for low, high in pairwise(bounds):
-            yield (*before, slice(low, high), ...)
 
 
 def _filled(value: Array, shape: tuple[int, ...]) -> Array:

@@ -16,12 +16,23 @@ import numpy as np
 from haulout.ir.attributes import AttrValue
 from haulout.ir.opcodes import lookup
 from haulout.sim.memory.slots import Slot
-from haulout.sim.numerics import attributes, body, dot, elementwise, evaluate, indexing, reductions, shaping
+from haulout.sim.numerics import (
+    attributes,
+    body,
+    convolution,
+    dot,
+    elementwise,
+    evaluate,
+    indexing,
+    reductions,
+    shaping,
+)
+from haulout.sim.numerics.blocks import Index
 from haulout.sim.numerics.body import Body, Statement
 from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_float
 from haulout.sim.numerics.evaluate import explained
 from haulout.sim.numerics.types import Array, TensorType
-from haulout.sim.steps.elementwise import BlockMap, as_ufunc
+from haulout.sim.steps.elementwise import BlockMap, as_function
 from haulout.support.diagnostics import bad_input
 
 Step: TypeAlias = Callable[[], object]
@@ -97,9 +108,9 @@ def _elementwise(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequ
     step = Body(len(reads), (statement,), (len(reads),))
     views = [slot.view for slot in reads]
     mapped = BlockMap(step, reads, out.type.shape)
-    function = as_ufunc(statement, types)
+    function = as_function(statement, types)
     is_plain = all(slot.type.shape == out.type.shape for slot in reads) and out.view is not None
-    if function is not None and is_plain and all(view is not None for view in views):
+    if isinstance(function, np.ufunc) and is_plain and all(view is not None for view in views):
         is_contiguous = all(slot.contiguous for slot in (*reads, out))
         if not mapped.operations[0].is_approximate or (is_contiguous and not any(map(out.meets, reads))):
             return partial(function, *views, out=out.view)
@@ -141,13 +152,22 @@ def _map_reduce(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) ->
     whole = max((slot.type.shape for slot in arrays), key=lambda shape: (np.prod(shape), len(shape)))
     mapped = BlockMap(body.parse(attrs, len(arrays), 1), arrays, whole)
     reduced = {"dims": attrs.get("dims", []), "op": attrs.get("op", "")}
-    out = writes[0]
+    out, kept = writes[0], min(attributes.integers(reduced, "dims"), default=0)
+    expected = tuple(extent for dim, extent in enumerate(whole) if dim not in attributes.integers(reduced, "dims"))
+    if mapped.dtype != out.type.dtype or expected != out.type.shape or not 0 <= kept <= len(whole):
+        return None
+    in_place = out.view is not None and not any(map(out.meets, reads))
 
     def run() -> None:
-        values = np.empty(whole, mapped.dtype)
-        mapped.run(values)
-        (result,) = evaluate("reduce", reduced, [values, initial.read()], [out.type])
-        out.write(result)
+        first = initial.read()
+        target = out.view if in_place and out.view is not None else np.empty(out.type.shape, out.type.dtype)
+
+        def use(index: Index, values: Array) -> None:
+            (target[index],) = reductions.reduce(reduced, [values, first], [out.type])
+
+        mapped.each(kept, use)
+        if not in_place:
+            out.write(target)
 
     return run
 
@@ -237,20 +257,36 @@ def _combine(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> St
 def _dot(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
     if len(reads) != 2 or len(writes) != 1 or not writes[0].contiguous:
         return None
-    out = writes[0]
-    if out.view is None or dot.carried_in(reads[0].type.dtype, reads[1].type.dtype, out.type.dtype) != out.type.dtype:
+    out, kinds = writes[0], [slot.type for slot in reads]
+    product = dot.parse(attrs, kinds[0], kinds[1], out.type.dtype)
+    if out.view is None or product.carried != out.type.dtype or product.shape != out.type.shape:
         return None
-    # A strided operand is gathered first: what BLAS computes may depend on how its operands lie.
-    sides, shape = dot.sides(attrs, reads[0].read(), reads[1].read(), out.type.dtype)
-    if tuple(shape) != out.type.shape:
-        return None
-    target = out.view.reshape(*sides[0].shape[:2], sides[1].shape[2])
-    if all(slot.contiguous and np.may_share_memory(side, out.arena) for slot, side in zip(reads, sides, strict=True)):
-        return partial(np.matmul, *sides, target)
+    target = out.view.reshape(product.stack)
+
+    is_view = all(slot.contiguous and slot.type.dtype == product.carried for slot in reads)
+    known: list[tuple[Array, Array]] = []
 
     def run() -> None:
-        left, right = dot.sides(attrs, reads[0].read(), reads[1].read(), out.type.dtype)[0]
-        np.matmul(left, right, out=target)
+        if known:
+            np.matmul(*known[0], out=target)
+            return
+        # A strided operand is gathered first: what BLAS computes may depend on how its operands lie.
+        sides = product.side(0, reads[0].read()), product.side(1, reads[1].read())
+        if is_view and all(np.may_share_memory(side, out.arena) for side in sides):
+            known.append(sides)
+        np.matmul(*sides, out=target)
+
+    return run
+
+
+def _convolution(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if len(reads) != 2 or len(writes) != 1 or writes[0].view is None or any(map(writes[0].meets, reads)):
+        return None
+    target, kinds = writes[0].view, [[slot.type for slot in slots] for slots in (reads, writes)]
+
+    def run() -> None:
+        with explained("convolution", *kinds):
+            convolution.convolve(attrs, [slot.read() for slot in reads], target)
 
     return run
 
@@ -270,5 +306,6 @@ _MAKERS: dict[str, _Make] = {
     "dynamic_update_slice": _dynamic_update_slice,
     "combine": _combine,
     "dot": _dot,
+    "convolution": _convolution,
 }
 """Of opcodes that are not element-wise; a function gives None where the operands need `evaluate`."""
