@@ -35,8 +35,8 @@ from haulout.support.diagnostics import bad_input
 
 _BLOCK_BYTES = 1 << 19
 """Of a block of the matrix of windows."""
-_CHAIN = 256
-"""Products that are summed in one call of BLAS; none of its kernels cuts so short a chain."""
+_CHAIN = 320
+"""Products of an element that one call of BLAS sums; OpenBLAS cuts no chain so short, whichever way it takes."""
 _LABELS = re.compile(r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)")
 
 
