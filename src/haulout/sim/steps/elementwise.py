@@ -28,9 +28,9 @@ from haulout.sim.numerics.scratch import scratch
 from haulout.sim.numerics.types import Array, DType
 from haulout.support.diagnostics import bad_input
 
-BLOCK = 1 << 16
-"""Elements of a block. A few arrays of so many are in the cache of one core. Fewer would be, too, but after each
-operation a core's thread needs Python's lock, and waits for the threads of other cores.
+BLOCK = 1 << 18
+"""Elements of a block. A few arrays of so many are in the cache that the cores share. Smaller blocks would be in the
+cache of one core, but after each operation its thread needs Python's lock, and waits for the threads of other cores.
 """
 _RESULT = -1
 """The place of a statement that writes the result itself."""

@@ -1,6 +1,6 @@
 """Instructions as steps: functions without arguments, with views, attributes and kernels bound before the run.
 
-The kernels are the simulator's (`sim/numerics`). Where one is a single NumPy function, the step is that function with
+The kernels are those of `sim/numerics`. Where one is a single NumPy function, the step is that function with
 the result's view as `out`, so nothing is allocated or copied. Where a kernel gives a view of its operand, the view is
 copied to its place. All other opcodes are `evaluate`d, and their results stored.
 """
