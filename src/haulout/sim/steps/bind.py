@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import chain
 
 import numpy as np
@@ -14,7 +15,7 @@ from haulout.sim.flow.code import Code
 from haulout.sim.memory.operands import Operands
 from haulout.sim.memory.slots import Slot
 from haulout.sim.numerics.types import TensorType
-from haulout.sim.steps.make import Step, make_step
+from haulout.sim.steps.make import Plans, Step, make_step
 from haulout.support.diagnostics import bad_input
 
 _BYTE = np.dtype(np.uint8)
@@ -26,6 +27,7 @@ class Binder:
     def __init__(self, code: Code, operands: Operands, arena: Bytes) -> None:
         self.code, self.program, self.operands, self.arena = code, code.program, operands, arena
         self._attrs: dict[int, dict[str, AttrValue]] = {}
+        self._plans: defaultdict[int, Plans] = defaultdict(dict)
         self._types: dict[tuple[int, int, int, tuple[int, ...]], TensorType] = {}
 
     def step(self, row: int, places: tuple[int, ...]) -> Step:
@@ -48,7 +50,7 @@ class Binder:
                 Slot(self.arena, self.operands[place].patterns, kind)
                 for place, kind in zip(places, types, strict=True)
             ]
-        return make_step(opcode, attrs, slots[:reads], slots[reads:])
+        return make_step(opcode, attrs, slots[:reads], slots[reads:], self._plans[text])
 
     def raw(self, place: int) -> Slot:
         """An operand as a row of bytes."""

@@ -25,7 +25,7 @@ from haulout.sim.numerics.blocks import Index, blocks
 from haulout.sim.numerics.body import Body, Statement
 from haulout.sim.numerics.dtypes import computes_in, is_float
 from haulout.sim.numerics.scratch import scratch
-from haulout.sim.numerics.types import Array, DType
+from haulout.sim.numerics.types import Array, DType, TensorType
 from haulout.support.diagnostics import bad_input
 
 BLOCK = 1 << 18
@@ -51,72 +51,23 @@ class _Operation(NamedTuple):
     """Values that nothing reads after it."""
 
 
-class BlockMap:
-    """A scalar computation over the elements of operands; the result has one shape and type.
+class Plan:
+    """A scalar computation over the elements of operands of some types; the result has one shape and type.
 
-    Raises `bad-input` where the computation is not defined on the types of the operands.
+    Raises `bad-input` where the computation is not defined on these types.
     """
 
-    def __init__(self, step: Body, reads: Sequence[Slot], shape: tuple[int, ...]) -> None:
-        self.shape, self.reads, self.result = shape, reads, step.results[0]
-        self.is_whole = [slot.type.shape == shape for slot in reads]
-        for position, slot in enumerate(reads):
-            if not self.is_whole[position] and slot.type.size != 1:
-                bad_input(f"operand {position} has shape {list(slot.type.shape)}, the elements {list(shape)}")
+    def __init__(self, step: Body, types: Sequence[TensorType], shape: tuple[int, ...]) -> None:
+        self.shape, self.result = shape, step.results[0]
+        self.is_whole = [kind.shape == shape for kind in types]
+        for position, kind in enumerate(types):
+            if not self.is_whole[position] and kind.size != 1:
+                bad_input(f"operand {position} has shape {list(kind.shape)}, the elements {list(shape)}")
         samples = [
-            np.zeros((2,) if whole else (), slot.type.dtype) for slot, whole in zip(reads, self.is_whole, strict=True)
+            np.zeros((2,) if whole else (), kind.dtype) for kind, whole in zip(types, self.is_whole, strict=True)
         ]
         self.dtype: DType = step(*samples, shape=(2,))[0].dtype
         self._prepare(step, samples)
-
-    def run(self, out: Array) -> None:
-        """Write the result to an array of its shape."""
-        if out.size == 0:
-            return
-        whole, values = self.is_whole, self._values()
-        if out.flags.c_contiguous and all(value.flags.c_contiguous for value in values):
-            values = [value.reshape(-1) if full else value for value, full in zip(values, whole, strict=True)]
-            out = out.reshape(-1)
-        for index in blocks(out.shape, BLOCK):
-            inside = [value[index] if full else value for value, full in zip(values, whole, strict=True)]
-            self._block(inside, out[index])
-
-    def each(self, kept: int, use: Callable[[Index, Array], None]) -> None:
-        """Make the result in blocks that cut only the first `kept` dimensions; `use` gets each, with its index."""
-        whole, values = self.is_whole, self._values()
-        like = np.broadcast_to(np.zeros((), self.dtype), self.shape)
-        for index in blocks(self.shape, BLOCK, len(self.shape) - kept):
-            with scratch() as take:
-                part = take(like[index].shape, self.dtype)
-                inside = [value[index] if full else value for value, full in zip(values, whole, strict=True)]
-                self._block(inside, part)
-                use(index, part)
-
-    def _values(self) -> list[Array]:
-        """The operands of all elements as arrays, those of one element as copies without dimensions."""
-        return [
-            (slot.read() if slot.view is None else slot.view) if full else slot.read().reshape(()).copy()
-            for slot, full in zip(self.reads, self.is_whole, strict=True)
-        ]
-
-    def _block(self, values: list[Any], out: Array) -> None:
-        with scratch() as take:
-            self._execute(values, out, [take(out.shape, dtype) for dtype in self.between])
-
-    def _execute(self, values: list[Any], out: Array, between: list[Array]) -> None:
-        values += self.constants
-        for number, operands, function, place, is_approximate, dead in self.operations:
-            taken = [values[each] for each in operands]
-            if is_approximate:
-                taken = [_filled(each, out.shape) for each in taken]
-            if place is None:
-                values[number] = np.asarray(function(*taken))
-            else:
-                values[number] = function(*taken, out=out if place == _RESULT else between[place])
-            for each in dead:
-                values[each] = None
-        if values[self.result] is not out:
-            np.copyto(out, values[self.result])
 
     def _prepare(self, step: Body, samples: Sequence[Array]) -> None:
         """Choose functions and scratch arrays; a scratch array is used again when nothing reads it any more."""
@@ -162,6 +113,62 @@ class BlockMap:
                 free += released
             used = _applied(statement) if function is None or place is None else function
             self.operations.append(_Operation(number, statement.operands, used, place, is_approximate, tuple(dead)))
+
+
+class BlockMap:
+    """A plan and its operands."""
+
+    def __init__(self, plan: Plan, reads: Sequence[Slot]) -> None:
+        self.plan, self.reads = plan, reads
+
+    def run(self, out: Array) -> None:
+        """Write the result to an array of its shape."""
+        if out.size == 0:
+            return
+        whole, values = self.plan.is_whole, self._values()
+        if out.flags.c_contiguous and all(value.flags.c_contiguous for value in values):
+            values = [value.reshape(-1) if full else value for value, full in zip(values, whole, strict=True)]
+            out = out.reshape(-1)
+        for index in blocks(out.shape, BLOCK):
+            inside = [value[index] if full else value for value, full in zip(values, whole, strict=True)]
+            self._block(inside, out[index])
+
+    def each(self, kept: int, use: Callable[[Index, Array], None]) -> None:
+        """Make the result in blocks that cut only the first `kept` dimensions; `use` gets each, with its index."""
+        whole, values = self.plan.is_whole, self._values()
+        like = np.broadcast_to(np.zeros((), self.plan.dtype), self.plan.shape)
+        for index in blocks(self.plan.shape, BLOCK, len(self.plan.shape) - kept):
+            with scratch() as take:
+                part = take(like[index].shape, self.plan.dtype)
+                inside = [value[index] if full else value for value, full in zip(values, whole, strict=True)]
+                self._block(inside, part)
+                use(index, part)
+
+    def _values(self) -> list[Array]:
+        """The operands of all elements as arrays, those of one element as copies without dimensions."""
+        return [
+            (slot.read() if slot.view is None else slot.view) if full else slot.read().reshape(()).copy()
+            for slot, full in zip(self.reads, self.plan.is_whole, strict=True)
+        ]
+
+    def _block(self, values: list[Any], out: Array) -> None:
+        with scratch() as take:
+            self._execute(values, out, [take(out.shape, dtype) for dtype in self.plan.between])
+
+    def _execute(self, values: list[Any], out: Array, between: list[Array]) -> None:
+        values += self.plan.constants
+        for number, operands, function, place, is_approximate, dead in self.plan.operations:
+            taken = [values[each] for each in operands]
+            if is_approximate:
+                taken = [_filled(each, out.shape) for each in taken]
+            if place is None:
+                values[number] = np.asarray(function(*taken))
+            else:
+                values[number] = function(*taken, out=out if place == _RESULT else between[place])
+            for each in dead:
+                values[each] = None
+        if values[self.plan.result] is not out:
+            np.copyto(out, values[self.plan.result])
 
 
 def as_function(statement: Statement, types: Sequence[DType]) -> Callable[..., Any] | None:

@@ -32,20 +32,31 @@ from haulout.sim.numerics.body import Body, Statement
 from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_float
 from haulout.sim.numerics.evaluate import explained
 from haulout.sim.numerics.types import Array, TensorType
-from haulout.sim.steps.elementwise import BlockMap, as_function
+from haulout.sim.steps.elementwise import BlockMap, Plan, as_function
 from haulout.support.diagnostics import bad_input
 
 Step: TypeAlias = Callable[[], object]
 """A thread calls it; what it returns is not used."""
 _Attrs: TypeAlias = Mapping[str, AttrValue]
+Plans: TypeAlias = dict[tuple[object, ...], Plan]
 _Make: TypeAlias = Callable[[_Attrs, Sequence[Slot], Sequence[Slot]], "Step | None"]
 
 
-def make_step(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step:
-    """The step of an instruction. Raises `bad-input` for one that no core can execute."""
+def make_step(
+    opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot], plans: Plans | None = None
+) -> Step:
+    """The step of an instruction. Raises `bad-input` for one that no core can execute.
+
+    `plans` keeps what instructions of the same attributes can share.
+    """
     if lookup(opcode).collective:
         bad_input(f"`{opcode}` cannot be executed by a core", help=["compile the program: it lowers collectives"])
-    make = partial(_elementwise, opcode) if opcode in elementwise.OPCODES else _MAKERS.get(opcode)
+    plans = {} if plans is None else plans
+    make = _MAKERS.get(opcode)
+    if opcode in elementwise.OPCODES:
+        make = partial(_elementwise, opcode, plans)
+    elif opcode in _MAPS:
+        make = partial(_MAPS[opcode], plans)
     made = None
     if make is not None:
         with explained(opcode, [slot.type for slot in reads], [slot.type for slot in writes]):
@@ -88,7 +99,9 @@ def _is_free(out: Slot, reads: Sequence[Slot]) -> bool:
     return out.view is not None and all(out.same_as(slot) or not out.meets(slot) for slot in reads)
 
 
-def _elementwise(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+def _elementwise(
+    opcode: str, plans: Plans, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]
+) -> Step | None:
     expected = lookup(opcode).operands
     if expected is None or (len(reads), len(writes)) != expected.counts():
         return None
@@ -107,14 +120,25 @@ def _elementwise(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequ
     statement = Statement(opcode, out.type.dtype, tuple(range(len(reads))), extra)
     step = Body(len(reads), (statement,), (len(reads),))
     views = [slot.view for slot in reads]
-    mapped = BlockMap(step, reads, out.type.shape)
+    mapped = _planned(plans, (opcode, out.type), lambda: step, reads, out.type.shape)
     function = as_function(statement, types)
     is_plain = all(slot.type.shape == out.type.shape for slot in reads) and out.view is not None
     if isinstance(function, np.ufunc) and is_plain and all(view is not None for view in views):
         is_contiguous = all(slot.contiguous for slot in (*reads, out))
-        if not mapped.operations[0].is_approximate or (is_contiguous and not any(map(out.meets, reads))):
+        if not mapped.plan.operations[0].is_approximate or (is_contiguous and not any(map(out.meets, reads))):
             return partial(function, *views, out=out.view)
     return _mapped(mapped, reads, out)
+
+
+def _planned(
+    plans: Plans, name: tuple[object, ...], parse: Callable[[], Body], reads: Sequence[Slot], shape: tuple[int, ...]
+) -> BlockMap:
+    """A computation of some name on operands, planned once for all operands of the same types."""
+    types = [slot.type for slot in reads]
+    key = *name, shape, *types
+    if key not in plans:
+        plans[key] = Plan(parse(), types, shape)
+    return BlockMap(plans[key], reads)
 
 
 def _is_cast(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
@@ -126,7 +150,7 @@ def _is_cast(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
 
 
 def _mapped(mapped: BlockMap, reads: Sequence[Slot], out: Slot) -> Step | None:
-    if mapped.dtype != out.type.dtype:
+    if mapped.plan.dtype != out.type.dtype:
         return None
     if _is_free(out, reads) and out.view is not None:
         return partial(mapped.run, out.view)
@@ -139,22 +163,25 @@ def _mapped(mapped: BlockMap, reads: Sequence[Slot], out: Slot) -> Step | None:
     return run
 
 
-def _map(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+def _map(plans: Plans, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
     if not reads or len(writes) != 1:
         return None
-    return _mapped(BlockMap(body.parse(attrs, len(reads), 1), reads, writes[0].type.shape), reads, writes[0])
+    shape = writes[0].type.shape
+    return _mapped(
+        _planned(plans, ("map",), lambda: body.parse(attrs, len(reads), 1), reads, shape), reads, writes[0]
+    )
 
 
-def _map_reduce(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+def _map_reduce(plans: Plans, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
     if len(reads) < 2 or len(writes) != 1:
         return None
     *arrays, initial = reads
     whole = max((slot.type.shape for slot in arrays), key=lambda shape: (np.prod(shape), len(shape)))
-    mapped = BlockMap(body.parse(attrs, len(arrays), 1), arrays, whole)
+    mapped = _planned(plans, ("map_reduce",), lambda: body.parse(attrs, len(arrays), 1), arrays, whole)
     reduced = {"dims": attrs.get("dims", []), "op": attrs.get("op", "")}
     out, kept = writes[0], min(attributes.integers(reduced, "dims"), default=0)
     expected = tuple(extent for dim, extent in enumerate(whole) if dim not in attributes.integers(reduced, "dims"))
-    if mapped.dtype != out.type.dtype or expected != out.type.shape or not 0 <= kept <= len(whole):
+    if mapped.plan.dtype != out.type.dtype or expected != out.type.shape or not 0 <= kept <= len(whole):
         return None
     in_place = out.view is not None and not any(map(out.meets, reads))
 
@@ -296,9 +323,8 @@ _ORDERING = ("sort", "topk")
 order of what they have seen.
 """
 
+_MAPS = {"map": _map, "map_reduce": _map_reduce}
 _MAKERS: dict[str, _Make] = {
-    "map": _map,
-    "map_reduce": _map_reduce,
     "dma_copy": _dma_copy,
     "broadcast": partial(_view, shaping.broadcast),
     "iota": partial(_view, shaping.iota),
@@ -308,4 +334,4 @@ _MAKERS: dict[str, _Make] = {
     "dot": _dot,
     "convolution": _convolution,
 }
-"""Of opcodes that are not element-wise; a function gives None where the operands need `evaluate`."""
+"""Of other opcodes; a function gives None where the operands need `evaluate`."""
