@@ -8,8 +8,9 @@ feature, and the result is its product with the weights. It is made in blocks of
 there are fewer positions p than taps (the gradient of the weights), a block is one position of all batches.
 
 BLAS sums the products of one element in one chain as long as there are few of them; how it cuts longer chains depends
-on the number of rows. So the columns are cut here, at places that only the weights decide: the same sums come out
-whatever part of the positions a core computes.
+on the number of rows. So the columns are cut here, at places that only the weights decide: a core that computes a part
+of the positions gets the sums of the whole. (Not always: with 24 output features, say, OpenBLAS has another order of
+sums for few rows.)
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from haulout.support.diagnostics import bad_input
 _BLOCK_BYTES = 1 << 19
 """Of a block of the matrix of windows."""
 _CHAIN = 320
-"""Products of an element that one call of BLAS sums; OpenBLAS cuts no chain so short, whichever way it takes."""
+"""Products of an element that one call of BLAS sums; OpenBLAS does not cut a chain so short."""
 _LABELS = re.compile(r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)")
 
 
