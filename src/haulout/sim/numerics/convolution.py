@@ -8,7 +8,7 @@ feature, and the result is its product with the weights. It is made in blocks of
 there are fewer positions p than taps (the gradient of the weights), a block is one position of all batches.
 
 BLAS sums the products of one element in one chain as long as there are few of them; how it cuts longer chains depends
-on the number of rows. So the columns are cut here, at places that only the weights decide: a core that computes a part
+on the number of rows. So the columns are cut here, at places that only the weights decide: a core that computes part
 of the positions gets the sums of the whole. (Not always: with 24 output features, say, OpenBLAS has another order of
 sums for few rows.)
 """
