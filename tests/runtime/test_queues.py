@@ -21,8 +21,8 @@ from haulout.ir.enums import Engine
 from haulout.ir.program import Program
 from haulout.runtime.lines import Line
 from haulout.runtime.prepare import _Binder
-from haulout.runtime.steps import Step
 from haulout.runtime.trace import trace_text
+from haulout.sim.steps.make import Step
 from haulout_generators.branch_programs import random_branch_program, random_inputs
 
 Slow = Callable[[int], None]
