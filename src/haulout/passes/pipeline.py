@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from haulout.ir.attributes import AttrValue, parse_attrs
+from haulout.passes.alternate_buffers import AlternateBuffers
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass
 from haulout.passes.build_fdeps import BuildFdeps
@@ -66,6 +67,7 @@ REGISTRY: dict[str, type[Pass]] = {
     for each in (
         LncSplitter,
         FoldConstants,
+        AlternateBuffers,
         MarkUniform,
         SplitUniform,
         ShareReplicated,
@@ -133,6 +135,7 @@ def standard_pipeline(
     partitions = default.partitions if partitions is None else partitions
     return [
         FoldConstants(),
+        *([AlternateBuffers(target=target)] if share in ("uniform", "all") and not split else []),
         *([SplitUniform(target=target, split=split)] if share in ("uniform", "all") else []),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
