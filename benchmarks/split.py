@@ -37,16 +37,26 @@ def xla_bytes(path: Path) -> dict[tuple[str, int], int]:
         return {(row["program"], int(row["devices"])): int(row["total"]) for row in csv.DictReader(file)}
 
 
-def fences_an_iteration(program: haulout.Program) -> int:
-    """Barriers of the first core in one loop, without the loops inside it; of the loop that has most."""
+def fences_an_iteration(program: haulout.Program, source: haulout.Program) -> float:
+    """Barriers of the first core in one loop, without the loops inside it; of the loop that has most.
+
+    A body may do the work of several iterations of the `source`: its loop runs less often.
+    """
     structure, barriers = program.structure, program.barriers.instruction
+    trips = dict(zip(source.blocks.name.tolist(), source.blocks.trip.tolist(), strict=True))
+    trips = {source.strings[name]: trip for name, trip in trips.items()}
     blocks = program.instructions.block[barriers[program.instruction_core[barriers] == 0]].tolist()
     inner: Counter[int] = Counter()
     for block in blocks:
         around = [loop for loop in structure.loops.values() if loop.begin <= block < loop.end]
         if around:
             inner[max(loop.begin for loop in around)] += 1
-    return max(inner.values(), default=0)
+    found = [0.0]
+    for header, fences in inner.items():
+        trip = trips.get(program.strings[int(program.blocks.name[header])], NONE)
+        runs = int(program.blocks.trip[header])
+        found.append(fences / (trip // runs if runs > 0 and trip > 0 else 1))
+    return max(found)
 
 
 def mean(values: Iterable[float]) -> float:

@@ -87,9 +87,7 @@ class AlternateBuffers(Pass):
             made = unroll(buffered.program, loop, buffered.halves)
             found = self._estimate(made)
             needed = [
-                each
-                for each, pair in zip(chosen, buffered.pairs, strict=True)
-                if not found.crossing.isdisjoint(pair)
+                each for each, pair in zip(chosen, buffered.pairs, strict=True) if not found.crossing.isdisjoint(pair)
             ]
             if len(needed) == len(chosen):
                 break
@@ -127,9 +125,7 @@ def _identity(program: Program, block: int) -> tuple[int, int]:
 
 
 def _loop(program: Program, header: tuple[int, int]) -> Loop:
-    return next(
-        each for each in program.structure.loops.values() if _identity(program, each.header) == header
-    )
+    return next(each for each in program.structure.loops.values() if _identity(program, each.header) == header)
 
 
 def _collective(program: Program, loop: Loop) -> str | None:

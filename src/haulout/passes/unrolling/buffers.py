@@ -90,9 +90,7 @@ def _alternating(program: Program, loop: Loop, location: int, touches: Sequence[
     return Alternating(location, first.row, is_state)
 
 
-def _with_copied(
-    program: Program, found: list[Alternating], touched: dict[int, list[_Touch]]
-) -> list[Alternating]:
+def _with_copied(program: Program, found: list[Alternating], touched: dict[int, list[_Touch]]) -> list[Alternating]:
     """The same, with what states are copied from."""
     by_location = {each.location: each for each in found}
     made = []

@@ -26,7 +26,7 @@ from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Dims, Edges, Ids, Ints, Patterns, Steps
-from haulout.ir.structure import Loop
+from haulout.ir.structure import Arm, Loop
 
 AS_IT_WAS, PEELED, FIRST, SECOND = range(4)
 """Copies of an instruction: outside of the body; of the first iteration, before the loop; of the two in the body."""
@@ -50,6 +50,9 @@ def refusal(program: Program, loop: Loop) -> str | None:
         return "it is not known how often it runs"
     if loop.trip < 2:
         return "it runs less than twice"
+    inside = [each for each in program.structure.regions if loop.begin < each.begin < loop.end]
+    if any(isinstance(each, Arm) or each.trip == NONE for each in inside):
+        return "the paths through its body, twice, may be too many to prove"
     steps, rows = program.steps, program.instructions
     if ((steps.header == loop.header) & (steps.modulus % 2 == 1)).any():
         return "an operand starts again after an odd number of iterations"
@@ -92,10 +95,9 @@ class _Unroller:
         self.layout = self._layout()
         self.at = {piece: number for number, new in enumerate(self.layout) for piece in new.pieces}
         found = [
-            (row, piece.copy, number)
+            (self._rows_of(piece), piece.copy, number)
             for number, new in enumerate(self.layout)
             for piece in new.pieces
-            for row in [self._rows_of(piece)]
         ]
         counts = [len(row) for row, _, _ in found]
         self.row: Ints = np.concatenate([row for row, _, _ in found]).astype(np.int64)
@@ -106,7 +108,9 @@ class _Unroller:
         count = starts[self.row + 1] - starts[self.row]
         self.instruction: Ints = np.repeat(np.arange(len(self.row)), count)
         """Of each new access its new instruction."""
-        self.access: Ints = np.arange(int(count.sum())) + np.repeat(starts[self.row] - np.cumsum(count) + count, count)
+        self.access: Ints = np.arange(int(count.sum())) + np.repeat(
+            starts[self.row] - np.cumsum(count) + count, count
+        )
         """Old row of each new access."""
 
     def run(self) -> Program:
@@ -211,7 +215,8 @@ class _Unroller:
         span = int(np.ptp(rows.seq[first:last])) + 1 if first < last else 0
         copies = np.where(self.copy == SECOND, 1, 0) + ((self.copy == AS_IT_WAS) & (self.row >= last))
         copies += self.peels * ((self.copy != PEELED) & (self.row >= first))
-        return span * copies
+        later: Ints = span * copies
+        return later
 
     def _names(self, taken: Ids, names: Ids, copies: Ints) -> Ids:
         """Names of copies, for rows that have the names of what they are copies of."""
@@ -334,7 +339,9 @@ def _successors(program: Program) -> list[list[int]]:
 
 def _shifted(program: Program, pattern: Ids, offset: Ints, size: Ints) -> tuple[Ids, Patterns, Dims]:
     """Patterns moved by some bytes, of locations of a size; the rows that are new."""
-    found, rows, dims = pattern.copy(), [], []  # type: ignore[var-annotated]
+    found = pattern.copy()
+    rows: list[tuple[int, int, int, int]] = []
+    dims: list[tuple[int, int]] = []
     known: dict[tuple[int, int, int], int] = {}
     for access in np.flatnonzero(offset).tolist():
         key = int(pattern[access]), int(offset[access]), int(size[access]) if pattern[access] == NONE else NONE
@@ -347,10 +354,10 @@ def _shifted(program: Program, pattern: Ids, offset: Ints, size: Ints) -> tuple[
             dims += old.dims
             rows.append((old.offset + key[1], old.run, begin, begin + len(old.dims)))
         found[access] = known[key]
-    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
-    strides = list(zip(*dims, strict=True)) or [(), ()]
+    offsets, runs, begins, ends = np.array(rows, np.int64).reshape(-1, 4).T
+    strides, counts = np.array(dims, np.int64).reshape(-1, 2).T
     return (
         found,
-        Patterns.make(len(rows), **dict(zip(("offset", "run", "dim_begin", "dim_end"), columns, strict=True))),
-        Dims.make(len(dims), stride=strides[0], count=strides[1]),
+        Patterns.make(offset=offsets, run=runs, dim_begin=begins, dim_end=ends),
+        Dims.make(stride=strides, count=counts),
     )

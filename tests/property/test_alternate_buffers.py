@@ -1,0 +1,72 @@
+"""alternate_buffers: the same results, bit for bit, and proved, whether or not it pays."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tiers import examples
+
+import haulout
+from haulout.ir.verify import check_sound
+from haulout.passes.unrolling.buffers import alternating, with_buffers
+from haulout.passes.unrolling.inner_dims import with_inner_dims
+from haulout.passes.unrolling.unroll import refusal, unroll
+from haulout_generators.lockstep_programs import lockstep_inputs, random_lockstep_program
+from haulout_generators.state_programs import random_state_program
+
+
+def with_all(rng: Random, program: haulout.Program) -> tuple[haulout.Program, int, int]:
+    """The program with its loops written out twice, inner ones first, some with all their second buffers; how many
+    loops, and buffers.
+    """
+    names = [
+        int(program.blocks.name[each.header])
+        for each in reversed(program.structure.loops.values())
+        if each.header < len(program.blocks) // program.lnc
+    ]
+    loops = buffers = 0
+    for name in names:
+        loop = next(each for each in program.structure.loops.values() if program.blocks.name[each.header] == name)
+        if refusal(program, loop) is not None or rng.random() < 0.2:
+            continue
+        chosen = [each for each in alternating(program, loop) if rng.random() < 0.8]
+        made = with_buffers(program, loop, chosen)
+        program = check_sound(unroll(made.program, loop, made.halves))
+        loops, buffers = loops + 1, buffers + len(chosen)
+    return program, loops, buffers
+
+
+def check_same(program: haulout.Program, changed: haulout.Program, seed: int) -> None:
+    inputs = lockstep_inputs(Random(seed), program)
+    before = haulout.compile(program, share="none")
+    expected = haulout.simulate(before.program, inputs).outputs
+    result = haulout.compile(changed, share="none")
+    assert result.proved or not before.proved, [str(each) for each in result.diagnostics]
+    found = haulout.simulate(result.program, inputs).outputs
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_written_out_twice_with_two_buffers(seed: int) -> None:
+    program = random_state_program(Random(seed))
+    check_same(program, with_all(Random(seed), program)[0], seed)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_any_program_in_lockstep(seed: int) -> None:
+    program = random_lockstep_program(Random(seed), cores=2)
+    check_same(program, with_all(Random(seed), program)[0], seed)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_inner_dims(seed: int) -> None:
+    program = random_state_program(Random(seed))
+    check_same(program, check_sound(with_inner_dims(program)), seed)
