@@ -90,18 +90,20 @@ def main() -> None:
             continue
         peak: dict[int, int] = {}
         alone = 0.0
+        source: haulout.Program | None = None
         for cores in counts:
             begin = time.perf_counter()
             result = haulout.compile(path, lnc=cores)
             seconds = time.perf_counter() - begin
             report, program = result.report, result.program
+            source = source or program
             span = report.estimated_makespan_us
             peak[cores] = report.total_peak_bytes
             alone = alone or span
             one, many = xla.get((path.stem, 1)), xla.get((path.stem, cores))
             counters = report.counters.get("split_uniform", {})
             operations = (len(program.instructions) - len(program.barriers)) // cores
-            fences = f"{report.barriers}/{fences_an_iteration(program)}"
+            fences = f"{report.barriers}/{fences_an_iteration(program, source):g}"
             print(
                 f"{path.stem:<16}{cores:>2}{peak[cores]:>14,}{ratio(peak[cores], one)}{ratio(peak[cores], many)}"
                 f"{span:>13,.1f}{alone / span:>10.2f}{fences:>9}{counters.get('operations', 0):>5}/{operations:<4}"
