@@ -12,7 +12,6 @@ from tests.tiers import examples
 import haulout
 from haulout.ir.verify import check_sound
 from haulout.passes.unrolling.buffers import alternating, with_buffers
-from haulout.passes.unrolling.inner_dims import with_inner_dims
 from haulout.passes.unrolling.unroll import refusal, unroll
 from haulout_generators.lockstep_programs import lockstep_inputs, random_lockstep_program
 from haulout_generators.state_programs import random_state_program
@@ -63,10 +62,3 @@ def test_written_out_twice_with_two_buffers(seed: int) -> None:
 def test_any_program_in_lockstep(seed: int) -> None:
     program = random_lockstep_program(Random(seed), cores=2)
     check_same(program, with_all(Random(seed), program)[0], seed)
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_inner_dims(seed: int) -> None:
-    program = random_state_program(Random(seed))
-    check_same(program, check_sound(with_inner_dims(program)), seed)

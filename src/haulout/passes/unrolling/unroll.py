@@ -9,8 +9,8 @@ The header runs before every second iteration, so it finds the states that it fo
 besides its condition is computed between the halves as well. Blocks that meet where copies do become one, unless the
 second one is a header, so that instructions of two iterations may change places.
 
-In iteration k of the old loop a step with modulus m moves its operand by `stride * ((k + phase) mod m)`. With iteration
-`2 j + h` and `c = h + phase`, and even m, this is `stride * (c mod 2) + 2 stride * ((j + c div 2) mod (m / 2))`: an offset
+In iteration k of the old loop a step with modulus m moves its operand by `stride * ((k + phase) mod m)`. With k =
+`2 j + h`, `c = h + phase` and even m this is `stride * (c mod 2) + 2 stride * ((j + c div 2) mod (m / 2))`: an offset
 and a step of the new loop. For odd m there is no such step.
 """
 
@@ -351,13 +351,9 @@ def _shifted(program: Program, pattern: Ids, offset: Ints, size: Ints) -> tuple[
         if key not in known:
             known[key] = len(program.patterns) + len(rows)
             begin = len(program.dims) + len(dims)
-            dims += old.dims
+            dims += list(old.dims)
             rows.append((old.offset + key[1], old.run, begin, begin + len(old.dims)))
         found[access] = known[key]
-    offsets, runs, begins, ends = np.array(rows, np.int64).reshape(-1, 4).T
-    strides, counts = np.array(dims, np.int64).reshape(-1, 2).T
-    return (
-        found,
-        Patterns.make(offset=offsets, run=runs, dim_begin=begins, dim_end=ends),
-        Dims.make(stride=strides, count=counts),
-    )
+    columns, places = np.array(rows, np.int64).reshape(-1, 4).T, np.array(dims, np.int64).reshape(-1, 2).T
+    patterns = Patterns.make(offset=columns[0], run=columns[1], dim_begin=columns[2], dim_end=columns[3])
+    return found, patterns, Dims.make(stride=places[0], count=places[1])
