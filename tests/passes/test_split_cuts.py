@@ -66,8 +66,8 @@ def cut(program: Program, operation: Operation, axis: Axis) -> Program:
         for operand, key in zip(operation.operands, axis.keys, strict=True)
         if operand.write
     }
-    partitions = dict.fromkeys(range(len(program.locations) // program.lnc), operation.partition)
-    made = emit_parts(program, {operation.row: operation}, Cuts(keys, {operation.row: axis}), partitions, set())
+    classes = dict.fromkeys(range(len(program.locations) // program.lnc), operation.classes)
+    made = emit_parts(program, {operation.row: operation}, Cuts(keys, {operation.row: axis}), classes, set())
     check_sound(made)
     return made
 

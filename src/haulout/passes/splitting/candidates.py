@@ -20,7 +20,7 @@ from haulout.passes.splitting.operations import Classes, Operation, read_operati
 class Candidates:
     """Locations and instructions by their rows on the first core."""
 
-    partitions: dict[int, Classes]
+    classes: dict[int, Classes]
     """Of each location that is equal within classes of one size, two or more, those classes."""
     sizes: dict[int, int] = field(default_factory=dict)
     """Bytes of each location that may be cut; all that write it are in `operations`."""
@@ -34,9 +34,9 @@ class Candidates:
 
 def find_candidates(program: Program) -> Candidates:
     """What may be cut; the cores must run in lockstep."""
-    found = Candidates(_partitions(program))
+    found = Candidates(_classes(program))
     writers, apart = _writers(program), _touched_apart(program)
-    for location in found.partitions:
+    for location in found.classes:
         if writers[location]:
             reason = _obstacle(program, location, bool(apart[location]))
             if reason is None:
@@ -48,9 +48,9 @@ def find_candidates(program: Program) -> Candidates:
     for row in rows:
         mine = slice(int(starts[row]), int(starts[row + 1]))
         results = np.unique(accesses.location[mine][accesses.write[mine]]).tolist()
-        alike = all(each in found.sizes for each in results) and len({found.partitions[e] for e in results}) == 1
+        alike = all(each in found.sizes for each in results) and len({found.classes[e] for e in results}) == 1
         if alike:
-            operation = read_operation(program, row, found.partitions[results[0]])
+            operation = read_operation(program, row, found.classes[results[0]])
             if operation is not None and (operation := _keyed(program, operation)) is not None:
                 found.operations[row] = operation
             else:
@@ -59,18 +59,18 @@ def find_candidates(program: Program) -> Candidates:
     return found
 
 
-def _partitions(program: Program) -> dict[int, Classes]:
+def _classes(program: Program) -> dict[int, Classes]:
     found: dict[int, Classes] = {}
     known: dict[bytes, Classes | None] = {}
     for location, labels in enumerate(core_labels(program)):
         key = labels.tobytes()
         if key not in known:
-            classes = tuple(tuple(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels).tolist())
-            sizes = {len(each) for each in classes}
-            known[key] = classes if len(sizes) == 1 and min(sizes) > 1 else None
-        partition = known[key]
-        if partition is not None:
-            found[location] = partition
+            made = tuple(tuple(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels).tolist())
+            sizes = {len(each) for each in made}
+            known[key] = made if len(sizes) == 1 and min(sizes) > 1 else None
+        classes = known[key]
+        if classes is not None:
+            found[location] = classes
     return found
 
 

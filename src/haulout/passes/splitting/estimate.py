@@ -68,7 +68,7 @@ class SplitEstimator:
         self,
         program: Program,
         operations: Mapping[int, Operation],
-        partitions: Mapping[int, Classes],
+        classes: Mapping[int, Classes],
         cut_locations: Collection[int],
         target: Target,
     ) -> None:
@@ -86,14 +86,14 @@ class SplitEstimator:
             [block_weight(program.structure, block) for block in program.instructions.block[: self._rows].tolist()]
         )
         """How often each instruction runs."""
-        self._keys = self._key_numbers(program, operations, partitions, cut_locations, most)
+        self._keys = self._key_numbers(program, operations, classes, cut_locations, most)
         self._set_edges(program, cut_locations)
 
     def _key_numbers(
         self,
         program: Program,
         operations: Mapping[int, Operation],
-        partitions: Mapping[int, Classes],
+        classes: Mapping[int, Classes],
         cut_locations: Collection[int],
         most: int,
     ) -> Ids:
@@ -103,7 +103,7 @@ class SplitEstimator:
         for operation in operations.values():
             for at, axis in enumerate(operation.axes):
                 for operand, key in zip(operation.operands, axis.keys, strict=True):
-                    agrees = operand.location in cut_locations and partitions[operand.location] == operation.partition
+                    agrees = operand.location in cut_locations and classes[operand.location] == operation.classes
                     if key is not None and agrees:
                         found[operand.access, at] = numbers.setdefault(key, len(numbers))
         return found
@@ -263,7 +263,7 @@ def _part_times(program: Program, operations: list[Operation], at: int, target: 
     """Durations of the largest parts of operations cut along their axis number `at`, by row."""
     made = PartColumns(program, {})
     for operation in operations:
-        axis, parts = operation.axes[at], len(operation.partition[0])
+        axis, parts = operation.axes[at], len(operation.classes[0])
         interval = intervals(axis.extent, parts)[-1]
         boxes = [operand.box(dim, interval) for operand, dim in zip(operation.operands, axis.dims, strict=True)]
         made.row(operation.row, 0, axis.opcode, part_attrs(operation, axis, boxes, interval))

@@ -55,7 +55,7 @@ class Operation:
     """The outermost dimension first."""
     shaped: bool
     """Whether its operands have shapes."""
-    partition: Classes
+    classes: Classes
     """Classes of cores that share its work."""
 
 
@@ -63,7 +63,7 @@ _UNFOLLOWED = (Axes.PLACED, Axes.RESULT)
 """Rules under which a dimension of the result may have no counterpart in the operands."""
 
 
-def read_operation(program: Program, row: int, partition: Classes) -> Operation | None:
+def read_operation(program: Program, row: int, classes: Classes) -> Operation | None:
     """An instruction whose results are equal within each class, as an operation; None: it cannot be cut."""
     opcode = program.strings[int(program.instructions.opcode[row])]
     attrs = program.instruction_attrs(row)
@@ -78,10 +78,10 @@ def read_operation(program: Program, row: int, partition: Classes) -> Operation 
     if operands is None or not any(each.write for each in operands):
         return None
     if lookup(opcode).collective:
-        axes = tuple(_collective_axes(opcode, attrs, operands, partition))
+        axes = tuple(_collective_axes(opcode, attrs, operands, classes))
     else:
-        axes = tuple(_axes(opcode, attrs, operands, len(partition[0])))
-    return Operation(row, tuple(operands), axes, lookup(opcode).typed, partition) if axes else None
+        axes = tuple(_axes(opcode, attrs, operands, len(classes[0])))
+    return Operation(row, tuple(operands), axes, lookup(opcode).typed, classes) if axes else None
 
 
 def _byte_operands(program: Program, begin: int, end: int) -> list[Operand] | None:
@@ -185,11 +185,11 @@ def _axis(
     return Axis(tuple(dims), keys, opcode, attrs, extent)
 
 
-def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], partition: Classes) -> Iterator[Axis]:
+def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], classes: Classes) -> Iterator[Axis]:
     """Each member of a group writes its piece of one result."""
     groups = attrs.get("groups")
-    parts = len(partition[0])
-    if len(operands) != 2 or not isinstance(groups, list) or any(list(cores) not in groups for cores in partition):
+    parts = len(classes[0])
+    if len(operands) != 2 or not isinstance(groups, list) or any(list(cores) not in groups for cores in classes):
         return
     source, target = operands
     if opcode == "all_reduce":

@@ -25,18 +25,18 @@ def emit_parts(
     program: Program,
     operations: Mapping[int, Operation],
     cuts: Cuts,
-    partitions: Mapping[int, Classes],
+    classes: Mapping[int, Classes],
     local: set[int],
 ) -> Program:
     """The program in which each core runs its part of every operation that is cut.
 
     Locations in `local` shrink to a part on each core; the others that have a key become shared.
     """
-    sizes = _part_sizes(program, cuts, partitions, local)
+    sizes = _part_sizes(program, cuts, classes, local)
     out = PartColumns(program, sizes)
     for row, axis in cuts.axes.items():
         operation = operations[row]
-        for cores in operation.partition:
+        for cores in operation.classes:
             for core, interval in zip(cores, intervals(axis.extent, len(cores)), strict=True):
                 pairs = zip(operation.operands, axis.dims, strict=True)
                 boxes = [operand.box(dim, interval) for operand, dim in pairs]
@@ -46,11 +46,11 @@ def emit_parts(
                         box = box.packed(cuts.keys[box.location], len(cores))
                     out.operand(box, core)
     program = out.finish()
-    return _share(program, {at: partitions[at] for at in cuts.keys if at not in local})
+    return _share(program, {at: classes[at] for at in cuts.keys if at not in local})
 
 
-def _part_sizes(program: Program, cuts: Cuts, partitions: Mapping[int, Classes], local: set[int]) -> dict[int, int]:
-    return {at: int(program.locations.size[at]) // len(partitions[at][0]) for at in sorted(local)}
+def _part_sizes(program: Program, cuts: Cuts, classes: Mapping[int, Classes], local: set[int]) -> dict[int, int]:
+    return {at: int(program.locations.size[at]) // len(classes[at][0]) for at in sorted(local)}
 
 
 class PartColumns:
@@ -129,14 +129,14 @@ def _table(kind: Any, rows: list[dict[str, int]]) -> Any:
     return kind.make(len(rows), **columns)
 
 
-def _share(program: Program, partitions: Mapping[int, Classes]) -> Program:
+def _share(program: Program, classes: Mapping[int, Classes]) -> Program:
     """Make locations shared: one owner in each class, views on its other members."""
     locations = program.locations
     size = len(locations) // program.lnc
     space, name, core = (column.copy() for column in (locations.space, locations.remote_name, locations.remote_core))
     owners = Owners(program)
-    for location in sorted(partitions, key=lambda at: (-int(locations.size[at]), at)):
-        for members in partitions[location]:
+    for location in sorted(classes, key=lambda at: (-int(locations.size[at]), at)):
+        for members in classes[location]:
             owner = owners.choose(location, members)
             for member in members:
                 row = member * size + location
