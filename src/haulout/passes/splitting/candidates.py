@@ -12,6 +12,7 @@ from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
+from haulout.passes.splitting.asked_cuts import add_asked_cuts
 from haulout.passes.splitting.keys import Key
 from haulout.passes.splitting.operations import Classes, Operation, read_operation
 
@@ -51,10 +52,14 @@ def find_candidates(program: Program) -> Candidates:
         alike = all(each in found.sizes for each in results) and len({found.classes[e] for e in results}) == 1
         if alike:
             operation = read_operation(program, row, found.classes[results[0]])
-            if operation is not None and (operation := _keyed(program, operation)) is not None:
-                found.operations[row] = operation
+            if operation is not None:
+                found.operations[row] = _keyed(program, operation)
             else:
                 found.refused.add(row)
+    add_asked_cuts(found.operations, found.sizes, lambda it, axes: _keyed(program, replace(it, axes=axes)))
+    for row in [row for row, operation in found.operations.items() if not operation.axes]:
+        del found.operations[row]
+        found.refused.add(row)
     _withdraw(program, found, writers)
     return found
 
@@ -110,7 +115,7 @@ def _touched_apart(program: Program) -> Bools:
     return found
 
 
-def _keyed(program: Program, operation: Operation) -> Operation | None:
+def _keyed(program: Program, operation: Operation) -> Operation:
     """The operation with those cuts alone whose parts write disjoint elements and read no other part of a result."""
     results = [(operand.location, at) for at, operand in enumerate(operation.operands) if operand.write]
     axes = []
@@ -121,7 +126,7 @@ def _keyed(program: Program, operation: Operation) -> Operation | None:
         mine = zip(operation.operands, axis.keys, strict=True)
         if all(operand.write or written.get(operand.location, key) == key for operand, key in mine):
             axes.append(axis)
-    return replace(operation, axes=tuple(axes)) if axes else None
+    return replace(operation, axes=tuple(axes))
 
 
 def _is_whole(program: Program, location: int, key: Key | None) -> bool:

@@ -31,7 +31,7 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.structure import Loop
 from haulout.passes.fences.exact_cover import block_weight
-from haulout.passes.splitting.keys import Key, intervals
+from haulout.passes.splitting.keys import Key
 from haulout.passes.splitting.operations import Classes, Operation, part_attrs
 from haulout.passes.splitting.parts import PartColumns
 from haulout.support.jit import njit
@@ -264,8 +264,8 @@ def _part_times(program: Program, operations: list[Operation], at: int, target: 
     made = PartColumns(program, {})
     for operation in operations:
         axis, parts = operation.axes[at], len(operation.classes[0])
-        interval = intervals(axis.extent, parts)[-1]
-        boxes = [operand.box(dim, interval) for operand, dim in zip(operation.operands, axis.dims, strict=True)]
+        interval = axis.largest(operation.operands, parts)
+        boxes = axis.boxes(operation.operands, interval)
         made.row(operation.row, 0, axis.opcode, part_attrs(operation, axis, boxes, interval))
         for box in boxes:
             made.operand(box, 0)

@@ -85,8 +85,8 @@ def refusal(program: Program, row: int, cores: int) -> str:
         return "it is not known which bytes it accesses"
     if opcode in ("all_reduce", "all_gather"):
         return f"its groups have other cores, or no dimension of its result is a multiple of {cores}"
-    if rule.axes is Axes.NONE:
-        return f"there is no rule for {opcode}"
+    if rule.axes.obstacle is not None:
+        return f"there is no rule for {opcode}: {rule.axes.obstacle}"
     if not rule.typed:
         if _elements(program, begin, end) < cores:
             return f"its result has fewer than {cores} elements"
