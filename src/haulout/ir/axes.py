@@ -60,10 +60,10 @@ class Window:
         """Whether each element of the result sees the same index alone."""
         return self == Window(self.place, dilation=self.dilation)
 
-    @property
-    def overlaps(self) -> bool:
-        """Whether windows see elements beyond their own `stride` of them, or padding."""
-        return (self.size - 1) * self.dilation >= self.stride or self.low != 0 or self.base != 1
+    def tiles(self, extent: int, positions: int) -> bool:
+        """Whether each of `positions` windows sees nothing but its own `stride` of `extent` elements."""
+        apart = (self.size - 1) * self.dilation < self.stride and not self.low and self.base == 1
+        return apart and extent == positions * self.stride
 
     def seen(self, begin: int, end: int, extent: int) -> tuple[int, int, int, int]:
         """What the windows `begin:end` need of `extent` elements: begin, end, and the padding on both sides.

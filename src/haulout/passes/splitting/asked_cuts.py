@@ -47,7 +47,7 @@ def add_asked_cuts(
             continue
         known.add((location, key))
         for row, at in touching[location]:
-            for axis in _axes_with_key(operations[row], at, key):
+            for axis in axes_with_key(operations[row], at, key):
                 operation = operations[row]
                 if added[row] == _MOST or any(each.keys == axis.keys for each in operation.axes):
                     continue
@@ -64,7 +64,7 @@ def _asks(operation: Operation, axis: Axis, sizes: Mapping[int, int]) -> Iterato
             yield operand.location, key
 
 
-def _axes_with_key(operation: Operation, at: int, key: Key) -> Iterator[Axis]:
+def axes_with_key(operation: Operation, at: int, key: Key) -> Iterator[Axis]:
     """Cuts along independent dimensions under which an operand has a key whose period is not the dimension's."""
     operand = operation.operands[at]
     for dims in operation.independent:

@@ -131,8 +131,10 @@ def _keyed(program: Program, operation: Operation) -> Operation:
 
 def _is_whole(program: Program, location: int, key: Key | None) -> bool:
     """Whether there is a key, and no element of the location belongs to two parts."""
+    if key is None or key.period > program.locations.size[location]:
+        return False
     dtype = program.strings.get(int(program.locations.dtype[location]))
-    return key is not None and key.unit % (itemsize(dtype) if dtype is not None else 1) == 0
+    return key.unit % (itemsize(dtype) if dtype is not None else 1) == 0
 
 
 def _withdraw(program: Program, found: Candidates, writers: dict[int, list[int]]) -> None:

@@ -121,7 +121,7 @@ class Operand:
         step = self.strides[share.dim]
         if step <= 0 or extent < parts:
             return None
-        if share.window is not None and (share.window.overlaps or self.shape[share.dim] != share.block * extent):
+        if share.window is not None and not share.window.tiles(self.shape[share.dim], extent):
             return None
         unit = step * share.block
         period, inner = unit * extent, self.itemsize

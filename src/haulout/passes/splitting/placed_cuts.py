@@ -53,7 +53,7 @@ def _halos(opcode: str, attrs: Attrs, reads: Sequence[Shape], writes: Sequence[S
         result = followed[0][dim]
         if window.is_trivial or result < 0 or not reads[0][dim]:
             continue
-        block = 1 if window.overlaps or reads[0][dim] != writes[0][result] * window.stride else window.stride
+        block = window.stride if window.tiles(reads[0][dim], writes[0][result]) else 1
         # Of each operand that slides; those of the kernel and initial values are needed whole.
         arrays = [
             Share(dim, block, 0, window) if shape == reads[0] and follows == followed[0] else None
@@ -66,7 +66,7 @@ def _tiles(opcode: str, attrs: Attrs, reads: Sequence[Shape]) -> Iterator[Placed
     """Along dimensions that windows cover without a rest and without overlap."""
     for dim, window in windows(opcode, attrs, reads).items():
         x, source = reads[0][dim], reads[1][dim]
-        if not window.is_trivial and not window.overlaps and not window.high and x == source * window.stride:
+        if not window.is_trivial and window.tiles(x, source) and not window.high:
             tile = Share(dim, window.stride)
             yield PlacedCut(source, (tile, Share(dim), None, tile))
 
