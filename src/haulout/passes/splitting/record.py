@@ -55,9 +55,9 @@ def make_record(
             readers = set[int]().union(*(apart[at] for at in results))
             stored: Stored = "local" if all(at in local for at in results) else "shared"
             dim, extent = result_dim(program, operation, axis)
-            cores = len(operation.partition[0])
+            cores = len(operation.classes[0])
             made.divided.append(DividedOperation(*said, dim, extent, cores, time[row], stored, len(readers)))
-        elif all(at in found.partitions for at in results):
+        elif all(at in found.classes for at in results):
             made.undivided.append(UndividedOperation(*said, undivided_reason(program, found, chosen, row), time[row]))
     return made
 
@@ -70,7 +70,7 @@ def undivided_reason(program: Program, found: Candidates, chosen: Cuts, row: int
         return CONTRADICTION
     results = results_of(program, row)
     if row in found.refused:
-        return refusal(program, row, len(found.partitions[results[0]][0]))
+        return refusal(program, row, len(found.classes[results[0]][0]))
     return next((found.kept[at] for at in results if at in found.kept), CONTRADICTION)
 
 
@@ -85,8 +85,8 @@ def refusal(program: Program, row: int, cores: int) -> str:
         return "it is not known which bytes it accesses"
     if opcode in ("all_reduce", "all_gather"):
         return f"its groups have other cores, or no dimension of its result is a multiple of {cores}"
-    if rule.axes is Axes.NONE:
-        return f"there is no rule for {opcode}"
+    if rule.axes.obstacle is not None:
+        return f"there is no rule for {opcode}: {rule.axes.obstacle}"
     if not rule.typed:
         if _elements(program, begin, end) < cores:
             return f"its result has fewer than {cores} elements"
