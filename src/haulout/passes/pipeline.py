@@ -134,9 +134,7 @@ def standard_pipeline(
     share = default.share if share is None else check_option("share", share, Share)
     partitions = default.partitions if partitions is None else partitions
     return [
-        FoldConstants(),
-        *([AlternateBuffers(target=target)] if share in ("uniform", "all") and not split else []),
-        *([SplitUniform(target=target, split=split)] if share in ("uniform", "all") else []),
+        *(dividing_passes(target=target, split=split) if share in ("uniform", "all") else [FoldConstants()]),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),
@@ -148,6 +146,15 @@ def standard_pipeline(
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]
+
+
+def dividing_passes(*, target: str = DEFAULT, split: Sequence[str] = ()) -> list[Pass]:
+    """The passes that divide work which several cores would do alike.
+
+    Cuts that are asked for are those of the program as it is, so its loops stay as they are.
+    """
+    buffers = [] if split else [AlternateBuffers(target=target)]
+    return [FoldConstants(), *buffers, SplitUniform(target=target, split=split)]
 
 
 def level_of(level: int) -> Level:

@@ -298,8 +298,8 @@ def needed_of_header(program: Program, loop: Loop) -> Bools:
     here = np.zeros(len(accesses), bool)
     here[begin:end] = True
     # Locations that hold nothing when the header begins, and that nothing else touches.
-    private = np.isin(program.locations.space, [Space.DRAM_SHARED], invert=True)
-    private &= np.isin(program.locations.kind, [Kind.INTERNAL])
+    private = program.locations.space != Space.DRAM_SHARED
+    private &= program.locations.kind == Kind.INTERNAL
     private[accesses.location[~here]] = False
     private[blocks.cond[(blocks.cond != NONE) & (np.arange(len(blocks)) != loop.header)]] = False
     seen: set[int] = set()
@@ -312,11 +312,11 @@ def needed_of_header(program: Program, loop: Loop) -> Bools:
     needed: set[int] = set()
     for row in range(last - 1, first - 1, -1):
         mine = slice(*program.access_starts[row : row + 2].tolist())
-        location, write = accesses.location[mine], accesses.write[mine]
-        results = location[write]
+        touched = accesses.location[mine]
+        results = touched[accesses.write[mine]]
         if len(results) == 0 or not private[results].all() or needed & set(results.tolist()):
             kept[row - first] = True
-            needed.update(location.tolist())
+            needed.update(touched.tolist())
     return kept
 
 
