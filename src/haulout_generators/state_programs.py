@@ -44,7 +44,7 @@ class _Scope:
     temporaries: list[int] = field(default_factory=list)
     """Those of `readable` that this scope may write again."""
     headers: tuple[int, ...] = ()
-    """Of the loops around."""
+    """Of the loops around that say how often they run; the checker bounds no others."""
 
 
 class _Maker:
@@ -106,7 +106,7 @@ class _Maker:
         steps: Steps = []
         for header in scope.headers:
             if rng.random() < 0.7:
-                modulus = rng.choice((0, 0, 2, 3, 4))
+                modulus = rng.choice((0, 0, 2, 2, 3, 4))
                 steps.append((header, ROW, modulus, rng.randrange(modulus) if modulus else 0))
         return table, Pattern(ROW * rng.randint(0, 2), ROW), steps
 
@@ -176,24 +176,24 @@ class _Maker:
         limit = self.location((), Kind.CONST, trip)
         self.emit("dma_copy", [(self.zero, None, [])], (count, None, []))
         number = build.count("blocks")
-        known = rng.random() < 0.85
+        known = rng.random() < 0.9
         header = build.block(self.function, f"header{number}", trip=trip if known else None, cond=go)
         build.edge(self.block, header)
         self.block = header
         self.emit("compare", [(count, None, []), (limit, None, [])], (go, None, []), direction="LT")
-        inner = _Scope(list(scope.readable), scope.states, headers=(*scope.headers, header))
+        inner = _Scope(list(scope.readable), scope.states, headers=(*scope.headers, header) if known else scope.headers)
         if rng.random() < 0.3:
             self.step(inner)
         self.block = build.block(self.function, f"body{number}")
         build.edge(header, self.block)
-        counts = rng.randrange(self.operations + 1)
+        counts, branches = rng.randrange(self.operations + 1), rng.random() < 0.3
         for at in range(self.operations):
             if at == counts:
                 self.emit("add", [(count, None, []), (self.one, None, [])], (count, None, []))
             self.step(inner)
             if depth > 1 and rng.random() < 0.15:
                 self.loop(inner, depth - 1)
-            elif rng.random() < 0.1:
+            elif branches and rng.random() < 0.2:
                 self.branch(inner, count)
         if counts == self.operations:
             self.emit("add", [(count, None, []), (self.one, None, [])], (count, None, []))

@@ -11,6 +11,8 @@ from tests.tiers import examples
 
 import haulout
 from haulout.ir.verify import check_sound
+from haulout.passes.alternate_buffers import AlternateBuffers
+from haulout.passes.base import PassContext
 from haulout.passes.unrolling.buffers import alternating, with_buffers
 from haulout.passes.unrolling.unroll import refusal, unroll
 from haulout_generators.lockstep_programs import lockstep_inputs, random_lockstep_program
@@ -62,3 +64,36 @@ def test_written_out_twice_with_two_buffers(seed: int) -> None:
 def test_any_program_in_lockstep(seed: int) -> None:
     program = random_lockstep_program(Random(seed), cores=2)
     check_same(program, with_all(Random(seed), program)[0], seed)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(seed=st.integers(0, 2**32), cores=st.sampled_from([2, 4]))
+def test_divided_with_two_buffers(seed: int, cores: int) -> None:
+    program = random_state_program(Random(seed), cores=cores)
+    changed = eagerly(program, PassContext())
+    inputs = lockstep_inputs(Random(seed), program)
+    expected = haulout.simulate(haulout.compile(program, share="none").program, inputs).outputs
+    result = haulout.compile(changed)
+    assert result.proved, [str(each) for each in result.diagnostics]
+    found = haulout.simulate(result.program, inputs).outputs
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def eagerly(program: haulout.Program, context: PassContext) -> haulout.Program:
+    """Two buffers wherever cores touch parts of others."""
+    return check_sound(AlternateBuffers(least_gain=-1.0, most_bytes=1.0).run(program, context))
+
+
+def test_many_random_loops_are_changed() -> None:
+    """Else the tests above say little."""
+    loops = buffers = 0
+    for seed in range(60):
+        made = with_all(Random(seed), random_state_program(Random(seed)))
+        loops, buffers = loops + made[1], buffers + made[2]
+    assert loops >= 30
+    assert buffers >= 60
+    context = PassContext()
+    for seed in range(30):
+        eagerly(random_state_program(Random(seed)), context)
+    assert context.counters["alternate_buffers"]["loops"] >= 4

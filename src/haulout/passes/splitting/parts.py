@@ -48,8 +48,8 @@ def emit_parts(
                     if box.location in local:
                         box = box.packed(cuts.keys[box.location], len(cores))
                     out.operand(box, core)
-    program = out.finish()
-    return _share(program, {at: classes[at] for at in cuts.keys if at not in local})
+    owners = Owners(program)  # of cores that run in lockstep; parts may be missing
+    return _share(out.finish(), {at: classes[at] for at in cuts.keys if at not in local}, owners)
 
 
 def _part_sizes(program: Program, cuts: Cuts, classes: Mapping[int, Classes], local: set[int]) -> dict[int, int]:
@@ -138,12 +138,11 @@ def _table(kind: Any, rows: list[dict[str, int]]) -> Any:
     return kind.make(len(rows), **columns)
 
 
-def _share(program: Program, classes: Mapping[int, Classes]) -> Program:
+def _share(program: Program, classes: Mapping[int, Classes], owners: Owners) -> Program:
     """Make locations shared: one owner in each class, views on its other members."""
     locations = program.locations
     size = len(locations) // program.lnc
     space, name, core = (column.copy() for column in (locations.space, locations.remote_name, locations.remote_core))
-    owners = Owners(program)
     for location in sorted(classes, key=lambda at: (-int(locations.size[at]), at)):
         for members in classes[location]:
             owner = owners.choose(location, members)
