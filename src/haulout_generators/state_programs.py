@@ -181,7 +181,9 @@ class _Maker:
         build.edge(self.block, header)
         self.block = header
         self.emit("compare", [(count, None, []), (limit, None, [])], (go, None, []), direction="LT")
-        inner = _Scope(list(scope.readable), scope.states, headers=(*scope.headers, header) if known else scope.headers)
+        inner = _Scope(
+            list(scope.readable), scope.states, headers=(*scope.headers, header) if known else scope.headers
+        )
         if rng.random() < 0.3:
             self.step(inner)
         self.block = build.block(self.function, f"body{number}")

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.ir.enums import NONE, Kind, Space
+from haulout.ir.opcodes import Flow, lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
 from haulout.ir.structure import Loop
@@ -112,10 +113,11 @@ def _copied_from(program: Program, each: Alternating) -> int:
     """The location that the writer of another one copies as a whole; NONE: it does something else."""
     accesses = program.accesses
     begin, end = program.access_starts[each.writer : each.writer + 2].tolist()
-    opcode = program.strings[int(program.instructions.opcode[each.writer])]
-    if opcode not in ("dma_copy", "copy") or end - begin != 2 or accesses.pattern[begin] != NONE:
+    opcode = lookup(program.strings[int(program.instructions.opcode[each.writer])])
+    plain = opcode.copies and opcode.flow in (Flow.BYTES, Flow.ELEMENTS) and end - begin == 2
+    if not plain or accesses.pattern[begin] != NONE or "dtypes" in program.instruction_attrs(each.writer):
         return NONE
-    return int(accesses.location[begin])
+    return NONE if accesses.maybe[begin] else int(accesses.location[begin])
 
 
 def _same_form(program: Program, one: int, other: int) -> bool:
