@@ -145,7 +145,7 @@ def test_an_operand_moves_by_whole_periods_of_its_key(motion: tuple[int, ...], k
     assert box.motion == motion
     values = np.arange(96)
     owned = values[values % key.period // key.unit == 1]
-    packed = box.packed(key, 2)
+    packed = box.packed(key, 2, 1)
     for k in range(2 if min(motion) > 0 else 1):
         moved, moves = k * sum(motion), k * sum(packed.motion)
         np.testing.assert_array_equal(owned[packed.pattern.bytes() + moves], values[box.pattern.bytes() + moved])
@@ -160,7 +160,7 @@ def test_a_part_is_packed_in_the_order_of_its_bytes() -> None:
     for part, interval in enumerate(intervals(2, 2)):
         owned = values[np.arange(48) % key.period // key.unit == part]
         box = operand.box(Share(1), interval, 2)
-        np.testing.assert_array_equal(owned[box.packed(key, 2).pattern.bytes()], values[box.pattern.bytes()])
+        np.testing.assert_array_equal(owned[box.packed(key, 2, part).pattern.bytes()], values[box.pattern.bytes()])
 
 
 def test_strides_of_a_pattern() -> None:

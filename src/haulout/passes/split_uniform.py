@@ -116,9 +116,7 @@ def local_parts(program: Program, found: Candidates, cuts: Cuts) -> set[int]:
     local = {
         at
         for at, key in cuts.keys.items()
-        if locations.kind[at] == Kind.INTERNAL
-        and key.indices == len(found.classes[at][0])
-        and int(locations.size[at]) % key.period == 0
+        if locations.kind[at] == Kind.INTERNAL and int(locations.size[at]) % key.period == 0
     }
     for access in range(len(accesses) // program.lnc):
         location, row = int(accesses.location[access]), int(accesses.instruction[access])

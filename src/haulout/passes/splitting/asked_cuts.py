@@ -4,8 +4,8 @@ A key divides each period of a location. Where an operation names more than one 
 a run of each period: so one product that holds q, k and v side by side is cut by the heads of each of them. Where it
 names less, it writes a piece of a period, as `concatenate` does: a part has what lies in its interval, maybe nothing.
 
-There are too many such cuts to list. An operation gets one if another access of the same location has that key, and
-its own other operands then ask on.
+There are too many such cuts to list. An operation gets one if another access of the same location has that key, or
+the dimensions of a location that is written in pieces. Its own other operands then ask on.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 
-from haulout.passes.splitting.keys import Key, Share
+from haulout.passes.splitting.keys import Key, Operand, Share
 from haulout.passes.splitting.operations import Axis, Operation, make_axis
 
 _MOST = 6
 """Cuts of this kind an operation."""
-_LEAST_RUN = 64
-"""Bytes that belong to one index, at least."""
+LEAST_RUN = 64
+"""Bytes of one part in a row, at least."""
 
 
 def add_asked_cuts(
     operations: dict[int, Operation],
     sizes: Mapping[int, int],
+    wholes: Mapping[int, Operand],
     keep: Callable[[Operation, tuple[Axis, ...]], Operation],
 ) -> None:
     """Append them to the axes of `operations`, for locations with `sizes` in bytes.
 
-    `keep` leaves out cuts that are not sound.
+    `wholes` has all of each location as an array, if its shape is known. `keep` leaves out cuts that are not sound.
     """
     touching: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for row, operation in operations.items():
@@ -39,6 +40,10 @@ def add_asked_cuts(
     asked = deque(
         each for operation in operations.values() for axis in operation.axes for each in _asks(operation, axis, sizes)
     )
+    for location, touches in touching.items():
+        writers = [operations[row] for row, at in touches if operations[row].operands[at].write]
+        if len(writers) > 1 and location in wholes:
+            asked.extend(_natural(location, wholes[location], writers[0].parts))
     known = set[tuple[int, Key]]()
     added: defaultdict[int, int] = defaultdict(int)
     while asked:
@@ -58,9 +63,17 @@ def add_asked_cuts(
                     asked.extend(_asks(found, axis, sizes))
 
 
+def _natural(location: int, whole: Operand, parts: int) -> Iterator[tuple[int, Key]]:
+    """The keys of cuts along the dimensions of a location."""
+    for dim, extent in enumerate(whole.shape):
+        key = whole.key(Share(dim), extent, parts)
+        if key is not None and key.period >= LEAST_RUN * parts:
+            yield location, key
+
+
 def _asks(operation: Operation, axis: Axis, sizes: Mapping[int, int]) -> Iterator[tuple[int, Key]]:
     for operand, key in zip(operation.operands, axis.keys, strict=True):
-        if key is not None and key.unit >= _LEAST_RUN and key.period <= sizes.get(operand.location, 0):
+        if key is not None and LEAST_RUN * operation.parts <= key.period <= sizes.get(operand.location, 0):
             yield operand.location, key
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from haulout.analysis.core_labels import core_labels
 from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE, Kind, Space
+from haulout.ir.patterns import row_major_strides
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
 from haulout.passes.splitting.asked_cuts import add_asked_cuts
-from haulout.passes.splitting.keys import Key
+from haulout.passes.splitting.keys import Key, Operand
 from haulout.passes.splitting.operations import Classes, Operation, read_operation
 
 
@@ -56,7 +57,8 @@ def find_candidates(program: Program) -> Candidates:
                 found.operations[row] = _keyed(program, operation)
             else:
                 found.refused.add(row)
-    add_asked_cuts(found.operations, found.sizes, lambda it, axes: _keyed(program, replace(it, axes=axes)))
+    wholes = {at: whole for at in found.sizes if (whole := _whole(program, at)) is not None}
+    add_asked_cuts(found.operations, found.sizes, wholes, lambda it, axes: _keyed(program, replace(it, axes=axes)))
     for row in [row for row, operation in found.operations.items() if not operation.axes]:
         del found.operations[row]
         found.refused.add(row)
@@ -127,6 +129,15 @@ def _keyed(program: Program, operation: Operation) -> Operation:
         if all(operand.write or written.get(operand.location, key) == key for operand, key in mine):
             axes.append(axis)
     return replace(operation, axes=tuple(axes))
+
+
+def _whole(program: Program, location: int) -> Operand | None:
+    """All of a location, as an array."""
+    dtype = program.strings.get(int(program.locations.dtype[location]))
+    if dtype is None:
+        return None
+    shape, size = program.shape(location), itemsize(dtype)
+    return Operand(NONE, location, True, size, 0, shape, tuple(row_major_strides(shape, size)))
 
 
 def _is_whole(program: Program, location: int, key: Key | None) -> bool:

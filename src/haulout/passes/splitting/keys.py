@@ -36,6 +36,10 @@ class Key(NamedTuple):
         """Bytes after which the parts start again."""
         return self.unit * self.indices
 
+    def chunk(self, parts: int) -> int:
+        """Bytes of a period that the largest part has."""
+        return self.unit * -(-self.indices // parts)
+
 
 def intervals(extent: int, parts: int) -> list[Interval]:
     """`extent` indices in `parts` intervals, begin and end of each."""
@@ -85,14 +89,16 @@ class Box:
         """Whether it has no elements."""
         return 0 in self.shape
 
-    def packed(self, key: Key, parts: int) -> Box:
+    def packed(self, key: Key, parts: int, part: int) -> Box:
         """The same elements where a location holds the bytes of one part alone; it touches no others."""
-        period, chunk = key.period, key.period // parts
+        period, chunk = key.period, key.chunk(parts)
         dims = tuple(
-            (stride // parts if count > 1 and stride % period == 0 else stride, count) for stride, count in self.dims
+            (stride // period * chunk if count > 1 and stride % period == 0 else stride, count)
+            for stride, count in self.dims
         )
-        offset = self.offset // period * chunk + self.offset % period % chunk
-        return replace(self, offset=offset, dims=dims, motion=tuple(each // parts for each in self.motion))
+        begin = intervals(key.indices, parts)[part][0] * key.unit
+        offset = self.offset // period * chunk + self.offset % period - begin
+        return replace(self, offset=offset, dims=dims, motion=tuple(each // period * chunk for each in self.motion))
 
     @property
     def pattern(self) -> Pattern:

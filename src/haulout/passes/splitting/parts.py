@@ -31,29 +31,36 @@ def emit_parts(
 ) -> Program:
     """The program in which each core runs its part of every operation that is cut.
 
-    Locations in `local` shrink to a part on each core; the others that have a key become shared.
+    Locations in `local` shrink to a part on each core; the others that have a key become shared. A core that has no
+    part of an operation has no such instruction.
     """
     sizes = _part_sizes(program, cuts, classes, local)
     out = PartColumns(program, sizes)
+    rows, kept = len(program.instructions) // program.lnc, np.ones(len(program.instructions), bool)
     for row, axis in cuts.axes.items():
         operation = operations[row]
         for cores in operation.classes:
-            for core, interval in zip(cores, intervals(axis.extent, len(cores)), strict=True):
+            for part, (core, interval) in enumerate(zip(cores, intervals(axis.extent, len(cores)), strict=True)):
                 boxes = axis.boxes(operation.operands, interval)
                 if any(box.is_empty for box in boxes):
-                    out.drop(row, core)
+                    kept[core * rows + row] = False
                     continue
                 out.row(row, core, axis.opcode, part_attrs(operation, axis, boxes, interval))
                 for box in boxes:
                     if box.location in local:
-                        box = box.packed(cuts.keys[box.location], len(cores))
+                        box = box.packed(cuts.keys[box.location], len(cores), part)
                     out.operand(box, core)
-    owners = Owners(program)  # of cores that run in lockstep; parts may be missing
-    return _share(out.finish(), {at: classes[at] for at in cuts.keys if at not in local}, owners)
+    program = out.finish()
+    program = _share(program, {at: classes[at] for at in cuts.keys if at not in local})
+    return program if kept.all() else compact(program, kept)[0]
 
 
 def _part_sizes(program: Program, cuts: Cuts, classes: Mapping[int, Classes], local: set[int]) -> dict[int, int]:
-    return {at: int(program.locations.size[at]) // len(classes[at][0]) for at in sorted(local)}
+    """Bytes of the largest part, which every core gets."""
+    keys = {at: cuts.keys[at] for at in sorted(local)}
+    return {
+        at: int(program.locations.size[at]) // key.period * key.chunk(len(classes[at][0])) for at, key in keys.items()
+    }
 
 
 class PartColumns:
@@ -71,14 +78,9 @@ class PartColumns:
             for column in (program.instructions.opcode, program.instructions.attrs, program.instructions.engine)
         )
         self._stride = program.steps.stride.copy()
-        self._kept = np.ones(len(program.instructions), bool)
         self._known: dict[Pattern, int] = {}
         self._made: list[dict[str, int]] = []
         self._dims: list[dict[str, int]] = []
-
-    def drop(self, row: int, core: int) -> None:
-        """A core has no part."""
-        self._kept[core * self._rows + row] = False
 
     def row(self, row: int, core: int, opcode: str, attrs: Mapping[str, Any]) -> None:
         """What a core's part is."""
@@ -121,7 +123,7 @@ class PartColumns:
                 at = len(program.shapes) + len(extents)
                 begin[location :: self._locations], end[location :: self._locations] = at, at + 1
                 extents.append(part // dtypes.itemsize(dtype))
-        made = program.replace(
+        return program.replace(
             instructions=program.instructions.replace(opcode=self._opcode, attrs=self._attrs, engine=self._engine),
             accesses=program.accesses.replace(pattern=self._pattern),
             steps=program.steps.replace(stride=self._stride),
@@ -130,7 +132,6 @@ class PartColumns:
             shapes=program.shapes.append(Shapes.make(len(extents), extent=np.array(extents, np.int64))),
             locations=locations.replace(shape_begin=begin, shape_end=end, size=size),
         )
-        return made if self._kept.all() else compact(made, self._kept)[0]
 
 
 def _table(kind: Any, rows: list[dict[str, int]]) -> Any:
@@ -138,11 +139,12 @@ def _table(kind: Any, rows: list[dict[str, int]]) -> Any:
     return kind.make(len(rows), **columns)
 
 
-def _share(program: Program, classes: Mapping[int, Classes], owners: Owners) -> Program:
+def _share(program: Program, classes: Mapping[int, Classes]) -> Program:
     """Make locations shared: one owner in each class, views on its other members."""
     locations = program.locations
     size = len(locations) // program.lnc
     space, name, core = (column.copy() for column in (locations.space, locations.remote_name, locations.remote_core))
+    owners = Owners(program)
     for location in sorted(classes, key=lambda at: (-int(locations.size[at]), at)):
         for members in classes[location]:
             owner = owners.choose(location, members)

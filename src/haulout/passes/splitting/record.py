@@ -96,11 +96,19 @@ def refusal(program: Program, row: int, cores: int) -> str:
         largest = max((max(array.shape, default=1) for array in operand_arrays(program, row)[1]), default=1)
         if largest < cores:
             return f"its result has no dimension of {cores} or more"
-    if rule.axes is Axes.RESULT:
-        return "its result has no dimension but the one along which it counts"
     if np.searchsorted(program.steps.access, begin) < np.searchsorted(program.steps.access, end):
         return "an operand moves with the iterations of a loop, from part to part"
-    return "its result has no dimension whose parts are independent"
+    return _DEPENDENT.get(rule.axes, "its result has no dimension whose parts write bytes of their own")
+
+
+_DEPENDENT = {
+    Axes.LINES: "its lines run along the only dimension that is long enough",
+    Axes.NO_WINDOW: "its windows overlap or see padding, so two parts would add to one element",
+    Axes.TAKEN_WHOLE: "it takes no dimension whole that is long enough, and where a box begins is not known",
+    Axes.GATHERED: "its slices have no dimension whole that is long enough, nor are there enough of them",
+    Axes.SCATTERED: "its updates have no dimension whole that is long enough, and along others they may meet",
+}
+"""Why no dimension will do, by rule."""
 
 
 def _elements(program: Program, begin: int, end: int) -> int:
