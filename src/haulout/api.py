@@ -208,16 +208,15 @@ def explain_split(
     The options are those of `compile`. Raises `HauloutError`, also for a cut that is asked for and not possible.
     """
     from haulout.passes.base import PassContext
-    from haulout.passes.fold_constants import FoldConstants
     from haulout.passes.manager import PassManager
+    from haulout.passes.pipeline import dividing_passes
     from haulout.passes.split_record import SplitRecord
-    from haulout.passes.split_uniform import SplitUniform
     from haulout.report.split import SplitReport
     from haulout.target import DEFAULT
 
     _check_cores(lnc)
     context = PassContext()
-    manager = PassManager([FoldConstants(), SplitUniform(target=str(target or DEFAULT), split=split)])
+    manager = PassManager(dividing_passes(target=str(target or DEFAULT), split=split))
     program, _ = _read(source, lnc, None, "data", fuse, replicated)
     manager.run(program, context)
     return SplitReport.of(context.split or SplitRecord(obstacle="the program runs on one core"))

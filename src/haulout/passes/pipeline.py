@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from haulout.ir.attributes import AttrValue, parse_attrs
+from haulout.passes.alternate_buffers import AlternateBuffers
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass
 from haulout.passes.build_fdeps import BuildFdeps
@@ -66,6 +67,7 @@ REGISTRY: dict[str, type[Pass]] = {
     for each in (
         LncSplitter,
         FoldConstants,
+        AlternateBuffers,
         MarkUniform,
         SplitUniform,
         ShareReplicated,
@@ -132,8 +134,7 @@ def standard_pipeline(
     share = default.share if share is None else check_option("share", share, Share)
     partitions = default.partitions if partitions is None else partitions
     return [
-        FoldConstants(),
-        *([SplitUniform(target=target, split=split)] if share in ("uniform", "all") else []),
+        *(dividing_passes(target=target, split=split) if share in ("uniform", "all") else [FoldConstants()]),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),
@@ -145,6 +146,15 @@ def standard_pipeline(
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]
+
+
+def dividing_passes(*, target: str = DEFAULT, split: Sequence[str] = ()) -> list[Pass]:
+    """The passes that divide work which several cores would do alike.
+
+    Cuts that are asked for are those of the program as it is, so its loops stay as they are.
+    """
+    buffers = [] if split else [AlternateBuffers(target=target)]
+    return [FoldConstants(), *buffers, SplitUniform(target=target, split=split)]
 
 
 def level_of(level: int) -> Level:

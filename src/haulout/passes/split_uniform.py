@@ -71,7 +71,7 @@ class SplitUniform(Pass):
         local = local_parts(program, found, cuts)
         context.split = make_record(program, found, chosen, cuts, local, load_target(self.target))
         self._count(program, found, chosen, cuts, local, context)
-        return emit_parts(program, found.operations, cuts, found.partitions, local) if cuts.axes else program
+        return emit_parts(program, found.operations, cuts, found.classes, local) if cuts.axes else program
 
     def choose(self, program: Program, found: Candidates) -> tuple[Cuts, Cuts]:
         """The greedy choice, and what becomes of it: without what costs too much, and improved by local search.
@@ -82,9 +82,9 @@ class SplitUniform(Pass):
         chosen = Chooser(found.operations, found.sizes, preferred_keys(program, found, asked)).run()
         named = check_named(program, found, asked, chosen)
         target = load_target(self.target)
-        cuts = worthwhile(program, found.operations, chosen, found.partitions, target, named)
+        cuts = worthwhile(program, found.operations, chosen, found.classes, target, named)
         if not self.split:
-            cuts = improve(program, found.operations, found.sizes, found.partitions, cuts, target)
+            cuts = improve(program, found.operations, found.sizes, found.classes, cuts, target)
         return chosen, cuts
 
     def _count(
@@ -93,7 +93,7 @@ class SplitUniform(Pass):
         """Bytes that are stored once now, and those that are not, by reason."""
 
         def copies(location: int) -> int:
-            return int(program.locations.size[location]) * (program.lnc - len(found.partitions[location]))
+            return int(program.locations.size[location]) * (program.lnc - len(found.classes[location]))
 
         context.count(
             self.name,
@@ -116,9 +116,7 @@ def local_parts(program: Program, found: Candidates, cuts: Cuts) -> set[int]:
     local = {
         at
         for at, key in cuts.keys.items()
-        if locations.kind[at] == Kind.INTERNAL
-        and key.indices == len(found.partitions[at][0])
-        and int(locations.size[at]) % key.period == 0
+        if locations.kind[at] == Kind.INTERNAL and int(locations.size[at]) % key.period == 0
     }
     for access in range(len(accesses) // program.lnc):
         location, row = int(accesses.location[access]), int(accesses.instruction[access])
@@ -126,6 +124,6 @@ def local_parts(program: Program, found: Candidates, cuts: Cuts) -> set[int]:
             axis = cuts.axes.get(row)
             at = access - int(program.access_starts[row])
             agrees = axis is not None and axis.keys[at] == cuts.keys[location]
-            if not agrees or found.operations[row].partition != found.partitions[location]:
+            if not agrees or found.operations[row].classes != found.classes[location]:
                 local.discard(location)
     return local

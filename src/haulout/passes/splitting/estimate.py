@@ -31,7 +31,7 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.structure import Loop
 from haulout.passes.fences.exact_cover import block_weight
-from haulout.passes.splitting.keys import Key, intervals
+from haulout.passes.splitting.keys import Key
 from haulout.passes.splitting.operations import Classes, Operation, part_attrs
 from haulout.passes.splitting.parts import PartColumns
 from haulout.support.jit import njit
@@ -68,7 +68,7 @@ class SplitEstimator:
         self,
         program: Program,
         operations: Mapping[int, Operation],
-        partitions: Mapping[int, Classes],
+        classes: Mapping[int, Classes],
         cut_locations: Collection[int],
         target: Target,
     ) -> None:
@@ -86,14 +86,14 @@ class SplitEstimator:
             [block_weight(program.structure, block) for block in program.instructions.block[: self._rows].tolist()]
         )
         """How often each instruction runs."""
-        self._keys = self._key_numbers(program, operations, partitions, cut_locations, most)
+        self._keys = self._key_numbers(program, operations, classes, cut_locations, most)
         self._set_edges(program, cut_locations)
 
     def _key_numbers(
         self,
         program: Program,
         operations: Mapping[int, Operation],
-        partitions: Mapping[int, Classes],
+        classes: Mapping[int, Classes],
         cut_locations: Collection[int],
         most: int,
     ) -> Ids:
@@ -103,7 +103,7 @@ class SplitEstimator:
         for operation in operations.values():
             for at, axis in enumerate(operation.axes):
                 for operand, key in zip(operation.operands, axis.keys, strict=True):
-                    agrees = operand.location in cut_locations and partitions[operand.location] == operation.partition
+                    agrees = operand.location in cut_locations and classes[operand.location] == operation.classes
                     if key is not None and agrees:
                         found[operand.access, at] = numbers.setdefault(key, len(numbers))
         return found
@@ -263,9 +263,9 @@ def _part_times(program: Program, operations: list[Operation], at: int, target: 
     """Durations of the largest parts of operations cut along their axis number `at`, by row."""
     made = PartColumns(program, {})
     for operation in operations:
-        axis, parts = operation.axes[at], len(operation.partition[0])
-        interval = intervals(axis.extent, parts)[-1]
-        boxes = [operand.box(dim, interval) for operand, dim in zip(operation.operands, axis.dims, strict=True)]
+        axis, parts = operation.axes[at], len(operation.classes[0])
+        interval = axis.largest(operation.operands, parts)
+        boxes = axis.boxes(operation.operands, interval)
         made.row(operation.row, 0, axis.opcode, part_attrs(operation, axis, boxes, interval))
         for box in boxes:
             made.operand(box, 0)

@@ -295,7 +295,7 @@ def improve(
     program: Program,
     operations: Mapping[int, Operation],
     sizes: Mapping[int, int],
-    partitions: Mapping[int, Classes],
+    classes: Mapping[int, Classes],
     cuts: Cuts,
     target: Target,
 ) -> Cuts:
@@ -317,11 +317,10 @@ def improve(
         for unit, written in enumerate(units.written)
         if units.options[unit]
         and any(
-            sizes.get(at, 0) * (program.lnc - len(partitions[at])) * 1000 > least and at in cuts.keys
-            for at in written
+            sizes.get(at, 0) * (program.lnc - len(classes[at])) * 1000 > least and at in cuts.keys for at in written
         )
     }
-    estimator = SplitEstimator(program, operations, partitions, sizes.keys(), target)
+    estimator = SplitEstimator(program, operations, classes, sizes.keys(), target)
     search = Search(program, units, estimator, must)
     start = np.full(len(units.rows), UNDIVIDED, np.int32)
     for unit, (rows, options) in enumerate(zip(units.rows, units.options, strict=True)):

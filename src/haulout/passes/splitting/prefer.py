@@ -91,7 +91,7 @@ def preferred_keys(program: Program, found: Candidates, asked: Asked) -> dict[in
         named = found.operations.get(row)
         if named is None:
             results = results_of(program, row)
-            alike = bool(results) and all(at in found.partitions for at in results)
+            alike = bool(results) and all(at in found.classes for at in results)
             why = undivided_reason(program, found, Cuts(), row) if alike else "its result differs between cores"
             _refuse(program, row, f"cannot be cut: {why}")
         for at, operand in enumerate(named.operands):

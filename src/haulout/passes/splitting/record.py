@@ -55,9 +55,9 @@ def make_record(
             readers = set[int]().union(*(apart[at] for at in results))
             stored: Stored = "local" if all(at in local for at in results) else "shared"
             dim, extent = result_dim(program, operation, axis)
-            cores = len(operation.partition[0])
+            cores = len(operation.classes[0])
             made.divided.append(DividedOperation(*said, dim, extent, cores, time[row], stored, len(readers)))
-        elif all(at in found.partitions for at in results):
+        elif all(at in found.classes for at in results):
             made.undivided.append(UndividedOperation(*said, undivided_reason(program, found, chosen, row), time[row]))
     return made
 
@@ -70,7 +70,7 @@ def undivided_reason(program: Program, found: Candidates, chosen: Cuts, row: int
         return CONTRADICTION
     results = results_of(program, row)
     if row in found.refused:
-        return refusal(program, row, len(found.partitions[results[0]][0]))
+        return refusal(program, row, len(found.classes[results[0]][0]))
     return next((found.kept[at] for at in results if at in found.kept), CONTRADICTION)
 
 
@@ -85,8 +85,8 @@ def refusal(program: Program, row: int, cores: int) -> str:
         return "it is not known which bytes it accesses"
     if opcode in ("all_reduce", "all_gather"):
         return f"its groups have other cores, or no dimension of its result is a multiple of {cores}"
-    if rule.axes is Axes.NONE:
-        return f"there is no rule for {opcode}"
+    if rule.axes.obstacle is not None:
+        return f"there is no rule for {opcode}: {rule.axes.obstacle}"
     if not rule.typed:
         if _elements(program, begin, end) < cores:
             return f"its result has fewer than {cores} elements"
@@ -96,11 +96,19 @@ def refusal(program: Program, row: int, cores: int) -> str:
         largest = max((max(array.shape, default=1) for array in operand_arrays(program, row)[1]), default=1)
         if largest < cores:
             return f"its result has no dimension of {cores} or more"
-    if rule.axes is Axes.RESULT:
-        return "its result has no dimension but the one along which it counts"
     if np.searchsorted(program.steps.access, begin) < np.searchsorted(program.steps.access, end):
         return "an operand moves with the iterations of a loop, from part to part"
-    return "its result has no dimension whose parts are independent"
+    return _DEPENDENT.get(rule.axes, "its result has no dimension whose parts write bytes of their own")
+
+
+_DEPENDENT = {
+    Axes.LINES: "its lines run along the only dimension that is long enough",
+    Axes.NO_WINDOW: "its windows overlap or see padding, so two parts would add to one element",
+    Axes.TAKEN_WHOLE: "it takes no dimension whole that is long enough, and where a box begins is not known",
+    Axes.GATHERED: "its slices have no dimension whole that is long enough, nor are there enough of them",
+    Axes.SCATTERED: "its updates have no dimension whole that is long enough, and along others they may meet",
+}
+"""Why no dimension will do, by rule."""
 
 
 def _elements(program: Program, begin: int, end: int) -> int:

@@ -15,6 +15,8 @@ from haulout.support.diagnostics import bad_input
 
 _MAX_ELEMENTS = 2**30
 """Of a padded array, whose size comes from attributes."""
+_MOST_COUNTED = 2**62
+"""No sum of this and an extent overflows."""
 
 
 def broadcast(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -34,14 +36,16 @@ def broadcast(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorTyp
 
 
 def iota(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
-    """`iota dim=`: each element is its index along that dimension."""
+    """`iota dim= start=`: each element is the start, 0 when absent, and its index along that dimension."""
     shape = outputs[0].shape
-    dim = attributes.integer(attrs, "dim")
+    dim, start = attributes.integer(attrs, "dim"), attributes.integer(attrs, "start", 0)
     if not 0 <= dim < len(shape):
         bad_input(f"attribute `dim`: {outputs[0]} has no dimension {dim}")
+    if not 0 <= start <= _MOST_COUNTED:
+        bad_input(f"attribute `start`: must be between 0 and 2**62, found {start}")
     along = [1] * len(shape)
     along[dim] = shape[dim]
-    return [np.broadcast_to(convert(np.arange(shape[dim]), outputs[0].dtype).reshape(along), shape)]
+    return [np.broadcast_to(convert(np.arange(start, start + shape[dim]), outputs[0].dtype).reshape(along), shape)]
 
 
 def pad(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
