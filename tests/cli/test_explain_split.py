@@ -19,11 +19,29 @@ def test_tables_and_totals() -> None:
         "divided: 4 operations, 100.00 % of the time of a core; results of 2 in local parts, of 2 shared"
     )
     row = next(line for line in lines if "%tanh" in line)
-    assert [cell.strip() for cell in row.split("│")[2:-1]] == ["%tanh", "tanh", "", "dim 0 of 4", "2", "shared", "1"]
+    assert [cell.strip() for cell in row.split("│")[2:-1]] == [
+        "%tanh",
+        "tanh",
+        "",
+        "dim 0 of 4",
+        "2",
+        "shared",
+        "1",
+        "",
+    ]
     shares = [float(line.split("│")[1].split("%")[0]) for line in lines if "│ %" in line or "% │" in line]
     assert shares == sorted(shares, reverse=True) and len(shares) == 4
     shown = haulout("explain-split", SPLIT, "--top", "1").stdout
     assert "and 3 more, " in shown and shown.count(" dim ") == 1
+
+
+def test_fences() -> None:
+    lines = haulout("explain-split", SPLIT, "--fences").stdout.splitlines()
+    assert "fences: 1" in lines
+    dot = next(line for line in lines if "%dot" in line)
+    assert dot.split("│")[-2].strip() == "cb_sg0_fence0"
+    fence = next(line for line in lines if "%cb_sg0_fence0" in line)
+    assert [cell.strip() for cell in fence.split("│")[1:-1]] == ["%cb_sg0_fence0", "conflicts", "%dot reads %tanh"]
 
 
 def test_json() -> None:

@@ -24,7 +24,7 @@ from haulout.ir.enums import Kind
 from haulout.ir.lockstep import runs_in_lockstep
 from haulout.ir.program import Program
 from haulout.passes.base import Pass, PassContext
-from haulout.passes.split_record import SplitRecord
+from haulout.passes.split_report import SplitReport
 from haulout.passes.splitting.candidates import Candidates, find_candidates
 from haulout.passes.splitting.choose import Chooser, Cuts
 from haulout.passes.splitting.improve import improve
@@ -62,7 +62,7 @@ class SplitUniform(Pass):
         if not runs_in_lockstep(program):
             context.count(self.name, operations=0)
             obstacle = "the cores do not run one list of instructions"
-            context.split = SplitRecord(obstacle=obstacle)
+            context.split = SplitReport(obstacle=obstacle)
             if named_rows(program, parse_split(self.split)):
                 bad_input(f"split: no operation can be cut: {obstacle}")
             return program
