@@ -84,7 +84,7 @@ def _read(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return traced.program, list(traced.findings)
-    program = check_sound(_read_file(Path(source), fuse, replicated))
+    program = check_sound(_read_file(Path(source), fuse, replicated, divide=lnc is not None))
     if Path(source).suffix == ".npz":
         require_writable(program)
     if lnc in (None, program.lnc):
@@ -97,7 +97,7 @@ def _read(
     return LncSplitter(cores=lnc).run(program, PassContext()), []
 
 
-def _read_file(path: Path, fuse: Fuse, replicated: Collection[str]) -> Program:
+def _read_file(path: Path, fuse: Fuse, replicated: Collection[str], *, divide: bool) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
@@ -110,7 +110,7 @@ def _read_file(path: Path, fuse: Fuse, replicated: Collection[str]) -> Program:
             from haulout.passes.options import check_option
 
             check_option("fuse", fuse, Fuse)
-            return load_hlo(path, fuse=fuse, replicated=replicated)
+            return load_hlo(path, fuse=fuse, replicated=replicated, divide=divide)
         case ".npz":
             return load_program(path)
     kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []

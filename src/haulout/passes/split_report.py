@@ -22,6 +22,8 @@ class Judged(msgspec.Struct, kw_only=True):
     """Estimated microseconds if it were not divided, as often as it runs."""
     share: float = 0.0
     """Of the time of all operations of a core."""
+    asked: int | None = None
+    """The dimension that an annotation of the source asks for."""
     fences: list[str] = []
     """Fences that it needs: it reads what another core has written, or overwrites what another core has read or
     written, and no other fence is between. A fence that several operations need is listed with each."""

@@ -94,6 +94,7 @@ def divided_table(divided: Sequence[Divided]) -> Table:
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for each in divided:
         cut = f"dim {each.dim} of {each.extent}" if each.dim is not None else f"{each.extent} pieces"
+        cut += "" if each.asked is None else ", as asked" if each.asked == each.dim else f", asked: dim {each.asked}"
         cells = _place(each.loc), cut, str(each.cores), each.stored, str(each.read_apart or ""), " ".join(each.fences)
         table.add_row(_percent(each.share), f"%{each.name}", each.opcode, *cells)
     return table

@@ -21,9 +21,11 @@ from typing import NoReturn
 
 from haulout.frontends.hlo.model import HloModule, Instruction
 from haulout.frontends.hlo.source import Excerpt
+from haulout.support.diagnostics import HauloutError
 
 HOW = (
-    "partition it first: haulout.jax.lower(fn, *specs, mesh=..., in_shardings=...) lets XLA do it",
+    "let haulout divide it: --lnc N; its shardings then ask for cuts",
+    "or partition it first: haulout.jax.lower(fn, *specs, mesh=..., in_shardings=...) lets XLA do it",
     "or run it with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_pass_re=spmd-partitioning', and take the file "
     "DIR/*.after_spmd-partitioning*.txt",
 )
@@ -38,6 +40,15 @@ _MESH = re.compile(r"mesh\s*[\[<]\s*\[?([^\]]*)\]")
 _SIZE = re.compile(r"=([0-9]+)")
 _AXIS = re.compile(r"\{\s*\\?[\"']")
 MAX_DIGITS = 9
+
+
+def is_partitioned(module: HloModule) -> bool:
+    """Whether nothing says that the module is not partitioned."""
+    try:
+        require_partitioned(module)
+    except HauloutError:
+        return False
+    return True
 
 
 def require_partitioned(module: HloModule) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 import numpy as np
@@ -29,12 +29,18 @@ CONTRADICTION = "its cuts contradict those of other operations that write the sa
 
 
 def make_record(
-    program: Program, found: Candidates, chosen: Cuts, cuts: Cuts, local: Collection[int], target: Target
+    program: Program,
+    found: Candidates,
+    chosen: Cuts,
+    cuts: Cuts,
+    local: Collection[int],
+    target: Target,
+    annotated: Mapping[int, int],
 ) -> SplitReport:
     """A row for each operation of the first core that is cut, or that several cores do alike.
 
     `chosen` are all cuts, `cuts` those that are worth their fences; `local` are the locations that are cut into a
-    part on each core.
+    part on each core; `annotated` are the dimensions that the source asks for.
     """
     rows = len(program.instructions) // program.lnc
     blocks, structure = program.instructions.block, program.structure
@@ -55,6 +61,7 @@ def make_record(
             opcode=_opcode(program, row),
             loc=_loc(program, row),
             time_us=time[row],
+            asked=annotated.get(row),
         )
         axis = cuts.axes.get(row)
         if axis is not None:
