@@ -142,3 +142,31 @@ def test_options_override_the_level(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["-O4", "-O", "-Ofast", "--level=-1"])
 def test_other_levels_are_refused(level: str, tmp_path: Path) -> None:
     assert haulout("compile", HLO, level, "-o", tmp_path / "out").status == 2
+
+
+# -- annotations -----------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_of_the_how_to(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "splitting.md").read_text(encoding="utf-8")
+    commands = [line.split()[1:] for line in text.splitlines() if line.startswith("    haulout ")]
+    assert [each[0] for each in commands] == ["compile", "explain-split", "compile"]
+    for command in commands:
+        command = [str(ROOT / each) if each.startswith("examples/") else each for each in command]
+        command = [str(tmp_path) if each == "out/" else each for each in command]
+        result = haulout(*command)
+        assert result.status == 0
+        assert "fences" in result.stdout
+
+
+def test_an_annotation_is_shown_and_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "m.bir"
+    path.write_text(SPLIT.read_text().replace("seq=3", "seq=3 split=1").replace("seq=2", "seq=2 split=3"))
+    made = json.loads(haulout("explain-split", path, "--format", "json").stdout)["divided"]
+    assert {each["name"]: each["asked"] for each in made if each["asked"] is not None} == {"dot": 1, "tanh": 3}
+    assert {each["name"]: each["dim"] for each in made}["dot"] == 1
+    assert "asked" in haulout("explain-split", path).stdout
+    result = haulout("compile", path, "-q", "-o", tmp_path / "out")
+    assert result.status == 1
+    assert "warning[split-not-followed]" in result.stdout + result.stderr
+    assert haulout("compile", path, "-q", "--split", "axis=0", "-o", tmp_path / "out").status == 0
