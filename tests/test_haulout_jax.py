@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
-import re
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,12 +189,3 @@ def test_annotations_override_the_choice(devices: int) -> None:
     # The gradient of a scope is free: its results have other shapes.
     grad = haulout.jax.lower(jax.grad(lambda w, x: scoped(x, w).sum()), specs[1], specs[0], lnc=4)
     assert haulout.compile(grad).ok
-
-
-@pytest.mark.jax
-@needs_jax
-def test_the_snippets_of_the_how_to_run() -> None:
-    text = (Path(__file__).parents[1] / "docs" / "splitting.md").read_text(encoding="utf-8")
-    snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(snippets) == 2
-    exec("\n".join(snippets), {})  # the assertions are the test

@@ -39,9 +39,14 @@ def test_fences() -> None:
     lines = haulout("explain-split", SPLIT, "--fences").stdout.splitlines()
     assert "fences: 1" in lines
     dot = next(line for line in lines if "%dot" in line)
-    assert dot.split("│")[-2].strip() == "cb_sg0_fence0"
+    assert dot.split("│")[-2].strip() == "1"
     fence = next(line for line in lines if "%cb_sg0_fence0" in line)
-    assert [cell.strip() for cell in fence.split("│")[1:-1]] == ["%cb_sg0_fence0", "conflicts", "%dot reads %tanh"]
+    assert [cell.strip() for cell in fence.split("│")[1:-1]] == [
+        "1",
+        "%cb_sg0_fence0",
+        "conflicts",
+        "%dot reads %tanh",
+    ]
 
 
 def test_json() -> None:
@@ -145,18 +150,6 @@ def test_other_levels_are_refused(level: str, tmp_path: Path) -> None:
 
 
 # -- annotations -----------------------------------------------------------------------------------------------------
-
-
-def test_the_commands_of_the_how_to(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "splitting.md").read_text(encoding="utf-8")
-    commands = [line.split()[1:] for line in text.splitlines() if line.startswith("    haulout ")]
-    assert [each[0] for each in commands] == ["compile", "explain-split", "compile"]
-    for command in commands:
-        command = [str(ROOT / each) if each.startswith("examples/") else each for each in command]
-        command = [str(tmp_path) if each == "out/" else each for each in command]
-        result = haulout(*command)
-        assert result.status == 0
-        assert "fences" in result.stdout
 
 
 def test_an_annotation_is_shown_and_warned_of(tmp_path: Path) -> None:

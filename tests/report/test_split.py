@@ -16,7 +16,7 @@ import haulout
 from haulout import api
 from haulout.analysis.durations import durations
 from haulout.ir.program import Program
-from haulout.ir.text import parse_bir
+from haulout.ir.text import parse_bir, print_bir
 from haulout.passes.base import PassContext
 from haulout.passes.split_report import Divided, Ordered, SplitReport, Undivided
 from haulout.passes.split_uniform import SplitUniform
@@ -120,6 +120,29 @@ def test_every_cut_that_is_asked_for_is_made_or_refused(seed: int, dim: int) -> 
         else:
             (found,) = [one for one in after.divided if one.name == each.name]
             assert found.dim == dim
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(seed=st.integers(0, 2**32), dim=st.integers(-1, 2))
+def test_every_annotation_is_followed_or_warned_of(seed: int, dim: int) -> None:
+    """Of operations and of locations; nothing else is refused, and the marks are gone."""
+    rng = Random(seed)
+    text = print_bir(random_tensor_program(rng))
+    lines = text.splitlines()
+    rows = sorted({line.split()[0] for line in lines if " seq=" in line and " core_barrier " not in line})
+    places = sorted({line.split()[1] for line in lines if line.split()[:1] == ["mloc"]})
+    row, place = rng.choice(rows), rng.choice(places)
+    marked = [
+        f"{line} split={dim}" if line.split()[:1] == [row] or line.split()[:2] == ["mloc", place] else line
+        for line in lines
+    ]
+    context = PassContext()
+    made = SplitUniform().run(parse_bir("\n".join(marked)), context)
+    assert context.split is not None and "split=" not in print_bir(made)
+    told = [each.message for each in context.diagnostics if each.code == "split-not-followed"]
+    (found,) = [each for each in context.split.divided if each.name == row[1:]] or [None]
+    assert (found is not None and found.dim == dim) or any(f"{row} " in each for each in told)
+    assert all(f"{row} " in each or f"{place} " in each for each in told)
 
 
 def test_cuts_that_are_asked_for_keep_the_results() -> None:

@@ -68,9 +68,9 @@ def explain_split(
     """Show which operations the cores divide.
 
     For every operation that several cores would do alike: its share of the estimated time, the dimension along which
-    it is cut, where its result is stored, how many operations read parts of other cores (apart), and the fences that
-    it needs, or why it is not cut. A fence that several operations need is listed with each; fences are those of
-    compile -O2. INPUT is as for compile, but no kernel. Nothing gets an address.
+    it is cut, where its result is stored, how many operations read parts of other cores (apart), and the numbers of
+    the fences that it needs, or why it is not cut. A fence that several operations need is listed with each; fences
+    are those of compile -O2. INPUT is as for compile, but no kernel. Nothing gets an address.
     """
     report = api.explain_split(source, lnc=lnc, split=split, target=target, fuse=fuse, replicated=replicated)
     if style == "json":
@@ -81,10 +81,10 @@ def explain_split(
         console.print(line, soft_wrap=True)
     most = top or len(report.divided) + len(report.undivided)
     if report.divided:
-        console.print(divided_table(report.divided[:most]))
+        console.print(divided_table(report.divided[:most], report.fences))
         _print_rest(console, [each.share for each in report.divided[most:]])
     if report.undivided:
-        console.print(undivided_table(report.undivided[:most]))
+        console.print(undivided_table(report.undivided[:most], report.fences))
         _print_rest(console, [each.share for each in report.undivided[most:]])
     if fences and report.fences:
         console.print(fence_table(report.fences))

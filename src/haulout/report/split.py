@@ -86,7 +86,7 @@ def split_lines(report: SplitReport) -> list[str]:
     return [*lines, *alone, _fence_line(report)]
 
 
-def divided_table(divided: Sequence[Divided]) -> Table:
+def divided_table(divided: Sequence[Divided], fences: Sequence[Fence]) -> Table:
     """One line for each operation that is cut; `apart`: how many read other cores' parts; `fences`: what it needs."""
     table = Table(title="divided", title_justify="left", title_style="bold")
     for heading in ("time", "operation", "opcode", "source", "cut", "cores", "result", "apart", "fences"):
@@ -95,35 +95,54 @@ def divided_table(divided: Sequence[Divided]) -> Table:
     for each in divided:
         cut = f"dim {each.dim} of {each.extent}" if each.dim is not None else f"{each.extent} pieces"
         cut += "" if each.asked is None else ", as asked" if each.asked == each.dim else f", asked: dim {each.asked}"
-        cells = _place(each.loc), cut, str(each.cores), each.stored, str(each.read_apart or ""), " ".join(each.fences)
+        cells = (
+            _place(each.loc),
+            cut,
+            str(each.cores),
+            each.stored,
+            str(each.read_apart or ""),
+            _numbers(each.fences, fences),
+        )
         table.add_row(_percent(each.share), f"%{each.name}", each.opcode, *cells)
     return table
 
 
-def undivided_table(undivided: Sequence[Undivided]) -> Table:
+def undivided_table(undivided: Sequence[Undivided], fences: Sequence[Fence]) -> Table:
     """One line for each operation that several cores do alike."""
     table = Table(title="not divided", title_justify="left", title_style="bold")
     for heading in ("time", "operation", "opcode", "source", "reason", "fences"):
         table.add_column(heading, justify="right" if heading == "time" else "left", overflow="fold")
     for each in undivided:
         table.add_row(
-            _percent(each.share), f"%{each.name}", each.opcode, _place(each.loc), each.reason, " ".join(each.fences)
+            _percent(each.share),
+            f"%{each.name}",
+            each.opcode,
+            _place(each.loc),
+            each.reason,
+            _numbers(each.fences, fences),
         )
     return table
+
+
+def _numbers(names: Sequence[str], fences: Sequence[Fence]) -> str:
+    """The numbers of fences in the list of a core, from 1."""
+    return " ".join(str(number) for number, each in enumerate(fences, 1) if each.name in names)
 
 
 def fence_table(fences: Sequence[Fence]) -> Table:
     """One line for each fence: what needs it."""
     table = Table(title="fences", title_justify="left", title_style="bold")
-    for heading in ("fence", "for", "orders"):
+    for heading in ("", "fence", "for", "orders"):
         table.add_column(heading, overflow="fold")
-    for each in fences:
+    for number, each in enumerate(fences, 1):
         listed = [
             f"%{one.later} {one.how} %{one.earlier}{' of the iteration before' if one.next_iteration else ''}"
             for one in each.orders[:_SHOWN]
         ]
         more = len(each.orders) - len(listed)
-        table.add_row(f"%{each.name}", each.why, "; ".join(listed) + (f"; and {more} more" if more else ""))
+        table.add_row(
+            str(number), f"%{each.name}", each.why, "; ".join(listed) + (f"; and {more} more" if more else "")
+        )
     return table
 
 
