@@ -74,6 +74,8 @@ class FlowScan:
         """Of every instruction its block, as a number that all cores share."""
         self.cores = program.lnc
         self._order: Ids = np.lexsort((instructions.seq, self.segment)).astype(np.int32)
+        time = np.stack([self.segment, instructions.seq])[:, self._order]
+        self._starts: Ints = np.flatnonzero(np.append(True, np.any(time[:, 1:] != time[:, :-1], axis=0))[:rows])
         # The gather of an arm stays the last of its block, the join of a loop or a fork the first.
         self._last, self._first = instructions.gather, instructions.join
         edges = program.dependences.take(~program.dependences.carried)
@@ -98,15 +100,23 @@ class FlowScan:
             accesses.write & whole,
         )
 
-    def phases(self, window: int) -> FlowPhases:
-        """The phases with a window, in instructions of all cores together."""
-        work = (len(self.segment) + len(self._flow.owner)) * self.cores
+    def phases(self, cuts: Ints) -> FlowPhases:
+        """The phases with cuts of source time: each is the place of an instruction in the order of source time."""
+        rows = len(self.segment)
+        work = (rows + len(self._flow.owner)) * self.cores
+        cuts = self._starts[np.searchsorted(self._starts, cuts, side="right") - 1]
         with plain_if_small(_scan_flow, work):
             earliest, clashes = _scan_flow(
-                self._x, self._flow, self._order, *self._producers, self._last, self.cores, window
+                self._x, self._flow, self._order, *self._producers, self._last, self.cores, cuts
             )
             behind, _ = _scan_flow(
-                self._x, self._flow, self._order[::-1].copy(), *self._consumers, self._first, self.cores, window
+                self._x,
+                self._flow,
+                self._order[::-1].copy(),
+                *self._consumers,
+                self._first,
+                self.cores,
+                rows - cuts[::-1],
             )
         needed = np.zeros(int(self.segment.max(initial=0)) + 1, np.int32)
         np.maximum.at(needed, self.segment, behind)
@@ -115,7 +125,7 @@ class FlowScan:
 
 @njit
 def _scan_flow(
-    x: Extents, flow: _Flow, order: Ids, link_starts: Ints, links: Ids, pinned: Bools, cores: int, window: int
+    x: Extents, flow: _Flow, order: Ids, link_starts: Ints, links: Ids, pinned: Bools, cores: int, cuts: Ints
 ) -> tuple[Ids, int]:
     """The weight of the heaviest path to each instruction, and the number of conflicts of cores with equal `seq`.
 
@@ -132,15 +142,16 @@ def _scan_flow(
     phase = np.zeros(len(order), np.int32)
     top = np.zeros(cores, np.int32)
     clashes = 0
-    part, begin, floor = -1, 0, 0
+    part, reached, floor, following = -1, 0, 0, 0
     for at in range(len(order)):
         row = order[at]
         core, segment = flow.core[row], flow.segment[row]
         if segment != part:
-            part, begin, floor = segment, at, 0
+            part, reached, floor = segment, 0, 0
             top[:] = 0
-        if at - window - 1 >= begin:
-            floor = max(floor, phase[order[at - window - 1]])
+        while following < len(cuts) and cuts[following] <= at:
+            floor = reached
+            following += 1
         best = max(floor, top[core]) if pinned[row] else floor
         for k in range(link_starts[row], link_starts[row + 1]):
             if flow.segment[links[k]] == segment:
@@ -172,6 +183,7 @@ def _scan_flow(
                         b = previous[b]
         phase[row] = best
         top[core] = max(top[core], best)
+        reached = max(reached, best)
         for a in range(first, end):
             owner = flow.owner[a]
             if owner < 0:

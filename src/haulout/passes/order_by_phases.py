@@ -21,6 +21,7 @@ nothing; or where `seq` falls along a list, or a block has one that is not below
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -34,7 +35,7 @@ from haulout.checker import check_reordered
 from haulout.ir.builder import reorder_instructions
 from haulout.ir.enums import NONE, DependenceKind, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Ids
+from haulout.ir.schema import Bools, Ids, Ints
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
@@ -55,14 +56,24 @@ from haulout.passes.sync_shared_allocations import SyncSharedAllocations
 from haulout.support.diagnostics import HauloutError, fail
 from haulout.target import DEFAULT, Target, load_target
 
-WINDOWS = (1, 4, 16)
-"""Windows, as parts of all instructions."""
+PARTS = (1, 4, 16)
+"""Source time is cut into so many equal parts, between which phases do not fall."""
 WORSE = 1.01
-"""Neither makespan nor peak may be more than this times that of the given order ..."""
+"""The makespan may not be more than this times that of the given order, ..."""
+ROOM = 1.1
+"""... the peak not more than this, ..."""
+FENCE = 1.005
+"""... each fence counts as that much of both, for the estimate does not know how far apart cores arrive at it, ..."""
 GAIN = 0.995
-"""... and their product must be at most this times that of it ..."""
+"""... and the product of all must be at most this times that of the given order ..."""
 PROMISE = 0.95
 """... as compiled; before addresses it must be at most this times, for addresses make estimates worse."""
+GRID = 16
+"""Places that are tried for a cut that lowers the peak, ..."""
+MOST_CUTS = 4
+"""... of which there are at most so many ..."""
+WORK = 60_000
+"""... and in a long program fewer: places times instructions."""
 
 
 class _Order(NamedTuple):
@@ -80,9 +91,9 @@ class _Order(NamedTuple):
     def better(self, given: _Order, capacity: int | None, gain: float) -> tuple[bool, float, int] | None:
         """A key that is smallest for the best order; None where the given one stays."""
         fits, fitted = (capacity is None or each.peak <= capacity for each in (self, given))
-        product = self.makespan * self.peak
-        bounded = self.makespan <= WORSE * given.makespan and self.peak <= WORSE * given.peak
-        gains = bounded and product <= gain * given.makespan * given.peak
+        product, before = (each.makespan * each.peak * FENCE**each.fences for each in (self, given))
+        bounded = self.makespan <= WORSE * given.makespan and self.peak <= ROOM * given.peak
+        gains = bounded and product <= gain * before
         if (fits, gains) < (fitted, True) or (fitted and not fits):
             return None
         return not fits, product, self.fences
@@ -120,26 +131,23 @@ class OrderByPhases(Pass):
         """The best order other than the given one; None if that is the best."""
         target = load_target(self.target)
         bare = drop_barriers(program, {LOWERING, ExtendSharedLifetimes.name})
-        scan, atoms = FlowScan(bare), _in_atoms(bare)
-        given: _Order | None = None
+        orders = _Orders(bare)
+        if not orders.free:
+            return None
+        given = _measured(bare, np.arange(len(bare.instructions), dtype=np.int32), _given_fences(bare), target)
         found: list[tuple[tuple[bool, float, int], int, _Order]] = []
         seen = {np.arange(len(bare.instructions), dtype=np.int32).tobytes()}
-        for window in WINDOWS:
-            flow = scan.phases(len(bare.instructions) // window)
-            if flow.simultaneous:
-                return None
-            for phase in (flow.earliest, flow.latest):
-                phase = np.where(atoms[scan.segment], 0, phase).astype(np.int32)
-                tried, origin = sorted_by_phase(bare, scan.segment, phase)
-                if origin.tobytes() in seen:
+        for latest in (False, True):
+            for cuts in (*orders.even_cuts(), *orders.cuts_within(latest, int(ROOM * given.peak))):
+                moved = orders.moved(cuts, latest)
+                if moved.origin.tobytes() in seen:
                     continue
-                seen.add(origin.tobytes())
-                given = given or _given(bare, target)
-                order = _judged(tried, origin, phase[origin], target)
+                seen.add(moved.origin.tobytes())
+                order = _measured(moved.program, moved.origin, moved.fenced(), target)
                 key = order.better(given, self.capacity, PROMISE)
                 if key is not None:
                     found.append((key, len(found), order))
-        if given is None or not found:
+        if not found:
             return None
         _, _, order = min(found)
         if wrong := check_reordered(bare, order.program, order.origin):
@@ -228,30 +236,86 @@ def sorted_by_phase(program: Program, segment: Ids, phase: Ids) -> tuple[Program
     return reorder_instructions(moved, position), origin
 
 
-def _given(program: Program, target: Target) -> _Order:
+class _Moved(NamedTuple):
+    """Lists that are sorted by (block, phase)."""
+
+    program: Program
+    origin: Ids
+    """Of each instruction: its row in the given order."""
+    phase: Ids
+
+    def fenced(self) -> Program:
+        """With a fence of all cores where a phase begins."""
+        program, phase = self.program, self.phase
+        blocks, block = len(program.blocks) // program.lnc, program.instructions.block.astype(np.int64)
+        needed = np.zeros(blocks, np.int64)
+        np.maximum.at(needed, block % blocks, phase)
+        segment = np.repeat(np.arange(blocks), needed)
+        number = np.arange(len(segment)) - np.repeat(np.cumsum(needed) - needed, needed) + 1
+        wanted = (np.arange(program.lnc) * blocks + segment[:, None]).ravel()
+        most = int(needed.max(initial=0)) + 1
+        before = np.searchsorted(block * most + phase, wanted * most + np.repeat(number, program.lnc))
+        names = [f"fence{k}" for k in range(len(segment)) for _ in range(program.lnc)]
+        return _with_fences(program, Slots(before.astype(np.int32), wanted.astype(np.int32), names))
+
+
+class _Orders:
+    """The orders of a program without fences."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._scan, self._atoms = FlowScan(program), _in_atoms(program)
+        self._rows = len(program.instructions)
+        self.free = not self._scan.phases(_even_cuts(self._rows, 1)).simultaneous
+        """Whether no two cores conflict at one `seq`."""
+
+    def moved(self, cuts: Ints, latest: bool) -> _Moved:
+        """Every instruction in its earliest or latest phase, with some cuts of source time."""
+        flow = self._scan.phases(cuts)
+        phase = np.where(self._atoms[self._scan.segment], 0, flow.latest if latest else flow.earliest).astype(
+            np.int32
+        )
+        tried, origin = sorted_by_phase(self._program, self._scan.segment, phase)
+        return _Moved(tried, origin, phase[origin])
+
+    def even_cuts(self) -> Iterator[Ints]:
+        """Those between equal parts."""
+        return (_even_cuts(self._rows, parts) for parts in PARTS)
+
+    def cuts_within(self, latest: bool, most: int) -> Iterator[Ints]:
+        """The fewest cuts, found one by one, with which the peak is at most so many bytes, if there are any."""
+        grid = _even_cuts(self._rows, min(GRID, WORK // max(self._rows, 1)))
+        chosen: tuple[int, ...] = ()
+        peak = self._peak((), latest)
+        while peak > most and len(chosen) < MOST_CUTS:
+            tries = [tuple(sorted({*chosen, place})) for place in grid.tolist()]
+            left, best = min(((self._peak(cuts, latest), cuts) for cuts in tries), default=(peak, chosen))
+            if left >= peak:
+                return
+            peak, chosen = left, best
+        if chosen and peak <= most:
+            yield np.array(chosen, np.int64)
+
+    def _peak(self, cuts: tuple[int, ...], latest: bool) -> int:
+        return live_bytes(self.moved(np.array(cuts, np.int64), latest).fenced())[0]
+
+
+def _even_cuts(rows: int, parts: int) -> Ints:
+    return np.arange(1, parts) * rows // max(parts, 1)
+
+
+def _given_fences(program: Program) -> Program:
     """The lists as they are, with the fewest fences at source time."""
     found = outside_atoms(program, phases(program, fence_rows(program)))
     names = [f"fence{k}" for k in range(int(found.needed.sum()))]
-    placed = insert_fences(program, phase_slots(program, found, names), OrderByPhases.name)
-    return _measured(program, np.arange(len(program.instructions), dtype=np.int32), placed, target)
+    return _with_fences(program, phase_slots(program, found, names))
 
 
-def _judged(program: Program, origin: Ids, phase: Ids, target: Target) -> _Order:
-    """Lists that are sorted by (block, phase), with a fence of all cores where a phase begins."""
-    blocks, block = len(program.blocks) // program.lnc, program.instructions.block.astype(np.int64)
-    needed = np.zeros(blocks, np.int64)
-    np.maximum.at(needed, block % blocks, phase)
-    segment = np.repeat(np.arange(blocks), needed)
-    number = np.arange(len(segment)) - np.repeat(np.cumsum(needed) - needed, needed) + 1
-    wanted = (np.arange(program.lnc) * blocks + segment[:, None]).ravel()
-    most = int(needed.max(initial=0)) + 1
-    before = np.searchsorted(block * most + phase, wanted * most + np.repeat(number, program.lnc))
-    names = [f"fence{k}" for k in range(len(segment)) for _ in range(program.lnc)]
-    slots = Slots(before.astype(np.int32), wanted.astype(np.int32), names)
-    return _measured(program, origin, insert_fences(program, slots, OrderByPhases.name), target)
+def _with_fences(program: Program, slots: Slots) -> Program:
+    placed = insert_fences(program, slots, OrderByPhases.name)
+    return insert_fences(placed, fences_between(placed, "block_fence"), OrderByPhases.name)
 
 
 def _measured(program: Program, origin: Ids, placed: Program, target: Target) -> _Order:
-    placed = insert_fences(placed, fences_between(placed, "block_fence"), OrderByPhases.name)
     fences = len(fence_rows(placed)) // program.lnc
     return _Order(program, origin, fences, round(makespan(placed, target).makespan, 3), live_bytes(placed)[0])

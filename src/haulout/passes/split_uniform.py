@@ -31,6 +31,7 @@ from haulout.passes.splitting.improve import improve
 from haulout.passes.splitting.parts import emit_parts
 from haulout.passes.splitting.prefer import check_named, named_rows, parse_split, preferred_keys
 from haulout.passes.splitting.record import CONTRADICTION, TOO_DEAR, make_record
+from haulout.passes.splitting.values import separate
 from haulout.passes.splitting.worth import worthwhile
 from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT, load_target
@@ -68,6 +69,7 @@ class SplitUniform(Pass):
             return program
         found = find_candidates(program)
         chosen, cuts = self.choose(program, found)
+        program, found, (chosen, cuts) = separate(program, found, (chosen, cuts))
         local = local_parts(program, found, cuts)
         context.split = make_record(program, found, chosen, cuts, local, load_target(self.target))
         self._count(program, found, chosen, cuts, local, context)
