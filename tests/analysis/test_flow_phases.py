@@ -24,7 +24,7 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
-from haulout.passes.order_by_phases import sorted_by_phase
+from haulout.passes.order_by_phases import sorted_by_time
 from haulout.passes.order_cores import order_cores
 from haulout.sim import compare_schedules
 from haulout_generators.programs import random_program
@@ -97,7 +97,7 @@ def test_every_sorted_order_is_proved_and_means_the_same(rng: Random, part: int)
     found = scan.phases(len(program.instructions) // part)
     assert np.all(found.earliest <= found.latest)
     for phase in (found.earliest, found.latest):
-        moved, origin = sorted_by_phase(program, scan.segment, phase)
+        moved, origin = sorted_by_time(program, scan.segment, phase)
         assert check_reordered(program, moved, origin) == []
         # Conflicts keep their order, by another way to look at them.
         position = np.argsort(origin)

@@ -128,9 +128,9 @@ def test_nothing_moves_around_a_barrier_of_the_user() -> None:
 
 
 def test_a_wrong_order_is_a_defect_not_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    sort = order_by_phases.sorted_by_phase
+    sort = order_by_phases.sorted_by_time
     monkeypatch.setattr(
-        order_by_phases, "sorted_by_phase", lambda program, segment, phase: sort(program, segment, -phase)
+        order_by_phases, "sorted_by_time", lambda program, segment, phase: sort(program, segment, -phase)
     )
     monkeypatch.setattr(order_by_phases, "WORSE", 1e9)
     monkeypatch.setattr(order_by_phases, "GAIN", 1e9)

@@ -35,12 +35,15 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.jit import njit, plain_if_small
 
+STEPS = 1 << 12
+"""Times in a phase."""
+
 
 class FlowPhases(NamedTuple):
-    """The range of phases of every instruction."""
+    """The range of phases of every instruction, as times: phase k has times from `k * STEPS` on."""
 
-    earliest: Ids
-    latest: Ids
+    earliest: Ints
+    latest: Ints
     simultaneous: int
     """Conflicts of two cores with equal `seq`, which no fence orders; they count as no edges."""
 
@@ -105,28 +108,49 @@ class FlowScan:
         rows = len(self.segment)
         work = (rows + len(self._flow.owner)) * self.cores
         cuts = self._starts[np.searchsorted(self._starts, cuts, side="right") - 1]
+        within = self._within(cuts)
         with plain_if_small(_scan_flow, work):
             earliest, clashes = _scan_flow(
-                self._x, self._flow, self._order, *self._producers, self._last, self.cores, cuts
+                self._x, self._flow, self._order, *self._producers, self._last, self.cores, cuts, within
             )
-            behind, _ = _scan_flow(
-                self._x,
-                self._flow,
-                self._order[::-1].copy(),
-                *self._consumers,
-                self._first,
-                self.cores,
-                rows - cuts[::-1],
-            )
-        needed = np.zeros(int(self.segment.max(initial=0)) + 1, np.int32)
-        np.maximum.at(needed, self.segment, behind)
-        return FlowPhases(earliest, (needed[self.segment] - behind).astype(np.int32), clashes)
+            back = self._order[::-1].copy(), *self._consumers, self._first, self.cores, rows - cuts[::-1]
+            behind, _ = _scan_flow(self._x, self._flow, *back, STEPS - 1 - within)
+        needed = np.zeros(int(self.segment.max(initial=0)) + 1, np.int64)
+        np.maximum.at(needed, self.segment, behind // STEPS)
+        return FlowPhases(earliest, (needed[self.segment] + 1) * STEPS - 1 - behind, clashes)
+
+    def _within(self, cuts: Ints) -> Ints:
+        """Of every instruction its place between the cuts around it and those of its segment, from 0 to `STEPS`."""
+        every = np.arange(len(self.segment))
+        parting = np.flatnonzero(np.diff(self.segment[self._order], prepend=NONE))
+        begins = np.union1d(parting, cuts[cuts < len(every)])
+        part = np.searchsorted(begins, every, side="right") - 1
+        length = np.diff(np.append(begins, len(every)))
+        # the cores' instructions of one time have one place
+        time = self._starts[np.searchsorted(self._starts, every, side="right") - 1]
+        within = np.empty(len(every), np.int64)
+        within[self._order] = (time - begins[part]) * STEPS // length[part]
+        return within
+
+
+@njit
+def _after(time: int, weight: int, within: int) -> int:
+    """The first time for an instruction after one at `time`, at its own place if that is in an earlier phase."""
+    return (time // STEPS + 1) * STEPS + within if weight else time
 
 
 @njit
 def _scan_flow(
-    x: Extents, flow: _Flow, order: Ids, link_starts: Ints, links: Ids, pinned: Bools, cores: int, cuts: Ints
-) -> tuple[Ids, int]:
+    x: Extents,
+    flow: _Flow,
+    order: Ids,
+    link_starts: Ints,
+    links: Ids,
+    pinned: Bools,
+    cores: int,
+    cuts: Ints,
+    within: Ints,
+) -> tuple[Ints, int]:
     """The weight of the heaviest path to each instruction, and the number of conflicts of cores with equal `seq`.
 
     `order` is ascending by (segment, source time, row); `links` are the producers of each instruction. In descending
@@ -138,9 +162,9 @@ def _scan_flow(
         owners = max(owners, flow.owner[access] + 1)
     head = np.full((owners, cores, 2), -1, np.int32)
     previous = np.full(len(flow.owner), -1, np.int32)
-    peak = np.zeros(len(flow.owner), np.int32)
-    phase = np.zeros(len(order), np.int32)
-    top = np.zeros(cores, np.int32)
+    peak = np.zeros(len(flow.owner), np.int64)
+    phase = np.zeros(len(order), np.int64)
+    top = np.zeros(cores, np.int64)
     clashes = 0
     part, reached, floor, following = -1, 0, 0, 0
     for at in range(len(order)):
@@ -150,9 +174,11 @@ def _scan_flow(
             part, reached, floor = segment, 0, 0
             top[:] = 0
         while following < len(cuts) and cuts[following] <= at:
-            floor = reached
+            floor = reached // STEPS
             following += 1
-        best = max(floor, top[core]) if pinned[row] else floor
+        best = floor * STEPS + within[row]
+        if pinned[row]:
+            best = max(best, top[core])
         for k in range(link_starts[row], link_starts[row + 1]):
             if flow.segment[links[k]] == segment:
                 best = max(best, phase[links[k]])
@@ -168,18 +194,19 @@ def _scan_flow(
                     tests = 0
                     while b >= 0 and flow.segment[flow.instruction[b]] == segment:
                         clash = weight == 1 and flow.seq[flow.instruction[b]] == flow.seq[row]
-                        if not clash and peak[b] + weight <= best:
+                        if not clash and _after(peak[b], weight, within[row]) <= best:
                             break
                         if tests == WALK_LIMIT:
-                            best = max(best, peak[b] + weight)
+                            best = max(best, _after(peak[b], weight, within[row]))
                             break
-                        if clash or phase[flow.instruction[b]] + weight > best:
+                        behind = _after(phase[flow.instruction[b]], weight, within[row])
+                        if clash or behind > best:
                             tests += 1
                             if _scan_meets(x, min(a, b), max(a, b)):
                                 if clash:
                                     clashes += 1
                                 else:
-                                    best = phase[flow.instruction[b]] + weight
+                                    best = behind
                         b = previous[b]
         phase[row] = best
         top[core] = max(top[core], best)

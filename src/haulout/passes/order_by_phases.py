@@ -27,7 +27,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from haulout.analysis.flow_phases import FlowScan
+from haulout.analysis.flow_phases import STEPS, FlowScan
 from haulout.analysis.makespan import makespan
 from haulout.analysis.phases import phases
 from haulout.analysis.straightline import fence_rows
@@ -61,7 +61,9 @@ PARTS = (1, 4, 16)
 WORSE = 1.01
 """The makespan may not be more than this times that of the given order, ..."""
 ROOM = 1.1
-"""... the peak not more than this, ..."""
+"""... the peak not more than this ..."""
+ROOM_FOR_TIME = 0.25
+"""... and this part of the makespan that is saved, ..."""
 FENCE = 1.005
 """... each fence counts as that much of both, for the estimate does not know how far apart cores arrive at it, ..."""
 GAIN = 0.995
@@ -77,12 +79,8 @@ WORK = 60_000
 
 
 class _Order(NamedTuple):
-    """An order, and what it is worth with its fences."""
+    """What an order is worth with its fences."""
 
-    program: Program
-    """Without the fences."""
-    origin: Ids
-    """Of each instruction: its row in the given order."""
     fences: int
     makespan: float
     """Microseconds, to the nanosecond."""
@@ -92,7 +90,8 @@ class _Order(NamedTuple):
         """A key that is smallest for the best order; None where the given one stays."""
         fits, fitted = (capacity is None or each.peak <= capacity for each in (self, given))
         product, before = (each.makespan * each.peak * FENCE**each.fences for each in (self, given))
-        bounded = self.makespan <= WORSE * given.makespan and self.peak <= ROOM * given.peak
+        saved = 1 - self.makespan / max(given.makespan, 1e-3)
+        bounded = saved >= 1 - WORSE and self.peak <= (ROOM + ROOM_FOR_TIME * max(saved, 0.0)) * given.peak
         gains = bounded and product <= gain * before
         if (fits, gains) < (fitted, True) or (fitted and not fits):
             return None
@@ -134,8 +133,8 @@ class OrderByPhases(Pass):
         orders = _Orders(bare)
         if not orders.free:
             return None
-        given = _measured(bare, np.arange(len(bare.instructions), dtype=np.int32), _given_fences(bare), target)
-        found: list[tuple[tuple[bool, float, int], int, _Order]] = []
+        given = _measured(_given_fences(bare), target)
+        found: list[tuple[tuple[bool, float, int], int, _Moved, Program]] = []
         seen = {np.arange(len(bare.instructions), dtype=np.int32).tobytes()}
         for latest in (False, True):
             for cuts in (*orders.even_cuts(), *orders.cuts_within(latest, int(ROOM * given.peak))):
@@ -143,27 +142,26 @@ class OrderByPhases(Pass):
                 if moved.origin.tobytes() in seen:
                     continue
                 seen.add(moved.origin.tobytes())
-                order = _measured(moved.program, moved.origin, moved.fenced(), target)
-                key = order.better(given, self.capacity, PROMISE)
+                # What the order of an engine implied before may need an edge now.
+                linked = order_cores(moved.program, set(DependenceKind), removable_fences=False)[0]
+                key = _measured(moved.fenced(linked), target).better(given, self.capacity, PROMISE)
                 if key is not None:
-                    found.append((key, len(found), order))
+                    found.append((key, len(found), moved, linked))
         if not found:
             return None
-        _, _, order = min(found)
-        if wrong := check_reordered(bare, order.program, order.origin):
+        _, _, moved, linked = min(found)
+        if wrong := check_reordered(bare, moved.program, moved.origin):
             fail("internal-error", f"{self.name} changed the order of a conflict", notes=[wrong[0].message])
-        # What the order of an engine implied before may need an edge now.
-        moved = order_cores(order.program, set(DependenceKind), removable_fences=False)[0]
-        before, after = self._compiled(program, target), self._compiled(moved, target)
+        before, after = self._compiled(program, target), self._compiled(linked, target)
         if after is None or (before is not None and after.better(before, self.capacity, GAIN) is None):
             return None
         context.count(
             self.name,
-            moved=int(np.count_nonzero(order.origin != np.arange(len(order.origin)))),
+            moved=int(np.count_nonzero(moved.origin != np.arange(len(moved.origin)))),
             fences_before=given.fences if before is None else before.fences,
             fences_after=after.fences,
         )
-        return moved
+        return linked
 
     def _compiled(self, program: Program, target: Target) -> _Order | None:
         """A program with its final fences, addresses and edges; None where it does not fit."""
@@ -182,7 +180,7 @@ class OrderByPhases(Pass):
         dram = placed.locations.take(placed.locations.space <= Space.DRAM_SHARED)
         peak = int((dram.address + dram.size)[dram.address != NONE].max(initial=0))
         time = round(makespan(placed, target).makespan, 3)
-        return _Order(program, np.zeros(0, np.int32), len(fence_rows(placed)) // program.lnc, time, peak)
+        return _Order(len(fence_rows(placed)) // program.lnc, time, peak)
 
 
 def _may_move(program: Program) -> bool:
@@ -219,16 +217,16 @@ def _in_atoms(program: Program) -> Bools:
     return np.array([divergent(block) != NONE for block in range(len(program.blocks) // program.lnc)], bool)
 
 
-def sorted_by_phase(program: Program, segment: Ids, phase: Ids) -> tuple[Program, Ids]:
-    """Each block sorted by phase, stably, with new `seq` by (segment, phase, old `seq`); and the old row of each
+def sorted_by_time(program: Program, segment: Ids, time: Ints) -> tuple[Program, Ids]:
+    """Each block sorted by time, stably, with new `seq` by (segment, time, old `seq`); and the old row of each
     instruction.
     """
     rows = program.instructions
-    origin: Ids = np.lexsort((phase, rows.block)).astype(np.int32)
+    origin: Ids = np.lexsort((time, rows.block)).astype(np.int32)
     position = np.empty(len(origin), np.int32)
     position[origin] = np.arange(len(origin), dtype=np.int32)
-    by_time = np.lexsort((rows.seq, phase, segment))
-    keys = np.stack([segment[by_time], phase[by_time], rows.seq[by_time]])
+    by_time = np.lexsort((rows.seq, time, segment))
+    keys = np.stack([segment[by_time], time[by_time], rows.seq[by_time]])
     step = np.any(keys[:, 1:] != keys[:, :-1], axis=0)
     seq = np.empty(len(origin), np.int64)
     seq[by_time] = int(rows.seq.min()) + np.append(0, np.cumsum(step))
@@ -244,9 +242,9 @@ class _Moved(NamedTuple):
     """Of each instruction: its row in the given order."""
     phase: Ids
 
-    def fenced(self) -> Program:
-        """With a fence of all cores where a phase begins."""
-        program, phase = self.program, self.phase
+    def fenced(self, program: Program) -> Program:
+        """`program`, which is this one or has more edges, with a fence of all cores where a phase begins."""
+        phase = self.phase
         blocks, block = len(program.blocks) // program.lnc, program.instructions.block.astype(np.int64)
         needed = np.zeros(blocks, np.int64)
         np.maximum.at(needed, block % blocks, phase)
@@ -272,11 +270,9 @@ class _Orders:
     def moved(self, cuts: Ints, latest: bool) -> _Moved:
         """Every instruction in its earliest or latest phase, with some cuts of source time."""
         flow = self._scan.phases(cuts)
-        phase = np.where(self._atoms[self._scan.segment], 0, flow.latest if latest else flow.earliest).astype(
-            np.int32
-        )
-        tried, origin = sorted_by_phase(self._program, self._scan.segment, phase)
-        return _Moved(tried, origin, phase[origin])
+        time = np.where(self._atoms[self._scan.segment], 0, flow.latest if latest else flow.earliest)
+        tried, origin = sorted_by_time(self._program, self._scan.segment, time)
+        return _Moved(tried, origin, (time[origin] // STEPS).astype(np.int32))
 
     def even_cuts(self) -> Iterator[Ints]:
         """Those between equal parts."""
@@ -297,7 +293,8 @@ class _Orders:
             yield np.array(chosen, np.int64)
 
     def _peak(self, cuts: tuple[int, ...], latest: bool) -> int:
-        return live_bytes(self.moved(np.array(cuts, np.int64), latest).fenced())[0]
+        moved = self.moved(np.array(cuts, np.int64), latest)
+        return live_bytes(moved.fenced(moved.program))[0]
 
 
 def _even_cuts(rows: int, parts: int) -> Ints:
@@ -316,6 +313,6 @@ def _with_fences(program: Program, slots: Slots) -> Program:
     return insert_fences(placed, fences_between(placed, "block_fence"), OrderByPhases.name)
 
 
-def _measured(program: Program, origin: Ids, placed: Program, target: Target) -> _Order:
-    fences = len(fence_rows(placed)) // program.lnc
-    return _Order(program, origin, fences, round(makespan(placed, target).makespan, 3), live_bytes(placed)[0])
+def _measured(placed: Program, target: Target) -> _Order:
+    fences = len(fence_rows(placed)) // placed.lnc
+    return _Order(fences, round(makespan(placed, target).makespan, 3), live_bytes(placed)[0])

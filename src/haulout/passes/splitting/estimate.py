@@ -43,6 +43,7 @@ UNDIVIDED = -1
 """The choice of an instruction that is not cut, in the place of the number of one of its axes."""
 _NO_EDGE = -(1 << 20)
 """The weight of an edge that falls away: what would overwrite a value that other cores read gets another location."""
+FENCE_WEIGHT = 1.5
 _SHARE_OF_WORK = 1 / 32
 _MANY = 32
 """An access is compared with as many before it in its location; more would cost time, and they hardly matter."""
@@ -76,7 +77,7 @@ class SplitEstimator:
         target: Target,
     ) -> None:
         self._rows = len(program.instructions) // program.lnc
-        self._fence = target.barrier(program.lnc)
+        self._fence = FENCE_WEIGHT * target.barrier(program.lnc)
         self._engines = int(program.instructions.engine.max(initial=0)) + 1
         most = max((len(each.axes) for each in operations.values()), default=0)
         self.times = np.repeat(durations(program, target)[: self._rows, None], most + 1, axis=1)
