@@ -11,8 +11,13 @@ Both are phases: every edge leads from a lower phase to a higher one, or stays i
 sorted by phase, stably, are a topological order with K fences. No order needs fewer: the edges of weight 1 on the
 heaviest path need a fence each, one after the other.
 
-A *window* limits how far instructions move: two that are further apart in source time keep the order of their phases,
-as if by an edge of weight 0. A wide window has fewer fences, a narrow one keeps the lists near the given ones.
+*Cuts* of source time limit how far instructions move: phases do not fall across a cut, so what is behind it comes in
+no earlier phase than anything before it. Without cuts there are the fewest fences; many cuts keep the lists near the
+given ones.
+
+Inside a phase instructions have *times*: each has its place between the cuts around it, as a part of the distance,
+or the time of what it depends on if that is later. What waits for a fence thus comes at its place *one part later*,
+among the instructions of that part: engines that would wait for each other there have work.
 
 Accesses are kept in chains as in `phases.py`, one for each (owner location, core, read or write). Phases may fall
 along a chain, so each access has the largest phase of its chain so far: a walk ends where that is too small to

@@ -4,14 +4,17 @@ The fewest fences of `extend_shared_lifetimes` are those of the given lists. Mos
 front end: only conflicts and dependences must keep theirs. `analysis/flow_phases.py` finds the phases of every
 instruction by data flow, and each list sorted by phase needs as many fences as the largest phase.
 
-1. Orders: the given one; for each of `WINDOWS`, every instruction in its earliest phase, and in its latest.
-2. Each gets its fences, an estimate of its makespan, and one of its peak, the sum over all cores.
-3. Time and storage count alike: the order with the smallest product of both is taken, among those whose makespan and
-   whose peak are at most `WORSE` times that of the given order. A product that is hardly smaller (`PROMISE`)
-   moves nothing. With a capacity, an order that fits is better than one that does not.
+1. Orders: the given one; for every instruction in its earliest phase, and in its latest, those with source time cut
+   into `PARTS`; and the one with the fewest cuts, found one by one, with which the peak has `ROOM`.
+2. Each gets the edges and the fences that it needs, an estimate of its makespan, and one of its peak, the sum over
+   all cores.
+3. Time, storage and fences count alike: the order with the smallest product is taken, where each fence counts as
+   `FENCE`. The makespan may be at most `WORSE` times that of the given order, the peak `ROOM` times, and more where
+   time is saved for it. A product that is hardly smaller (`PROMISE`) moves nothing. With a capacity, an order that
+   fits is better than one that does not.
 4. Edges between tensors that share storage may change the time of both, so this order and the given one are compiled
    to the end, and compared once more by what comes out.
-5. New `seq`: by (block, phase, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
+5. New `seq`: by (block, time, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
    still sees the writes that it saw; the checker compares the two programs (`check_reordered`).
 
 Nothing moves where the order is the user's, or not known: without `seq`; with a barrier that no pass made, a

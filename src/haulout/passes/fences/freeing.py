@@ -2,9 +2,9 @@
 
 With the fewest fences an epoch may be long, and what another core reads in it is held to its end. A fence directly
 after the last access of a large buffer by another core, or before the first, may lower the peak by far more than it
-costs. It is added if the bytes live at one time fall by at least `LEAST_GAIN`, or `FIRST_GAIN` where there is no fence
-yet, and the estimated time rises by at most `TIME_FOR_BYTES` of that; then the next one is looked for. `capacity.py`
-finds fences for a given number of bytes.
+costs. It is added if the bytes live at one time fall by at least `LEAST_GAIN`, or `FIRST_GAIN` if there is no other
+fence, and the estimated time rises by at most `TIME_FOR_BYTES` of that; then the next one is looked for.
+`capacity.py` finds fences for a given number of bytes.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 The cores do alike, so one of them is followed. An instruction takes the time of its part, or of all of it. Two
 accesses of one location, at least one of which writes it, are an edge. Its weight is 1 if the location is cut and
-one of them touches what another core's part is (they do not *agree* with its key), else 0. In each loop body, and
+one of them touches what another core's part is (they do not *agree* with its key), else 0. What would overwrite a
+value that other cores read gets another location (`values.py`), so such an edge falls away. In each loop body, and
 outside of loops, with an inner loop as one item:
 
 1. *Phases*: the phase of an item is the weight of the heaviest path to it. A fence lies between two phases.
-2. *Time*: items sorted by phase, each starts when its engine is free and what it depends on is done. All engines
-   stop at a fence. The same with the latest phase that each may have; the shorter of both counts.
+2. *Time*: each item in list order starts when its engine is free and what it depends on is done; and each fence takes
+   its time. That engines stop at a fence does not count: what waits for it may move (`order_by_phases`), and the
+   others find work meanwhile.
 3. *Loops*: an edge of weight 1 from item a to item b comes back from b to a in the next iteration. If no fence lies
    between, the iteration costs one more. The time of an iteration counts as often as the loop runs.
 
@@ -44,6 +46,7 @@ UNDIVIDED = -1
 _NO_EDGE = -(1 << 20)
 """The weight of an edge that falls away: what would overwrite a value that other cores read gets another location."""
 FENCE_WEIGHT = 1.5
+"""Of a fence's time: engines run dry before it, and cores arrive one after the other."""
 _SHARE_OF_WORK = 1 / 32
 _MANY = 32
 """An access is compared with as many before it in its location; more would cost time, and they hardly matter."""

@@ -16,7 +16,7 @@ import numpy as np
 from haulout.analysis.overlap import extents
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Ids
+from haulout.ir.schema import Bools, Ids, Ints
 from haulout.passes.splitting.candidates import Candidates
 from haulout.passes.splitting.choose import Cuts
 from haulout.passes.splitting.operations import Operation
@@ -74,8 +74,8 @@ def separate(program: Program, found: Candidates, cuts: Sequence[Cuts]) -> tuple
     np.maximum.at(most, location, place)
     if not most.any():
         return program, found, list(cuts)
-    source = np.repeat(np.arange(mine), most + 1)
-    at = np.searchsorted(source, np.arange(mine))
+    source: Ints = np.repeat(np.arange(mine, dtype=np.int64), most + 1)
+    at: Ints = np.searchsorted(source, np.arange(mine)).astype(np.int64)
     moved: Ids = (at[location] + place).astype(np.int32)
     program = _with_locations(program, source, at, moved)
 
@@ -120,7 +120,7 @@ def _read_apart(
             yield int(value[access])
 
 
-def _with_locations(program: Program, source: Ids, at: Ids, moved: Ids) -> Program:
+def _with_locations(program: Program, source: Ints, at: Ints, moved: Ids) -> Program:
     """The program whose locations on each core are those of `source`; accesses of the first core name `moved`."""
     locations, cores = program.locations, np.arange(program.lnc)[:, None]
     mine, made = len(locations) // program.lnc, len(source)
