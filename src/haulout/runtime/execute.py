@@ -19,16 +19,16 @@ from haulout.ir.enums import NONE
 from haulout.ir.enums import Kind as LocationKind
 from haulout.ir.program import Program
 from haulout.ir.structure import Loop
-from haulout.runtime.blas import one_thread
 from haulout.runtime.meeting import StoppedError
 from haulout.runtime.prepare import Core, Executable, bind
-from haulout.runtime.steps import Step
 from haulout.runtime.trace import Kind, Span
 from haulout.sim.execution import Progress, initial_bytes
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS
 from haulout.sim.inputs import Values, element_type, locations_of_kind, qualified_name
 from haulout.sim.numerics import TensorType
 from haulout.sim.plan import within_memory
+from haulout.sim.steps.make import Step
+from haulout.support.blas import one_thread
 from haulout.support.diagnostics import HauloutError, bad_input
 
 

@@ -11,24 +11,23 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from haulout.ir.arrays import operand_arrays
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import NONE, Space
 from haulout.ir.labels import location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
-from haulout.runtime.arena import Slot, new_arena
 from haulout.runtime.meeting import Group, Meetings, Tag
-from haulout.runtime.steps import Step, make_step
 from haulout.runtime.trace import Kind
 from haulout.sim.flow.visits import Iteration
+from haulout.sim.memory.slots import Slot, new_arena
 from haulout.sim.numerics import TensorType
 from haulout.sim.plan import Prepared, prepare, within_memory
+from haulout.sim.steps.bind import Binder
+from haulout.sim.steps.make import Step
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
 _BYTE = np.dtype(np.uint8)
@@ -104,8 +103,7 @@ class _Binder:
         self.meetings = Meetings(self.code, len(prepared.semaphores))
         self.atomic = threading.Lock()
         self.groups: dict[tuple[int, tuple[int, ...]], Group] = {}
-        self.types: dict[tuple[int, int, int], TensorType] = {}
-        self.attrs: dict[int, dict[str, Any]] = {}
+        self.binder = Binder(self.code, prepared.operands, self.arena)
         program = self.program
         self.barriers = {row: at for at, row in enumerate(program.barriers.instruction.tolist())}
         self.exchanges = {row: at for at, row in enumerate(program.meetings.instruction.tolist())}
@@ -172,46 +170,17 @@ class _Binder:
         operands = self.prepared.operands
         accesses = range(int(self.code.begin[row]), int(self.code.end[row]))
         if row not in operands.strided.moving:
-            return self._at(row, tuple(accesses))
+            return self.binder.step(row, tuple(accesses))
         known: dict[tuple[int, ...], Step] = {}
 
         def run() -> None:
             places = tuple(operands.strided.operand(access, core.around) for access in accesses)
             step = known.get(places)
             if step is None:
-                step = known[places] = self._at(row, places)
+                step = known[places] = self.binder.step(row, places)
             step()
 
         return run
-
-    def _at(self, row: int, places: tuple[int, ...]) -> Step:
-        """The step of an instruction whose operands are at these places, reads first."""
-        opcode = self.program.strings[int(self.program.instructions.opcode[row])]
-        text = int(self.program.instructions.attrs[row])
-        if text not in self.attrs:
-            self.attrs[text] = self.program.instruction_attrs(row)
-        reads = int(self.code.middle[row] - self.code.begin[row])
-        slots = [
-            Slot(self.arena, self.prepared.operands[place].patterns, kind)
-            for place, kind in zip(places, self._types(row, opcode, places, reads), strict=True)
-        ]
-        return make_step(opcode, self.attrs[text], slots[:reads], slots[reads:])
-
-    def _types(self, row: int, opcode: str, places: tuple[int, ...], reads: int) -> list[TensorType]:
-        operands = self.prepared.operands
-        sizes = [operands[place].nbytes for place in places]
-        if opcode == "memset" or (opcode == "dma_copy" and reads == len(places) - reads == 1):
-            return [TensorType(_BYTE, (size,)) for size in sizes]
-        text = int(self.program.instructions.attrs[row])
-        keys = [(text, at, int(operands.location[place])) for at, place in enumerate(places)]
-        if not all(key in self.types for key in keys):
-            for key, array in zip(keys, chain(*operand_arrays(self.program, row)), strict=True):
-                self.types[key] = TensorType(NUMPY[array.dtype], array.shape)
-        types = [self.types[key] for key in keys]
-        for size, kind in zip(sizes, types, strict=True):
-            if kind.nbytes != size:
-                bad_input(f"an operand is {kind}, which is {kind.nbytes} bytes, but touches {size}")
-        return types
 
     def _branch(self, row: int) -> Callable[[], bool]:
         operand = int(self.code.begin[row])
@@ -278,10 +247,7 @@ class _Binder:
         receives: Tag | None = None if source == NONE else (source, core.number, tag)
         begin, middle, end = (int(column[row]) for column in (self.code.begin, self.code.middle, self.code.end))
         operands = self.prepared.operands
-        slots = [
-            Slot(self.arena, operands[each].patterns, TensorType(_BYTE, (operands[each].nbytes,)))
-            for each in range(begin, end)
-        ]
+        slots = [self.binder.raw(each) for each in range(begin, end)]
         reads, writes = slots[: middle - begin], slots[middle - begin :]
         wanted = sum(slot.type.nbytes for slot in writes)
 
