@@ -40,6 +40,7 @@ from haulout.passes.splitting.prefer import (
     preferred_keys,
 )
 from haulout.passes.splitting.record import CONTRADICTION, TOO_DEAR, make_record
+from haulout.passes.splitting.values import separate
 from haulout.passes.splitting.worth import worthwhile
 from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT, load_target
@@ -85,6 +86,7 @@ class SplitUniform(Pass):
         found = find_candidates(program)
         chosen, cuts = self.choose(program, found, asked, notes)
         context.diagnostics.extend(notes.refused)
+        program, found, (chosen, cuts) = separate(program, found, (chosen, cuts))
         local = local_parts(program, found, cuts)
         context.split = make_record(program, found, chosen, cuts, local, load_target(self.target), notes.rows)
         self._count(program, found, chosen, cuts, local, context)
