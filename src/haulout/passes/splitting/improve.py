@@ -8,10 +8,11 @@ all of them together. A move gives a unit another option, and takes along
     what agrees with it, up to 1, 2, 4, 8, or any number of steps away: operands, their other readers, results
     its operands or readers, for `UNDIVIDED`
 
-A move is kept if the *cost* falls: the estimated time (`estimate.py`), and a price for bytes that are held more than once
-(`worth.py`). For the sake of bytes, a choice may take a little longer than the fastest that is known. Where a fence is needed, the units on both sides of it are
-tried in pairs, since neither may gain alone. The search begins at the two best of the greedy choice and choices that
-spread from one unit each. It ends when no move helps, or after a fixed number of estimates; so it is deterministic.
+A move is kept if the *cost* falls: the estimated time (`estimate.py`), and a price for bytes that are held more than
+once (`worth.py`). Time comes first: for bytes, a choice may take a little longer than the fastest that is known, and
+one of those leaves all undivided. Where a fence is needed, the units on both sides of it are tried in pairs, since
+neither may gain alone. The search begins at the two best of the greedy choice and choices that spread from one unit
+each. It ends when no move helps, or after a fixed number of estimates; so it is deterministic.
 """
 
 from __future__ import annotations
@@ -148,7 +149,12 @@ class Search:
     """The search, over choices of an option for each unit."""
 
     def __init__(
-        self, program: Program, units: Units, estimator: SplitEstimator, must_cut: Collection[int], copies: Sequence[float]
+        self,
+        program: Program,
+        units: Units,
+        estimator: SplitEstimator,
+        must_cut: Collection[int],
+        copies: Sequence[float],
     ) -> None:
         """`copies`: of each unit the price of what it writes while it is undivided, microseconds."""
         self._units, self._estimator = units, estimator
@@ -235,8 +241,10 @@ class Search:
             options = np.full(len(spans), UNDIVIDED, np.int32)
             options[list(taken)] = list(taken.values())
             yield options
-        if not self._must:
-            yield np.full(len(spans), UNDIVIDED, np.int32)
+        alone = np.full(len(spans), UNDIVIDED, np.int32)
+        kept = list(self._must)
+        alone[kept] = greedy[kept]
+        yield alone
 
     def _spans(self) -> list[float]:
         """Time of each unit, undivided."""

@@ -2,8 +2,8 @@
 
 Operations that agree form a cluster: no fence is needed inside. A cluster saves the time that its cores would spend
 twice, and bytes. It costs a fence where others read what it stores, and that fence is charged to it alone; behind an
-`all_gather` there is one in any case. A cluster that costs more than it saves stays undivided. A byte that is held once
-more is worth the time in which it moves through the DRAM once.
+`all_gather` there is one in any case. A cluster that costs more than it saves stays undivided. A byte that is held
+once more is worth the time in which it moves through the DRAM once.
 """
 
 from __future__ import annotations
@@ -55,11 +55,9 @@ def worthwhile(
 
 
 def price_of_copies(program: Program, classes: Mapping[int, Classes], target: Target) -> dict[int, float]:
-    """Of each location with classes: microseconds, for the bytes of it that are held more than once while it is not cut."""
+    """Of each location the worth of a cut: microseconds, for its bytes that are held more than once without one."""
     rate = target.dram_gbytes_per_s * 1e3
-    return {
-        at: int(program.locations.size[at]) * (program.lnc - len(alike)) / rate for at, alike in classes.items()
-    }
+    return {at: int(program.locations.size[at]) * (program.lnc - len(alike)) / rate for at, alike in classes.items()}
 
 
 def read_by_others(
