@@ -228,6 +228,11 @@ class Runs:
     notes: list[Diagnostic]
     """What the proof assumes of its loops."""
 
+    @property
+    def size(self) -> int:
+        """How many instructions there are, on all cores."""
+        return sum(self.flow.sizes)
+
     def copies(self, deep: bool) -> dict[int, Copies]:
         """The iterations of each loop that are checked."""
         engine, block = self.flow.program.instructions.engine, self.flow.program.instructions.block
