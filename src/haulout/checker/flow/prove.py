@@ -37,12 +37,12 @@ def is_proved(runs: Runs) -> bool:
     """Whether no run of a function has a fault; False where that is not known."""
     if any(runs.footprints.has_semaphores):
         return False
-    text = find_text(runs)
-    if text is None or check_views(text.model) or check_placements(text.model):
-        return False
-    touches = find_touches(text)
-    work = 8 * len(text.steps) * len(text.model.queue_core) + 64 * len(text.schedule)
+    work = 50 * (runs.size + len(runs.flow.blocks))
     with plain_if_small(scan_claims, work), compiled_if_large(work):
+        text = find_text(runs)
+        if text is None or check_views(text.model) or check_placements(text.model):
+            return False
+        touches = find_touches(text)
         return _ordered(text, touches) and all_held(text, touches)
 
 
