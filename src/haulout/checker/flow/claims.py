@@ -99,6 +99,18 @@ class Graph(NamedTuple):
     edge_void: Bools
     """Of each carried edge: nothing is claimed."""
     depth: int
+    row_core: Ids
+    """Of each row that knows: the lines, then those of semaphores (`counts.py`)."""
+    read_starts: Ints
+    read: Ids
+    """Events wait for what rows of semaphores know ..."""
+    write_starts: Ints
+    write: Ids
+    write_from: Ids
+    """... and write them, with what another row knows, or with what they know themselves: -1."""
+    written_starts: Ints
+    written: Ids
+    """Of each loop of the steps: the rows of semaphores that are written inside."""
 
 
 class Queries(NamedTuple):
@@ -155,8 +167,8 @@ def _grown_ids(column: Ints, need: int) -> Ints:
 @njit
 def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
     """The pairs of accesses that some run may leave unordered, up to `limit` of them."""
-    lines, levels = len(graph.line_core), graph.depth + 1
-    know = np.empty((lines * levels * 3 * lines, 8), np.int32)
+    lines, levels, rows = len(graph.line_core), graph.depth + 1, len(graph.row_core)
+    know = np.empty((rows * levels * 3 * lines, 8), np.int32)
     for cell in range(len(know)):
         clear(know, cell)
     room = np.empty(16, np.int32)
@@ -168,7 +180,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
     note_depth = np.zeros(max(graph.notes, 1), np.int64)
     # BACK: of each loop, by (line, lag 1 or 2, other): what it claims at the start of an iteration.
     loops = len(graph.loops)
-    back_starts = np.zeros(loops + 1, np.int64)
+    back_starts, outer_starts = np.zeros(loops + 1, np.int64), np.zeros(loops + 1, np.int64)
     active = np.empty((loops, lines), np.int32)
     actives = np.zeros(loops, np.int64)
     firsts, ends = np.empty(loops, np.int64), np.empty(loops, np.int64)
@@ -181,13 +193,21 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
             if graph.places[other, begin] < graph.places[other, end]:
                 active[number, actives[number]] = other
                 actives[number] += 1
-        back_starts[number + 1] = back_starts[number] + (ends[number] - firsts[number]) * 2 * actives[number]
+        written = graph.written_starts[number + 1] - graph.written_starts[number]
+        back_starts[number + 1] = back_starts[number] + (ends[number] - firsts[number] + written) * 2 * actives[number]
+        outer_starts[number + 1] = outer_starts[number] + written * levels * 3 * lines
     back = np.empty((back_starts[loops], 8), np.int32)
+    # Rows of semaphores forget: what they claim of outer loops at the start of an iteration may fall, too.
+    outer_back = np.empty((outer_starts[loops], 8), np.int32)
+    for cell in range(len(outer_back)):
+        assign(outer_back, cell, 0, 2147483646)
+    outer_end = np.empty((levels * 3 * lines, 8), np.int32)
     edge_cells = np.empty((len(graph.edge_note) * 2 * lines, 8), np.int32)
     for number in range(loops):
         begin, end = graph.loops[number, 0], graph.loops[number, 1]
         cell = back_starts[number]
-        for _line in range(2 * (ends[number] - firsts[number])):
+        written = graph.written_starts[number + 1] - graph.written_starts[number]
+        for _row in range(2 * (ends[number] - firsts[number] + written)):
             for k in range(actives[number]):
                 other = active[number, k]
                 assign(back, cell, graph.places[other, begin], graph.places[other, end])
@@ -251,6 +271,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         need += span * (graph.meet_starts[meet + 1] - graph.meet_starts[meet])
                     if graph.kind[event] == 2:
                         need += span * lines
+                    need += span * (graph.read_starts[event + 1] - graph.read_starts[event])
+                    need += span * (graph.write_starts[event + 1] - graph.write_starts[event])
                     need += 2
                     if logged + need > len(log_cell):
                         log_cell = _grown_ids(log_cell, logged + need)
@@ -283,6 +305,18 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                                         copy(log_old, logged, know, target + other)
                                         logged += 1
                                     unite(know, target + other, edge_cells, source + other, room)
+                    for k in range(graph.read_starts[event], graph.read_starts[event + 1]):
+                        for lev in range(level + 1):
+                            for lag in range(3 if lev else 1):
+                                source = ((graph.read[k] * levels + lev) * 3 + lag) * lines
+                                target = ((line * levels + lev) * 3 + lag) * lines
+                                for other in range(lines):
+                                    if not contains(know, target + other, know, source + other):
+                                        if depth:
+                                            log_cell[logged] = target + other
+                                            copy(log_old, logged, know, target + other)
+                                            logged += 1
+                                        unite(know, target + other, know, source + other, room)
                     if graph.kind[event] == 1:
                         if meet >= 0:
                             for lev in range(level + 1):
@@ -341,6 +375,19 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                                                 copy(log_old, logged, know, target + other)
                                                 logged += 1
                                             unite(know, target + other, know, source + other, room)
+                    for k in range(graph.write_starts[event], graph.write_starts[event + 1]):
+                        teller = graph.write_from[k] if graph.write_from[k] >= 0 else line
+                        for lev in range(level + 1):
+                            for lag in range(3 if lev else 1):
+                                source = ((teller * levels + lev) * 3 + lag) * lines
+                                target = ((graph.write[k] * levels + lev) * 3 + lag) * lines
+                                for other in range(lines):
+                                    if not equal(know, target + other, know, source + other):
+                                        if depth:
+                                            log_cell[logged] = target + other
+                                            copy(log_old, logged, know, target + other)
+                                            logged += 1
+                                        copy(know, target + other, know, source + other)
                     note = graph.note[event]
                     if note >= 0:
                         note_depth[note] = level
@@ -425,7 +472,24 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 around[level] = number
                 begin, end, trip = graph.loops[number, 0], graph.loops[number, 1], graph.loops[number, 2]
                 cell = back_starts[number]
-                for line in range(firsts[number], ends[number]):
+                written = graph.written_starts[number + 1] - graph.written_starts[number]
+                need = written * level * 3 * lines
+                if logged + need > len(log_cell):
+                    log_cell = _grown_ids(log_cell, logged + need)
+                    log_old = _grown(log_old, logged + need)
+                for k in range(written):
+                    base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
+                    for m in range(level * 3 * lines):
+                        at = outer_starts[number] + k * levels * 3 * lines + m
+                        if not contains(outer_back, at, know, base + m):
+                            log_cell[logged] = base + m
+                            copy(log_old, logged, know, base + m)
+                            logged += 1
+                            intersect(know, base + m, outer_back, at, room)
+                for turn in range(ends[number] - firsts[number] + written):
+                    line = firsts[number] + turn
+                    if line >= ends[number]:
+                        line = graph.written[graph.written_starts[number] + line - ends[number]]
                     for lag in range(1, 3):
                         target = ((line * levels + level) * 3 + lag) * lines
                         for k in range(actives[number]):
@@ -469,7 +533,20 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                                 if walks >= 31:
                                     clear(edge_cells, cell)
                 cell = back_starts[number]
-                for line in range(firsts[number], ends[number]):
+                written = graph.written_starts[number + 1] - graph.written_starts[number]
+                for k in range(written):
+                    base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
+                    for m in range(level * 3 * lines):
+                        at = outer_starts[number] + k * levels * 3 * lines + m
+                        if not contains(know, base + m, outer_back, at):
+                            changed = True
+                            intersect(outer_back, at, know, base + m, room)
+                            if walks >= 31:
+                                clear(outer_back, at)
+                for turn in range(ends[number] - firsts[number] + written):
+                    line = firsts[number] + turn
+                    if line >= ends[number]:
+                        line = graph.written[graph.written_starts[number] + line - ends[number]]
                     base = ((line * levels + level) * 3) * lines
                     for k in range(actives[number]):
                         other = active[number, k]
@@ -492,20 +569,45 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         clear(know, base + other)
                     cell += 2 * actives[number]
                 if trip <= 0:  # it may not run: outer claims are those of before
+                    if trip < 0 and written:
+                        if len(outer_end) < written * level * 3 * lines:
+                            outer_end = np.empty((written * level * 3 * lines, 8), np.int32)
+                        for k in range(written):
+                            base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
+                            for m in range(level * 3 * lines):
+                                copy(outer_end, k * level * 3 * lines + m, know, base + m)
                     for k in range(logged - 1, mark[frame] - 1, -1):
                         cell = log_cell[k]
                         if (cell // (3 * lines)) % levels < level:
                             copy(know, cell, log_old, k)
                     logged = mark[frame]
+                    if trip < 0 and written:
+                        need = logged + written * level * 3 * lines
+                        if need > len(log_cell):
+                            log_cell = _grown_ids(log_cell, need)
+                            log_old = _grown(log_old, need)
+                        for k in range(written):
+                            base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
+                            for m in range(level * 3 * lines):
+                                at = k * level * 3 * lines + m
+                                if not contains(outer_end, at, know, base + m):
+                                    log_cell[logged] = base + m
+                                    copy(log_old, logged, know, base + m)
+                                    logged += 1
+                                    intersect(know, base + m, outer_end, at, room)
                 _move_on(graph, current, begin, core)
             elif what == 6:  # a loop ends
                 depth -= 1
                 begin, end = graph.loops[number, 0], graph.loops[number, 1]
-                need = (ends[number] - firsts[number]) * actives[number]
+                written = graph.written_starts[number + 1] - graph.written_starts[number]
+                need = (ends[number] - firsts[number] + written) * actives[number]
                 if logged + need > len(log_cell):
                     log_cell = _grown_ids(log_cell, logged + need)
                     log_old = _grown(log_old, logged + need)
-                for line in range(firsts[number], ends[number]):
+                for turn in range(ends[number] - firsts[number] + written):
+                    line = firsts[number] + turn
+                    if line >= ends[number]:
+                        line = graph.written[graph.written_starts[number] + line - ends[number]]
                     base = ((line * levels + level) * 3) * lines
                     for k in range(actives[number]):
                         other = active[number, k]

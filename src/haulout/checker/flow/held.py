@@ -89,11 +89,15 @@ def all_held(text: Text, touches: Touches) -> bool:
     living[place] |= is_owner[place]
     atoms = max(len(extents.first_key), 1)
     alone = _scan_alone(living, extents.starts, extents.low, extents.high, atoms)
-    lasting = living & ((kind != Kind.INTERNAL) | permanent)
-    if (lasting & ~alone).any():
+    if (living & permanent & ~alone).any():
         return False
     vague = (extents.unknown | extents.atomless)[extents.of_access] & ~touches.moves
     extent = np.where(vague | touches.moves, number[model.location], extents.of_access).astype(np.int32)
+    lasting = living & (kind == Kind.OUTPUT)
+    if (lasting & ~alone).any():
+        begin, until = _times(text, touches)
+        if not _scan_kept(begin, until, place, model.write, lasting, extent, extents.starts, extents.low, extents.high, atoms):
+            return False
     if not alone[living].all():
         inside = InsideLayout(place, model.write, extent, vague, extents.starts, extents.low, extents.high)
         if len(scan_inside(inside, model.access_starts, atoms, 1)[0]):
@@ -125,6 +129,20 @@ def all_held(text: Text, touches: Touches) -> bool:
     begins = is_owner & (kind != Kind.INTERNAL) & (kind != Kind.OUTPUT)
     outputs = np.flatnonzero(is_owner & (kind == Kind.OUTPUT)).astype(np.int32)
     return bool(scan_held(layout, np.flatnonzero(begins).astype(np.int32), outputs))
+
+
+def _times(text: Text, touches: Touches) -> tuple[Ints, Ints]:
+    """Of each access: its place in the schedule, and that of the last event of the outermost loop around it."""
+    structure = text.runs.flow.structure
+    place = np.empty(len(text.schedule), np.int64)
+    place[text.schedule] = np.arange(len(text.schedule))
+    begin = place[touches.event]
+    loops = [structure.loops_around(block) for block in text.runs.flow.blocks]
+    end = np.array([structure.loops[around[0]].end if around else NONE for around in loops], np.int64)
+    end = end[text.events.block[touches.event]]
+    size = np.bincount(text.events.block, minlength=len(loops))
+    last = np.append(0, np.cumsum(size))[end] - 1
+    return begin, np.where(end == NONE, begin, last)
 
 
 class _Tiles:
@@ -210,6 +228,39 @@ def _scan_alone(living: Bools, starts: Ints, low: Ids, high: Ids, atoms: int) ->
                     alone[place] = False
                 owner[atom] = place
     return alone
+
+
+@njit
+def _scan_kept(
+    begin: Ints,
+    until: Ints,
+    place: Ids,
+    write: Bools,
+    lasting: Bools,
+    extent: Ids,
+    starts: Ints,
+    low: Ids,
+    high: Ids,
+    atoms: int,
+) -> bool:
+    """Whether no other place touches an atom once a lasting one has written it, in this iteration or a later one."""
+    first = np.full(atoms, 1 << 60, np.int64)
+    keeper = np.full(atoms, -1, np.int32)
+    for access in range(len(place)):
+        if not (write[access] and lasting[place[access]]):
+            continue
+        for k in range(starts[extent[access]], starts[extent[access] + 1]):
+            for atom in range(low[k], high[k]):
+                if keeper[atom] >= 0 and keeper[atom] != place[access]:
+                    return False
+                keeper[atom] = place[access]
+                first[atom] = min(first[atom], begin[access])
+    for access in range(len(place)):
+        for k in range(starts[extent[access]], starts[extent[access] + 1]):
+            for atom in range(low[k], high[k]):
+                if keeper[atom] >= 0 and keeper[atom] != place[access] and until[access] >= first[atom]:
+                    return False
+    return True
 
 
 @njit

@@ -35,8 +35,6 @@ _MAX_OPEN = 1 << 14
 
 def is_proved(runs: Runs) -> bool:
     """Whether no run of a function has a fault; False where that is not known."""
-    if any(runs.footprints.has_semaphores):
-        return False
     work = 50 * (runs.size + len(runs.flow.blocks))
     with plain_if_small(scan_claims, work), compiled_if_large(work):
         text = find_text(runs)
@@ -54,14 +52,33 @@ def _loop_of(text: Text) -> Ids:
     return found[text.events.block]
 
 
-def _times_rise(text: Text, loop: Ids) -> bool:
-    """Whether `seq` never falls along the schedule among the blocks of one loop, or those of none."""
-    seq = _seq(text)[text.schedule]
-    timed = np.flatnonzero(seq != NONE)
-    key = loop[text.schedule[timed]]
+def _times_rise(text: Text, touches: Touches, loop: Ids) -> bool:
+    """Whether `seq` never falls along the schedule among the blocks of one loop, or those of none.
+
+    In the arms of one divergent fork it may, from core to core: what conflicts there is not ordered.
+    """
+    structure, events, cores = text.runs.flow.structure, text.events, np.int64(text.model.cores)
+    seq = _seq(text)
+    touching = np.zeros(len(seq), bool)
+    touching[touches.event] = True
+    timed = text.schedule[(touching & (seq != NONE))[text.schedule]]
+    fork = np.array([structure.divergent_fork(block) for block in text.runs.flow.blocks], np.int32)
+    apart = fork[events.block[timed]]
+    each = np.arange(len(timed))
+    return _rises(loop[timed] * cores + events.core[timed], each, seq[timed]) and _rises(
+        loop[timed], np.where(apart == NONE, len(fork) + each, apart), seq[timed]
+    )
+
+
+def _rises(key: Ints, group: Ints, time: Ints) -> bool:
+    """Whether, among rows of each key, no time is less than one of an earlier group; a group is a stretch of rows."""
     order = np.argsort(key, kind="stable")
-    key, seq = key[order], seq[timed][order]
-    return not bool(np.any((key[1:] == key[:-1]) & (seq[1:] < seq[:-1])))
+    key, group, time = key[order], group[order], time[order]
+    first = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (group[1:] != group[:-1]))[: len(key)])
+    if not len(first):
+        return True
+    low, high, key = np.minimum.reduceat(time, first), np.maximum.reduceat(time, first), key[first]
+    return not bool(np.any((key[1:] == key[:-1]) & (low[1:] < high[:-1])))
 
 
 def _seq(text: Text) -> Ints:
@@ -102,7 +119,7 @@ def _ordered(text: Text, touches: Touches) -> bool:
     """Whether every conflicting pair is ordered as `seq` wants it, or commutes."""
     loop = _loop_of(text)
     graph, queries = find_graph(text), find_queries(text, touches)
-    if graph is None or queries is None or not _times_rise(text, loop):
+    if graph is None or queries is None or not _times_rise(text, touches, loop):
         return False
     found = scan_claims(graph, queries, _MAX_OPEN)
     if found.count > _MAX_OPEN or not _all_apart(text, touches, found):

@@ -18,6 +18,7 @@ choose for themselves, the steps of one core come after those of another.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from haulout.checker.order.barriers import Barriers, check_barriers, find_barrie
 from haulout.checker.order.sendrecv import SendRecvs, find_sendrecvs
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Column, Ids, Ints
+from haulout.ir.semaphores import semaphore_use
 from haulout.ir.structure import Fork, Loop
 from haulout.support.jit import njit
 
@@ -53,6 +55,28 @@ class Events:
     """Instruction -> its last event."""
 
 
+class Operations(NamedTuple):
+    """What events do to semaphores; a semaphore is a core and a name, numbered densely."""
+
+    signal: Ids
+    signal_to: Ids
+    """Of each signal: the semaphore that it adds to ..."""
+    signal_by: Ids
+    """... and the one of that name of its own core."""
+    amount: Ints
+    wait: Ids
+    wait_for: Ids
+    value: Ints
+    back: Bools
+    core_of: Ids
+    """Semaphore -> its core."""
+
+    @property
+    def semaphores(self) -> int:
+        """How many there are."""
+        return len(self.core_of)
+
+
 @dataclass(slots=True)
 class Text:
     """A function, ready to be walked."""
@@ -62,6 +86,7 @@ class Text:
     events: Events
     barriers: Barriers
     sendrecvs: SendRecvs
+    operations: Operations
     places: Column
     """int32 [line, block]: the position of the first event of the line in that block or a later one."""
     schedule: Ids
@@ -98,8 +123,11 @@ def find_text(runs: Runs) -> Text | None:
     begin = _begins(events, model.cores, blocks)
     starts, arrival = grouped(sides[1], len(events.line))
     arrivals = events.first[sendrecvs.instruction[sendrecvs.arrives]][arrival].astype(np.int32)
-    seq = model.program.instructions.seq[model.rows][events.instruction]
-    schedule = _scan_schedule(begin, seq, meet, members, starts, arrivals, divergent)
+    # Meetings touch nothing: they stand where the other instructions want them.
+    seq = np.where(meet == NONE, model.program.instructions.seq[model.rows][events.instruction], NONE)
+    operations = _operations(model, events)
+    counted = _Counted.of(operations, len(events.line))
+    schedule = _scan_schedule(begin, seq, meet, members, starts, arrivals, divergent, counted)
     if len(schedule) < len(events.line):
         return None
     places = _places(events, len(model.queue_core), blocks)
@@ -110,6 +138,7 @@ def find_text(runs: Runs) -> Text | None:
         events,
         barriers,
         sendrecvs,
+        operations,
         places,
         schedule,
         np.array(steps.rows, np.int32).reshape(-1, 4),
@@ -168,11 +197,63 @@ def _places(events: Events, lines: int, blocks: int) -> Column:
     return (found - found[:, :1]).astype(np.int32)
 
 
+def _operations(model: Model, events: Events) -> Operations:
+    use = semaphore_use(model.program)
+    names = np.int64(max(len(use.names), 1))
+    made, needed = (model.local[part.instruction] for part in (use.signals, use.waits))
+    signals, waits = np.flatnonzero(made != NONE), np.flatnonzero(needed != NONE)
+    made, needed = made[signals], needed[waits]
+    name = use.signals.name[signals].astype(np.int64)
+    to, by = use.signals.core[signals] * names + name, model.core[made] * names + name
+    wanted = model.core[needed] * names + use.waits.name[waits]
+    keys = np.unique(np.concatenate([to, by, wanted]))
+    to, by, wanted = (np.searchsorted(keys, each).astype(np.int32) for each in (to, by, wanted))
+    return Operations(
+        signal=events.last[made],
+        signal_to=to,
+        signal_by=by,
+        amount=use.signals.amount[signals],
+        wait=events.first[needed],
+        wait_for=wanted,
+        value=use.waits.value[waits],
+        back=use.waits.back[waits],
+        core_of=(keys // names).astype(np.int32),
+    )
+
+
+class _Counted(NamedTuple):
+    """Operations by event."""
+
+    operations: Operations
+    signal_starts: Ints
+    signals: Ints
+    wait_starts: Ints
+    waits: Ints
+
+    @staticmethod
+    def of(operations: Operations, events: int) -> _Counted:
+        """The same with indices."""
+        return _Counted(operations, *grouped(operations.signal, events), *grouped(operations.wait, events))
+
+
 @njit
 def _scan_schedule(
-    begin: Column, seq: Ints, meet: Ids, members: Ids, starts: Ints, arrivals: Ids, divergent: Bools
+    begin: Column,
+    seq: Ints,
+    meet: Ids,
+    members: Ids,
+    starts: Ints,
+    arrivals: Ids,
+    divergent: Bools,
+    counted: _Counted,
 ) -> Ids:
-    """The events of each block in an order of the lists, the earliest `seq` first; shorter where there is none."""
+    """The events of each block in an order of the lists, the earliest `seq` first; shorter where there is none.
+
+    A wait comes when enough signals have come: for a constant, of the text; to count back, of its block.
+    """
+    use = counted.operations
+    total = np.zeros(len(use.core_of), np.int64)
+    ahead = np.zeros(len(use.core_of), np.int64)  # made in the block less issued by the own core
     cores, blocks = begin.shape[0], begin.shape[1] - 1
     schedule = np.empty(len(seq), np.int32)
     done = np.zeros(len(seq), np.bool_)
@@ -180,6 +261,7 @@ def _scan_schedule(
     at = np.zeros(cores, np.int64)
     count = 0
     for block in range(blocks):
+        ahead[:] = 0
         for core in range(cores):
             at[core] = begin[core, block]
             if divergent[block]:
@@ -187,6 +269,8 @@ def _scan_schedule(
                     schedule[count] = event
                     count += 1
                     done[event] = True
+                    for k in range(counted.signal_starts[event], counted.signal_starts[event + 1]):
+                        total[use.signal_to[counted.signals[k]]] += use.amount[counted.signals[k]]
                 at[core] = begin[core, block + 1]
         while True:
             best, left = -1, False
@@ -205,6 +289,12 @@ def _scan_schedule(
                 ready = True
                 for k in range(starts[event], starts[event + 1]):
                     ready = ready and done[arrivals[k]]
+                for k in range(counted.wait_starts[event], counted.wait_starts[event + 1]):
+                    row = counted.waits[k]
+                    has = ahead[use.wait_for[row]] + use.value[row]
+                    if not use.back[row]:
+                        has = total[use.wait_for[row]] - use.value[row]
+                    ready = ready and has >= 0
                 if ready:
                     if seq[event] >= 0:
                         time[core] = seq[event]
@@ -223,6 +313,11 @@ def _scan_schedule(
                 count += 1
                 done[event] = True
                 at[core] += 1
+                for k in range(counted.signal_starts[event], counted.signal_starts[event + 1]):
+                    row = counted.signals[k]
+                    total[use.signal_to[row]] += use.amount[row]
+                    ahead[use.signal_to[row]] += use.amount[row]
+                    ahead[use.signal_by[row]] -= use.amount[row]
     return schedule
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from haulout.checker.columns import grouped, join_ranges
 from haulout.checker.flow.claims import Graph
+from haulout.checker.flow.counts import find_rows
 from haulout.checker.flow.text import EVENTS, EXIT, LATCH, Text
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Bools, Ids, Ints
@@ -25,6 +26,9 @@ def find_graph(text: Text) -> Graph | None:
     model, events = text.model, text.events
     structure = text.runs.flow.structure
     lines = len(model.queue_core)
+    semaphores = find_rows(text)
+    if semaphores is None:
+        return None
     depth = max((len(each) for each in structure.loop_nesting), default=0)
     producer, consumer = _waits(text)
     edges = _Edges(text)
@@ -47,7 +51,7 @@ def find_graph(text: Text) -> Graph | None:
     note = np.full(len(events.line), NONE, np.int32)
     numbers, count = _scan_notes(first[leaving], until[leaving])
     note[leaving] = numbers
-    if count * (depth + 1) * 3 * lines > _MAX_CELLS:
+    if (count + lines + len(semaphores.core)) * (depth + 1) * 3 * lines > _MAX_CELLS:
         return None
     # Notes of headers that are read behind the loop.
     begins = {(int(begin), int(core)): number for number, (begin, _, _, core) in enumerate(text.loops.tolist())}
@@ -99,6 +103,14 @@ def find_graph(text: Text) -> Graph | None:
         edge_high=edges.high,
         edge_void=edges.void,
         depth=depth,
+        row_core=np.append(model.queue_core, semaphores.core).astype(np.int32),
+        read_starts=semaphores.read_starts,
+        read=semaphores.read,
+        write_starts=semaphores.write_starts,
+        write=semaphores.write,
+        write_from=semaphores.write_from,
+        written_starts=semaphores.loop_starts,
+        written=semaphores.loop_rows,
     )
 
 
