@@ -1,8 +1,11 @@
 """Semaphores of a text: which signal a wait surely needs, whatever the loops and branches before it did.
 
-Counts never fall, and the signals of one line come in its order. So when all signals of a semaphore are on one line,
-a wait that needs all of its units but the newest k needs the signal that holds the unit k back, and all that this one
-knows. A wait for a constant v needs each signal that surely holds one of the first v units.
+Counts never fall. When the signals of a semaphore come in the order of the text, a wait that needs all of its units
+but the newest k needs the signal that holds the unit k back, and all that this one knows; a wait for a constant v needs
+each signal that surely holds one of the first v units. The signals of one line come in its order. Where several lines
+signal, each signal must be known to come after those before it: that is asked of the claims which rest on it. It is
+sound: consider the first wait, in time, that starts too early. Some signal from after it in the text was made in place
+of one before it; but that signal started earlier, so its claims were true, and it came after the other.
 
     unit row k     what the signal that holds the unit k back knows
     first row v    what the last signal knows that surely holds one of the first v units
@@ -111,19 +114,25 @@ def find_rows(text: Text) -> Rows | None:
     )
 
 
-def _supported(text: Text, use: Operations) -> bool:
-    """Whether one line signals each semaphore that is waited for, no other core does so where cores choose for
-    themselves, and no barrier signals or waits.
+def chains(text: Text) -> tuple[Ids, Ids]:
+    """The signals of semaphores that are waited for and that several lines signal: (semaphore, event).
+
+    Each must come after all that come first in the text.
     """
-    events, structure = text.events, text.runs.flow.structure
+    use, line = text.operations, text.events.line
     waited = np.zeros(use.semaphores, bool)
     waited[use.wait_for] = True
     low = np.full(use.semaphores, np.iinfo(np.int32).max, np.int32)
     high = np.full(use.semaphores, NONE, np.int32)
-    np.minimum.at(low, use.signal_to, events.line[use.signal])
-    np.maximum.at(high, use.signal_to, events.line[use.signal])
-    if (waited & (high != NONE) & (low != high)).any():
-        return False
+    np.minimum.at(low, use.signal_to, line[use.signal])
+    np.maximum.at(high, use.signal_to, line[use.signal])
+    rows = np.flatnonzero((waited & (low < high))[use.signal_to])
+    return use.signal_to[rows], use.signal[rows]
+
+
+def _supported(text: Text, use: Operations) -> bool:
+    """Whether no barrier signals or waits, and no core uses semaphores of another where cores choose for themselves."""
+    events, structure = text.events, text.runs.flow.structure
     meeting = np.zeros(len(text.model.rows), bool)
     meeting[text.barriers.instruction] = True
     if meeting[events.instruction[np.append(use.signal, use.wait)]].any():

@@ -13,6 +13,7 @@ import numpy as np
 
 from haulout.checker.columns import join_ranges
 from haulout.checker.flow.claims import Queries
+from haulout.checker.flow.counts import chains
 from haulout.checker.flow.text import Text
 from haulout.checker.model import Model
 from haulout.checker.proofs.extents import Extents, find_extents
@@ -64,11 +65,16 @@ def find_queries(text: Text, touches: Touches) -> Queries | None:
     theirs = np.repeat(np.arange(len(size)), listed), atoms + extents.overlaps.astype(np.int64)
     numbered = np.flatnonzero(extents.slot != NONE)
     slots = numbered, atoms + extents.slot[numbered].astype(np.int64)
-    asked = _by_access(extent, len(size), (own, theirs))
-    held = _by_access(extent, len(size), (own, slots))
-    by_event = np.argsort(event, kind="stable")
-    write = touches.model.write
     keys = atoms + int(extents.slot.max(initial=NONE)) + 1
+    # Signals that must come in one order ask for each other like accesses, numbered after these.
+    semaphore, signal = chains(text)
+    chained = np.arange(len(signal)), keys + semaphore.astype(np.int64)
+    keys += text.operations.semaphores
+    asked = _chained(_by_access(extent, len(size), (own, theirs)), chained)
+    held = _chained(_by_access(extent, len(size), (own, slots)), chained)
+    event = np.append(event, signal)
+    write = np.append(touches.model.write, np.ones(len(signal), bool))
+    by_event = np.argsort(event, kind="stable")
     line, position = text.events.line[event], text.events.position[event]
     every = _groups(held, line, position, np.ones(len(write), bool), keys)
     writes = _groups(held, line, position, write, keys)
@@ -81,6 +87,11 @@ def find_queries(text: Text, touches: Touches) -> Queries | None:
         *every,
         *writes,
     )
+
+
+def _chained(rows: tuple[Ints, Ints], more: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """The keys of accesses, followed by rows with one key each."""
+    return np.append(rows[0], rows[0][-1] + 1 + more[0]), np.append(rows[1], more[1])
 
 
 def _by_access(extent: Ids, extents: int, parts: tuple[tuple[Ints, Ints], ...]) -> tuple[Ints, Ints]:

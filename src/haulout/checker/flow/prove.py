@@ -89,7 +89,7 @@ def _seq(text: Text) -> Ints:
 def _tied(text: Text, touches: Touches, queries: Queries, loop: Ids) -> Open | None:
     """Pairs of one `seq` in one loop that may conflict, as if they were unordered; None: too many."""
     event, model = touches.event, touches.model
-    access = np.repeat(np.arange(len(event)), np.diff(queries.key_starts))
+    access = np.repeat(np.arange(len(event)), np.diff(queries.key_starts[: len(event) + 1]))
     seq = _seq(text)[event[access]]
     timed = np.flatnonzero(seq != NONE)
     access, seq = access[timed], seq[timed]
@@ -122,7 +122,9 @@ def _ordered(text: Text, touches: Touches) -> bool:
     if graph is None or queries is None or not _times_rise(text, touches, loop):
         return False
     found = scan_claims(graph, queries, _MAX_OPEN)
-    if found.count > _MAX_OPEN or not _all_apart(text, touches, found):
+    if found.count > _MAX_OPEN or (found.first[: found.count] >= len(touches.event)).any():
+        return False
+    if not _all_apart(text, touches, found):
         return False
     tied = _tied(text, touches, queries, loop)
     return tied is not None and _all_apart(text, touches, tied)

@@ -29,7 +29,7 @@ from haulout.checker.order.sendrecv import SendRecvs, find_sendrecvs
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.ir.semaphores import semaphore_use
-from haulout.ir.structure import Fork, Loop
+from haulout.ir.structure import Fork, Loop, Structure
 from haulout.support.jit import njit
 
 EVENTS, FORK, ELSE, JOIN, LOOP, LATCH, EXIT = range(7)
@@ -125,7 +125,7 @@ def find_text(runs: Runs) -> Text | None:
     arrivals = events.first[sendrecvs.instruction[sendrecvs.arrives]][arrival].astype(np.int32)
     # Meetings touch nothing: they stand where the other instructions want them.
     seq = np.where(meet == NONE, model.program.instructions.seq[model.rows][events.instruction], NONE)
-    operations = _operations(model, events)
+    operations = _operations(model, events, _ever_runs(structure)[events.block])
     counted = _Counted.of(operations, len(events.line))
     schedule = _scan_schedule(begin, seq, meet, members, starts, arrivals, divergent, counted)
     if len(schedule) < len(events.line):
@@ -197,11 +197,24 @@ def _places(events: Events, lines: int, blocks: int) -> Column:
     return (found - found[:, :1]).astype(np.int32)
 
 
-def _operations(model: Model, events: Events) -> Operations:
+def _ever_runs(structure: Structure) -> Bools:
+    """Which blocks are in no body of a loop of trip count 0."""
+    dead = structure.descend(
+        False, lambda outer, number, region: outer or (isinstance(region, Loop) and region.trip == 0)
+    )
+    found = []
+    for block, number in enumerate(structure.region_of):
+        at = structure.regions[number].parent if block in structure.loop_at else number
+        found.append(not dead[at])
+    return np.array(found, bool)
+
+
+def _operations(model: Model, events: Events, live: Bools) -> Operations:
     use = semaphore_use(model.program)
     names = np.int64(max(len(use.names), 1))
     made, needed = (model.local[part.instruction] for part in (use.signals, use.waits))
-    signals, waits = np.flatnonzero(made != NONE), np.flatnonzero(needed != NONE)
+    signals = np.flatnonzero((made != NONE) & live[events.last[made]])
+    waits = np.flatnonzero((needed != NONE) & live[events.first[needed]])
     made, needed = made[signals], needed[waits]
     name = use.signals.name[signals].astype(np.int64)
     to, by = use.signals.core[signals] * names + name, model.core[made] * names + name
@@ -249,7 +262,8 @@ def _scan_schedule(
 ) -> Ids:
     """The events of each block in an order of the lists, the earliest `seq` first; shorter where there is none.
 
-    A wait comes when enough signals have come: for a constant, of the text; to count back, of its block.
+    A wait comes when enough signals have come: to count back, of its block; for a constant, of the text, if there is a
+    choice. Whether they are enough is for `counts.py` to prove.
     """
     use = counted.operations
     total = np.zeros(len(use.core_of), np.int64)
@@ -273,7 +287,7 @@ def _scan_schedule(
                         total[use.signal_to[counted.signals[k]]] += use.amount[counted.signals[k]]
                 at[core] = begin[core, block + 1]
         while True:
-            best, left = -1, False
+            best, other_best, left = -1, -1, False
             for core in range(cores):
                 event = at[core]
                 if event >= begin[core, block + 1]:
@@ -289,17 +303,21 @@ def _scan_schedule(
                 ready = True
                 for k in range(starts[event], starts[event + 1]):
                     ready = ready and done[arrivals[k]]
+                late = False
                 for k in range(counted.wait_starts[event], counted.wait_starts[event + 1]):
                     row = counted.waits[k]
-                    has = ahead[use.wait_for[row]] + use.value[row]
-                    if not use.back[row]:
-                        has = total[use.wait_for[row]] - use.value[row]
-                    ready = ready and has >= 0
-                if ready:
-                    if seq[event] >= 0:
-                        time[core] = seq[event]
-                    if best < 0 or time[core] < time[best]:
-                        best = core
+                    if use.back[row]:
+                        ready = ready and ahead[use.wait_for[row]] + use.value[row] >= 0
+                    else:  # loops before may have made more than the text shows
+                        late = late or total[use.wait_for[row]] < use.value[row]
+                if ready and seq[event] >= 0:
+                    time[core] = seq[event]
+                if ready and late and (other_best < 0 or time[core] < time[other_best]):
+                    other_best = core
+                elif ready and not late and (best < 0 or time[core] < time[best]):
+                    best = core
+            if best < 0:
+                best = other_best
             if best < 0:
                 if left:
                     return schedule[:count].copy()
@@ -366,8 +384,9 @@ class _Steps:
         number = len(self.loops)
         self.loops.append((loop.begin, loop.end, loop.trip, core))
         self.rows.append((LOOP, number, core, NONE))
-        self._events(loop.header, core)
-        self._sequence(loop.body, core)
+        if loop.trip:  # else the body never runs, and the header does once
+            self._events(loop.header, core)
+            self._sequence(loop.body, core)
         self.rows.append((LATCH, number, core, NONE))
         self._events(loop.header, core)
         self.rows.append((EXIT, number, core, NONE))

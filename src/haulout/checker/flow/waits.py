@@ -48,6 +48,7 @@ def find_graph(text: Text) -> Graph | None:
     np.maximum.at(until, producer, last[consumer])
     np.maximum.at(until, edges.producer, latch[edges.loop])
     leaving = np.flatnonzero(until != NONE)
+    until = np.maximum(until, first)  # what never runs has no time
     note = np.full(len(events.line), NONE, np.int32)
     numbers, count = _scan_notes(first[leaving], until[leaving])
     note[leaving] = numbers
