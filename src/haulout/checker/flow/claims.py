@@ -1,8 +1,8 @@
 """What each line knows to be complete, at every event of a text: claims, by one walk to a fixpoint.
 
-A line runs in order, so what it knows of another line is nearly always all positions up to one. It is a *claim*: every
-instance of those events is complete *if it exists*. Of an arm that is not taken, and of iterations before the first,
-everything may be claimed. What a line knows, one *cell* of intervals (`intervals.py`) each:
+A line runs in order, so what it knows of another line is nearly always all positions up to one. It is a *claim*:
+every instance of those events is complete *if it exists*. Of an arm that is not taken, and of iterations before the
+first, everything may be claimed. What a line knows, one *cell* of intervals (`intervals.py`) each:
 
     know[line, level, lag, other]   the events of another line in the iteration `lag` back of the loop around at that
                                     level (level 0: the whole function, lag 0). Lag 2 stands for all from there on;
@@ -142,7 +142,7 @@ class Queries(NamedTuple):
 class Open(NamedTuple):
     """Pairs that are not claimed to be ordered."""
 
-    count: int
+    total: int
     first: Ids
     second: Ids
     level: Ids
@@ -194,7 +194,9 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 active[number, actives[number]] = other
                 actives[number] += 1
         written = graph.written_starts[number + 1] - graph.written_starts[number]
-        back_starts[number + 1] = back_starts[number] + (ends[number] - firsts[number] + written) * 2 * actives[number]
+        back_starts[number + 1] = (
+            back_starts[number] + (ends[number] - firsts[number] + written) * 2 * actives[number]
+        )
         outer_starts[number + 1] = outer_starts[number] + written * levels * 3 * lines
     back = np.empty((back_starts[loops], 8), np.int32)
     # Rows of semaphores forget: what they claim of outer loops at the start of an iteration may fall, too.
@@ -349,8 +351,23 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         if asking:
                             for k in range(queries.starts[event], queries.starts[event + 1]):
                                 count = _ask(
-                                    graph, queries, know, levels, level, line, around, current, apart, aparts,
-                                    queries.access[k], count, limit, found_first, found_second, found_level, found_lag,
+                                    graph,
+                                    queries,
+                                    know,
+                                    levels,
+                                    level,
+                                    line,
+                                    around,
+                                    current,
+                                    apart,
+                                    aparts,
+                                    queries.access[k],
+                                    count,
+                                    limit,
+                                    found_first,
+                                    found_second,
+                                    found_level,
+                                    found_lag,
                                 )
                         cell = ((line * levels + level) * 3) * lines + line
                         if depth:

@@ -1,11 +1,11 @@
 """Semaphores of a text: which signal a wait surely needs, whatever the loops and branches before it did.
 
 Counts never fall. When the signals of a semaphore come in the order of the text, a wait that needs all of its units
-but the newest k needs the signal that holds the unit k back, and all that this one knows; a wait for a constant v needs
-each signal that surely holds one of the first v units. The signals of one line come in its order. Where several lines
-signal, each signal must be known to come after those before it: that is asked of the claims which rest on it. It is
-sound: consider the first wait, in time, that starts too early. Some signal from after it in the text was made in place
-of one before it; but that signal started earlier, so its claims were true, and it came after the other.
+but the newest k needs the signal that holds the unit k back, and all that this one knows; a wait for a constant v
+needs each signal that surely holds one of the first v units. The signals of one line come in its order. Where several
+lines signal, each signal must be known to come after those before it: that is asked of the claims which rest on it.
+It is sound: consider the first wait, in time, that starts too early. Some signal from after it in the text was made
+in place of one before it; but that signal started earlier, so its claims were true, and it came after the other.
 
     unit row k     what the signal that holds the unit k back knows
     first row v    what the last signal knows that surely holds one of the first v units
@@ -54,7 +54,8 @@ class Rows:
 
 
 def find_rows(text: Text) -> Rows | None:
-    """The rows; None where a wait, or order, depends on more than one line, or on what cores choose for themselves."""
+    """The rows; None where a wait, or order, depends on more than one line, or on what cores choose for
+    themselves."""
     use, model, events = text.operations, text.model, text.events
     lines = len(model.queue_core)
     nothing = np.zeros(len(events.line) + 1, np.int64)
@@ -131,17 +132,16 @@ def chains(text: Text) -> tuple[Ids, Ids]:
 
 
 def _supported(text: Text, use: Operations) -> bool:
-    """Whether no barrier signals or waits, and no core uses semaphores of another where cores choose for themselves."""
+    """Whether no barrier signals or waits, and no core uses semaphores of another where cores choose for
+    themselves."""
     events, structure = text.events, text.runs.flow.structure
     meeting = np.zeros(len(text.model.rows), bool)
     meeting[text.barriers.instruction] = True
     if meeting[events.instruction[np.append(use.signal, use.wait)]].any():
         return False
-    foreign = np.zeros(use.semaphores, bool)
-    foreign[use.signal_to[events.core[use.signal] != use.core_of[use.signal_to]]] = True
     apart = np.array([structure.divergent_fork(block) != NONE for block in text.runs.flow.blocks], bool)
-    signals = apart[events.block[use.signal]] & foreign[use.signal_to]
-    waits = apart[events.block[use.wait]] & foreign[use.wait_for]
+    signals = apart[events.block[use.signal]] & use.foreign[use.signal_to]
+    waits = apart[events.block[use.wait]] & use.foreign[use.wait_for]
     return not (signals.any() or waits.any())
 
 
@@ -175,7 +175,9 @@ class _Counts:
     def _walk(self) -> None:
         steps = self.text.steps.tolist()
         used = np.zeros(len(self.text.schedule) + 1, np.int64)
-        used[1:] = np.cumsum(np.bincount(np.append(self.at, self.place[self.use.wait]), minlength=len(self.text.schedule)))
+        used[1:] = np.cumsum(
+            np.bincount(np.append(self.at, self.place[self.use.wait]), minlength=len(self.text.schedule))
+        )
         zero = np.zeros(self.keys)
         sums = {
             at: self._sum(step[1], step[2]) if used[step[2]] > used[step[1]] else zero
@@ -261,7 +263,7 @@ class _Counts:
 
     def made_before(self) -> Column:
         """Of each signal: how many units of its semaphore are made before it at most."""
-        return self._at(self.use.signal_to, self.use.signal)[1]
+        return self._at(self.use.signal_to.astype(np.int64), self.use.signal)[1]
 
 
 def _plus(one: _Span, other: _Span) -> _Span:

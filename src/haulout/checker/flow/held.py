@@ -96,7 +96,9 @@ def all_held(text: Text, touches: Touches) -> bool:
     lasting = living & (kind == Kind.OUTPUT)
     if (lasting & ~alone).any():
         begin, until = _times(text, touches)
-        if not _scan_kept(begin, until, place, model.write, lasting, extent, extents.starts, extents.low, extents.high, atoms):
+        if not _scan_kept(
+            begin, until, place, model.write, lasting, extent, extents.starts, extents.low, extents.high, atoms
+        ):
             return False
     if not alone[living].all():
         inside = InsideLayout(place, model.write, extent, vague, extents.starts, extents.low, extents.high)

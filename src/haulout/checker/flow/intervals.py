@@ -1,7 +1,7 @@
 """Sets of positions as rows of a table: up to `MOST` half-open intervals, ascending and apart.
 
-Row i of a table has the interval `table[i, 2 * k]:table[i, 2 * k + 1]` for each k; unused ones begin and end at `END`.
-A set that would need more intervals loses its shortest ones: sets are claims, and to claim less is safe.
+Row i of a table has the interval `table[i, 2 * k]:table[i, 2 * k + 1]` for each k; unused ones begin and end at
+`END`. A set that would need more intervals loses its shortest ones: sets are claims, and to claim less is safe.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Do two patterns that move with loops meet, at some distance of iterations? In closed form, without iterations.
 
-A pattern that moves stands in iteration k at `start + step * k`, or on a ring at `start + step * ((k + phase) mod m)`;
-rows of bytes repeat at the strides of its dimensions. Loops that are around one of the two alone are further
+A pattern that moves stands in iteration k at `start + step * k`, or on a ring at `start + step * ((k + phase) mod
+m)`; rows of bytes repeat at the strides of its dimensions. Loops that are around one of the two alone are further
 dimensions: any of their iterations may be meant. Iterations i of the one and j of the other meet when
 
-    -(run of the other - 1)  <=  (other's place in j) - (one's place in i) + (some sum of strides)  <=  run of the one - 1
+    -(run of the other - 1)  <=  (other's place in j) - (one's place in i) + (some sum of strides)  <=  run of the one
+    - 1
 
 With equal steps only the distance j - i counts; with one step 0 the iterations of the other that hit are an interval;
 else each multiple of the greatest common divisor in the range is one linear equation, whose solutions have one

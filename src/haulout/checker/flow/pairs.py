@@ -1,8 +1,8 @@
 """Which accesses of a text may touch common bytes, as columns for the questions of `claims.py`.
 
-Accesses find each other under *keys*: the atoms of storage (`extents.py`), and for extents without atoms one key each,
-which lists what overlaps it. A pattern that moves with a loop counts as its whole location here; `moving.py` decides
-whether two of them meet.
+Accesses find each other under *keys*: the atoms of storage (`extents.py`), and for extents without atoms one key
+each, which lists what overlaps it. A pattern that moves with a loop counts as its whole location here; `moving.py`
+decides whether two of them meet.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     patterns  whether such a pair meets at all, when its patterns move with loops                    moving.py
     values    every read finds the bytes of its own tensor, outputs are whole                        held.py
 
-What is proved here has no finding. Where something is not, runs are judged one by one (`paths/`): they name the fault,
-or show that there is none. So this proof may give up wherever it does not know.
+What is proved here has no finding. Where something is not, runs are judged one by one (`paths/`): they name the
+fault, or show that there is none. So this proof may give up wherever it does not know.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _ordered(text: Text, touches: Touches) -> bool:
     if graph is None or queries is None or not _times_rise(text, touches, loop):
         return False
     found = scan_claims(graph, queries, _MAX_OPEN)
-    if found.count > _MAX_OPEN or (found.first[: found.count] >= len(touches.event)).any():
+    if found.total > _MAX_OPEN or (found.first[: found.total] >= len(touches.event)).any():
         return False
     if not _all_apart(text, touches, found):
         return False
@@ -133,9 +133,11 @@ def _ordered(text: Text, touches: Touches) -> bool:
 def _all_apart(text: Text, touches: Touches, found: Open) -> bool:
     """Whether pairs commute, or have no common byte."""
     model, owner = touches.model, touches.model.owners()
-    one, other = found.first[: found.count], found.second[: found.count]
+    one, other = found.first[: found.total], found.second[: found.total]
     commute = (model.atomic[one] > 0) & (model.atomic[one] == model.atomic[other])
-    commute &= (owner[model.location[one]] == owner[model.location[other]]) & ~model.fetches[one] & ~model.fetches[other]
+    commute &= (
+        (owner[model.location[one]] == owner[model.location[other]]) & ~model.fetches[one] & ~model.fetches[other]
+    )
     left = np.flatnonzero(~commute)
     if not (touches.moves[one[left]] | touches.moves[other[left]]).all():
         return False
@@ -186,7 +188,8 @@ def _rows_of(steps: FunctionSteps, access: int) -> Ints:
 
 
 def _moving(text: Text, access: int, loop: int, inner: tuple[int, ...], size: int) -> Moving | None:
-    """An operand as it moves with one loop, with loops inside of that as dimensions; None: its bytes are not known."""
+    """An operand as it moves with one loop, with loops inside of that as dimensions; None: its bytes are not
+    known."""
     model, structure = text.model, text.runs.flow.structure
     pattern = model.program.pattern(int(model.pattern[access]))
     block = int(text.events.block[text.events.first[model.instruction[access]]])
@@ -199,7 +202,9 @@ def _moving(text: Text, access: int, loop: int, inner: tuple[int, ...], size: in
     low = start + sum(min(0, stride * (count - 1)) for stride, count in dims)
     high = start + run + sum(max(0, stride * (count - 1)) for stride, count in dims)
     step, ring, last = 0, (0, 1, 0), FAR
-    every = [stride for _, stride, modulus, _ in _steps_of(text, access, structure.loops_around(block)) if modulus == 0]
+    every = [
+        stride for _, stride, modulus, _ in _steps_of(text, access, structure.loops_around(block)) if modulus == 0
+    ]
     up, down = any(stride > 0 for stride in every), any(stride < 0 for stride in every)
     for number in (loop, *inner):
         if number == NONE:
@@ -220,4 +225,3 @@ def _moving(text: Text, access: int, loop: int, inner: tuple[int, ...], size: in
             dims.append((linear, max(turns, 0)))
         dims += [(stride, modulus) for stride, modulus, _ in rings]
     return Moving(start, run, tuple(dims), step, ring, last)
-

@@ -1,10 +1,10 @@
 """A function with loops and forks as one text: every block once, and the steps in which it is walked.
 
-The *text* is a model of the function in which each block is executed once, both arms of a fork one after the other: no
-run does that. It gives accesses, storage and branches their columns. What an instruction does at one time is an *event*:
-an instruction is one, a `sendrecv` two, its arrival (with its reads) and its completion (with its writes). Events are
-numbered core after core in list order. A *line* is a queue of the model; the events of a line have positions in list
-order, so the events of a line in some blocks are an interval of positions.
+The *text* is a model of the function in which each block is executed once, both arms of a fork one after the other:
+no run does that. It gives accesses, storage and branches their columns. What an instruction does at one time is an
+*event*: an instruction is one, a `sendrecv` two, its arrival (with its reads) and its completion (with its writes).
+Events are numbered core after core in list order. A *line* is a queue of the model; the events of a line have
+positions in list order, so the events of a line in some blocks are an interval of positions.
 
 The *schedule* lists the events of all cores block by block, so that each comes after all that it waits for in its
 block. Where a block has such an order of the cores' lists, no run can deadlock in it, and in every run the first of
@@ -70,6 +70,8 @@ class Operations(NamedTuple):
     back: Bools
     core_of: Ids
     """Semaphore -> its core."""
+    foreign: Bools
+    """Semaphore -> another core signals it."""
 
     @property
     def semaphores(self) -> int:
@@ -221,6 +223,9 @@ def _operations(model: Model, events: Events, live: Bools) -> Operations:
     wanted = model.core[needed] * names + use.waits.name[waits]
     keys = np.unique(np.concatenate([to, by, wanted]))
     to, by, wanted = (np.searchsorted(keys, each).astype(np.int32) for each in (to, by, wanted))
+    core_of = (keys // names).astype(np.int32)
+    foreign = np.zeros(len(keys), bool)
+    foreign[to[core_of[to] != model.core[made]]] = True
     return Operations(
         signal=events.last[made],
         signal_to=to,
@@ -230,7 +235,8 @@ def _operations(model: Model, events: Events, live: Bools) -> Operations:
         wait_for=wanted,
         value=use.waits.value[waits],
         back=use.waits.back[waits],
-        core_of=(keys // names).astype(np.int32),
+        core_of=core_of,
+        foreign=foreign,
     )
 
 
@@ -262,8 +268,8 @@ def _scan_schedule(
 ) -> Ids:
     """The events of each block in an order of the lists, the earliest `seq` first; shorter where there is none.
 
-    A wait comes when enough signals have come: to count back, of its block; for a constant, of the text, if there is a
-    choice. Whether they are enough is for `counts.py` to prove.
+    A wait comes when enough signals have come: to count back, of its block; for a constant, of the text, if there is
+    a choice. Whether they are enough is for `counts.py` to prove.
     """
     use = counted.operations
     total = np.zeros(len(use.core_of), np.int64)
@@ -306,6 +312,8 @@ def _scan_schedule(
                 late = False
                 for k in range(counted.wait_starts[event], counted.wait_starts[event + 1]):
                     row = counted.waits[k]
+                    if not use.foreign[use.wait_for[row]]:
+                        continue  # its signals come first in the list
                     if use.back[row]:
                         ready = ready and ahead[use.wait_for[row]] + use.value[row] >= 0
                     else:  # loops before may have made more than the text shows

@@ -41,8 +41,8 @@ def find_graph(text: Text) -> Graph | None:
     last[walk] = np.arange(len(walk))
     first[walk[::-1]] = np.arange(len(walk))[::-1]
     latch, leave = np.zeros(len(text.loops), np.int64), np.zeros(len(text.loops), np.int64)
-    for kind, found in ((LATCH, latch), (EXIT, leave)):
-        at = np.flatnonzero(rows[:, 0] == kind)
+    for step, found in ((LATCH, latch), (EXIT, leave)):
+        at = np.flatnonzero(rows[:, 0] == step)
         found[rows[at, 1]] = before[at]
     until = np.full(len(events.line), NONE, np.int64)
     np.maximum.at(until, producer, last[consumer])
@@ -163,8 +163,14 @@ class _Edges:
         chosen = chosen[rows.carried[chosen]]
         numbers = {(int(begin), int(core)): at for at, (begin, _, _, core) in enumerate(text.loops.tolist())}
         found: dict[tuple[int, int], int] = {}
-        producer, loops, level, low, high, void = [], [], [], [], [], []
-        which, consumers = [], []
+        producer: list[int] = []
+        loops: list[int] = []
+        level: list[int] = []
+        low: list[int] = []
+        high: list[int] = []
+        void: list[bool] = []
+        which: list[int] = []
+        consumers: list[int] = []
         sides = local[rows.producer[chosen]], local[rows.instruction[chosen]]
         for one, other in zip(*(side.tolist() for side in sides), strict=True):
             event, reader = int(events.last[one]), int(events.first[other])
@@ -242,8 +248,6 @@ def _scan_notes_sorted(begin: Ints, end: Ints, by_begin: Ints, by_end: Ints) -> 
 
 
 def _scan_notes(begin: Ints, end: Ints) -> tuple[Ids, int]:
-    """A number for each time from `begin` to `end`, both included, so that equal ones are apart; how many there are."""
-    found, count = _scan_notes_sorted(
-        begin, end, np.argsort(begin, kind="stable"), np.argsort(end, kind="stable")
-    )
+    """A number for each time from `begin` to `end`, both included; equal ones are apart. Also how many there are."""
+    found, count = _scan_notes_sorted(begin, end, np.argsort(begin, kind="stable"), np.argsort(end, kind="stable"))
     return found, int(count)
