@@ -18,6 +18,7 @@ first in the text do not satisfy the wait: the text is then no schedule, and not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,9 +54,22 @@ class Rows:
     """Of each loop of the steps: the rows that signals inside write."""
 
 
-def find_rows(text: Text) -> Rows | None:
-    """The rows; None where a wait, or order, depends on more than one line, or on what cores choose for
-    themselves."""
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What waits for semaphores that several lines signal may rest on; less after each walk that shows that it may
+    not.
+    """
+
+    unchained: frozenset[int] = frozenset()
+    """Semaphores whose signals do not come in one order."""
+    unguarded: frozenset[int] = frozenset()
+    """Semaphores where a later signal of one line may stand in for an earlier one of another."""
+
+
+def find_rows(text: Text, trust: Trust) -> Rows | None:
+    """The rows; None where no order is known: the signals before a wait in the text do not satisfy it, barriers signal,
+    or cores that choose for themselves use semaphores of each other.
+    """
     use, model, events = text.operations, text.model, text.events
     lines = len(model.queue_core)
     nothing = np.zeros(len(events.line) + 1, np.int64)
@@ -72,47 +86,95 @@ def find_rows(text: Text) -> Rows | None:
     if (low < 0).any():
         return None
     before = counts.made_before()
-    semaphores = use.semaphores
-    deepest = np.full(semaphores, NONE, np.int64)
+    deepest = np.full(use.semaphores, NONE, np.int64)
     near = np.flatnonzero(high <= MOST_UNITS)
     np.maximum.at(deepest, use.wait_for[near], high[near].astype(np.int64))
-    unit_starts = lines + np.cumsum(deepest + 1) - (deepest + 1)
-    count = lines + int((deepest + 1).sum())
-    core = np.repeat(use.core_of, deepest + 1)
-    constants = np.flatnonzero(~use.back)
-    keys, which = np.unique(np.stack([use.wait_for[constants], use.value[constants]]), axis=1, return_inverse=True)
-    first_row = count + np.arange(keys.shape[1])
-    core = np.append(core, use.core_of[keys[0].astype(np.int64)])
-    reads = [np.stack([use.wait[near], unit_starts[use.wait_for[near]] + high[near].astype(np.int64)])]
-    reads.append(np.stack([use.wait[constants], first_row[which.ravel()]]))
-    read = np.concatenate(reads, axis=1)
-    read_starts, order = grouped(read[0], len(events.line))
+    core: list[int] = []
+    groups: dict[int, list[tuple[int, int]]] = {}
+    firsts: dict[int, list[tuple[int, int]]] = {}
+    on = _lines_of(text)
+    for semaphore in np.unique(use.wait_for).tolist():
+        several, depth = on[semaphore] if len(on[semaphore]) > 1 else [], int(deepest[semaphore]) + 1
+        chained = semaphore not in trust.unchained
+        for line in [*([NONE] if chained else []), *([] if semaphore in trust.unguarded else several)]:
+            groups.setdefault(semaphore, []).append((line, lines + len(core)))
+            core += [int(use.core_of[semaphore] if line == NONE else model.queue_core[line])] * depth
+        values = use.value[(use.wait_for == semaphore) & ~use.back]
+        for value in np.unique(values).tolist() if chained else []:
+            firsts.setdefault(semaphore, []).append((value, lines + len(core)))
+            core.append(int(use.core_of[semaphore]))
+    reads: list[tuple[int, int]] = []
+    for at, (event, semaphore) in enumerate(zip(use.wait.tolist(), use.wait_for.tolist(), strict=True)):
+        if high[at] <= MOST_UNITS:
+            reads += [(event, begin + int(high[at])) for _, begin in groups.get(semaphore, [])]
+        if not use.back[at]:
+            reads += [(event, row) for value, row in firsts.get(semaphore, []) if value == use.value[at]]
     writes: list[tuple[int, int, int]] = []
     for at in np.argsort(use.signal, kind="stable").tolist():
         event, semaphore, amount = int(use.signal[at]), int(use.signal_to[at]), int(use.amount[at])
-        begin = int(unit_starts[semaphore])
-        for unit in range(int(deepest[semaphore]), -1, -1):
-            writes.append((event, begin + unit, begin + unit - amount if unit >= amount else NONE))
-        for row in np.flatnonzero((keys[0] == semaphore) & (keys[1] > before[at])).tolist():
-            writes.append((event, int(first_row[row]), NONE))
-    wrote = np.array(writes, np.int64).reshape(-1, 3)
-    write_starts = np.searchsorted(wrote[:, 0], np.arange(len(events.line) + 1))
+        for line, begin in groups.get(semaphore, []):
+            if line in (NONE, events.line[event]):  # the oldest unit first
+                units = range(int(deepest[semaphore]), -1, -1)
+                writes += [(event, begin + k, begin + k - amount if k >= amount else NONE) for k in units]
+        writes += [(event, row, NONE) for value, row in firsts.get(semaphore, []) if before[at] < value]
+    wrote, read = np.array(writes, np.int64).reshape(-1, 3), np.array(reads, np.int64).reshape(-1, 2)
+    read_starts, order = grouped(read[:, 0], len(events.line))
     block, owner = events.block[wrote[:, 0]], np.append(model.queue_core, core)[wrote[:, 1]]
     inside = [
         np.unique(wrote[(block >= begin) & (block < end) & ((alone == NONE) | (owner == alone)), 1])
         for begin, end, _, alone in text.loops.tolist()
     ]
-    loop_starts = np.append(0, np.cumsum([len(each) for each in inside], dtype=np.int64))
     return Rows(
-        core.astype(np.int32),
-        write_starts,
+        np.array(core, np.int32),
+        np.searchsorted(wrote[:, 0], np.arange(len(events.line) + 1)),
         wrote[:, 1].astype(np.int32),
         wrote[:, 2].astype(np.int32),
         read_starts,
-        read[1][order].astype(np.int32),
-        loop_starts,
+        read[order, 1].astype(np.int32),
+        np.append(0, np.cumsum([len(each) for each in inside], dtype=np.int64)),
         np.concatenate([*inside, none]).astype(np.int32),
     )
+
+
+def _lines_of(text: Text) -> list[list[int]]:
+    """The lines that signal each semaphore."""
+    use = text.operations
+    found: list[set[int]] = [set() for _ in range(use.semaphores)]
+    for semaphore, event in zip(use.signal_to.tolist(), use.signal.tolist(), strict=True):
+        found[semaphore].add(int(text.events.line[event]))
+    return [sorted(each) for each in found]
+
+
+def less_trust(text: Text, trust: Trust, found: Sequence[tuple[int, int, int, int]]) -> Trust:
+    """What is left when some signals are not known to come in order: (first, second, level, lag), numbers in
+    `chains`.
+
+    Signals of a semaphore are *guarded* when each one that comes after a wait in the text comes after those of all
+    other lines before that wait: then it cannot stand in for one that is missing there.
+    """
+    use, structure, block = text.operations, text.runs.flow.structure, text.events.block
+    semaphores, events = chains(text)
+    place = np.empty(len(text.schedule), np.int64)
+    place[text.schedule] = np.arange(len(text.schedule))
+    unchained, unguarded = set(trust.unchained), set(trust.unguarded)
+
+    def shared(one: int, other: int) -> int:
+        """How many loops are around both of two events."""
+        around = [structure.loops_around(int(block[each])) for each in (one, other)]
+        return sum(1 for a, b in zip(*around, strict=False) if a == b)
+
+    for first, second, level, lag in found:
+        semaphore, g, h = int(semaphores[first]), int(events[first]), int(events[second])
+        unchained.add(semaphore)
+        for w in use.wait[use.wait_for == semaphore].tolist() if semaphore not in unguarded else []:
+            if min(shared(g, w), shared(w, h)) < level:
+                continue
+            behind = place[g] < place[w] or shared(g, w) > level
+            ahead = place[w] < place[h] or shared(w, h) > level
+            if (behind and ahead) if lag == 0 else (lag > 1 or behind or ahead):
+                unguarded.add(semaphore)
+                break
+    return Trust(frozenset(unchained), frozenset(unguarded))
 
 
 def chains(text: Text) -> tuple[Ids, Ids]:

@@ -170,6 +170,8 @@ class _Tiles:
             tile = self.of[access] = numbers.setdefault(key, len(numbers))
             core = int(model.core[model.instruction[access]])
             loops = [at.get((move[0], NONE), at.get((move[0], core), NONE)) for move in moves]
+            if NONE in loops:
+                continue  # in the body of a loop that never runs
             turns |= dict.fromkeys((loop, tile) for loop in loops)
             if not model.write[access] or model.maybe[access] or text.loops[loops, 3].max() != NONE:
                 continue

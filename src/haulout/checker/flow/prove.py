@@ -17,6 +17,7 @@ from itertools import combinations
 import numpy as np
 
 from haulout.checker.flow.claims import Open, Queries, scan_claims
+from haulout.checker.flow.counts import Trust, less_trust
 from haulout.checker.flow.held import all_held
 from haulout.checker.flow.moving import FAR, Moving, meet
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
@@ -61,13 +62,13 @@ def _times_rise(text: Text, touches: Touches, loop: Ids) -> bool:
     seq = _seq(text)
     touching = np.zeros(len(seq), bool)
     touching[touches.event] = True
-    timed = text.schedule[(touching & (seq != NONE))[text.schedule]]
+    listed = text.schedule[(seq != NONE)[text.schedule]]
+    shared = listed[touching[listed]]
     fork = np.array([structure.divergent_fork(block) for block in text.runs.flow.blocks], np.int32)
-    apart = fork[events.block[timed]]
-    each = np.arange(len(timed))
-    return _rises(loop[timed] * cores + events.core[timed], each, seq[timed]) and _rises(
-        loop[timed], np.where(apart == NONE, len(fork) + each, apart), seq[timed]
-    )
+    apart = fork[events.block[shared]]
+    group = np.where(apart == NONE, len(fork) + np.arange(len(shared)), apart)
+    inside = _rises(loop[listed] * cores + events.core[listed], np.arange(len(listed)), seq[listed])
+    return inside and _rises(loop[shared], group, seq[shared])
 
 
 def _rises(key: Ints, group: Ints, time: Ints) -> bool:
@@ -118,16 +119,41 @@ def _tied(text: Text, touches: Touches, queries: Queries, loop: Ids) -> Open | N
 def _ordered(text: Text, touches: Touches) -> bool:
     """Whether every conflicting pair is ordered as `seq` wants it, or commutes."""
     loop = _loop_of(text)
-    graph, queries = find_graph(text), find_queries(text, touches)
-    if graph is None or queries is None or not _times_rise(text, touches, loop):
+    queries = find_queries(text, touches)
+    if queries is None or not _times_rise(text, touches, loop):
         return False
-    found = scan_claims(graph, queries, _MAX_OPEN)
-    if found.total > _MAX_OPEN or (found.first[: found.total] >= len(touches.event)).any():
+    found = _open_pairs(text, touches, queries)
+    if found is None:
         return False
     if not _all_apart(text, touches, found):
         return False
     tied = _tied(text, touches, queries, loop)
     return tied is not None and _all_apart(text, touches, tied)
+
+
+def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Open | None:
+    """The pairs that are not known to be ordered; None: too many. Waits that may not be trusted are not."""
+    trust, accesses = Trust(), len(touches.event)
+    while True:
+        graph = find_graph(text, trust)
+        if graph is None:
+            return None
+        found = scan_claims(graph, queries, _MAX_OPEN)
+        if found.total > _MAX_OPEN:
+            return None
+        signals = np.flatnonzero(found.first[: found.total] >= accesses)
+        columns = (
+            found.first[signals] - accesses,
+            found.second[signals] - accesses,
+            found.level[signals],
+            found.lag[signals],
+        )
+        less = less_trust(text, trust, list(zip(*(column.tolist() for column in columns), strict=True)))
+        if less == trust:
+            kept = np.flatnonzero(found.first[: found.total] < accesses)
+            sides = found.first[kept], found.second[kept], found.level[kept], found.lag[kept]
+            return Open(len(kept), *sides, found.walks)
+        trust = less
 
 
 def _all_apart(text: Text, touches: Touches, found: Open) -> bool:
@@ -214,7 +240,7 @@ def _moving(text: Text, access: int, loop: int, inner: tuple[int, ...], size: in
         rings = [(stride, modulus, phase) for _, stride, modulus, phase in mine if modulus]
         region = structure.loops[number]
         turns = FAR if region.trip == NONE else region.trip + (block == region.header)
-        if linear and not (up and down):
+        if linear and region.trip == NONE and not (up and down):
             turns = min(turns, (size - high) // linear + 1 if linear > 0 else low // -linear + 1)
         if number == loop:
             if len(rings) > 1:

@@ -10,23 +10,24 @@ import numpy as np
 
 from haulout.checker.columns import grouped, join_ranges
 from haulout.checker.flow.claims import Graph
-from haulout.checker.flow.counts import find_rows
+from haulout.checker.flow.counts import Trust, find_rows
 from haulout.checker.flow.text import EVENTS, EXIT, LATCH, Text
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.structure import Arm, Loop
 from haulout.support.jit import njit
 
+NOTHING_LOST = Trust()
 _MAX_CELLS = 1 << 23
 """Cells of all notes."""
 
 
-def find_graph(text: Text) -> Graph | None:
-    """The columns of a text; None: they would take too much memory."""
+def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
+    """The columns of a text; None: they would take too much memory, or semaphores give no order that is known."""
     model, events = text.model, text.events
     structure = text.runs.flow.structure
     lines = len(model.queue_core)
-    semaphores = find_rows(text)
+    semaphores = find_rows(text, trust)
     if semaphores is None:
         return None
     depth = max((len(each) for each in structure.loop_nesting), default=0)
@@ -181,6 +182,8 @@ class _Edges:
             begin = structure.loops[loop].begin
             core = int(events.core[event])
             number = numbers.get((begin, NONE), numbers.get((begin, core), NONE))
+            if number == NONE:
+                continue  # in the body of a loop that never runs
             key = event, number
             if key not in found:
                 found[key] = len(producer)
