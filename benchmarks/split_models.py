@@ -3,10 +3,10 @@
     python benchmarks/split_models.py OUT [NAMES] [--devices 1,2,4,8]
     python benchmarks/split.py OUT OUT/xla-memory.csv
 
-Needs the extra `jax`. OUT gets `NAME.hlo`, unpartitioned, for every model of `tools/make_split_examples.py --list`, and
-`xla-memory.csv` with a row a program and number of devices: `total` bytes of all devices together, those of one device
-(`args`, `out`, `alias`, `temp`; `total = devices * (args + out - alias + temp)`), and `way`, the sharding that was best
-among those that `Model.ways` (`tools/split_program.py`) tries. Of one device there is one way.
+Needs the extra `jax`. OUT gets `NAME.hlo`, unpartitioned, for every model that `tools/make_split_examples.py --list`
+names, and `xla-memory.csv` with a row a program and number of devices: `total` bytes of all devices together, those
+of one device (`args`, `out`, `alias`, `temp`; `total = devices * (args + out - alias + temp)`), and `way`, the
+sharding that was best among those that `Model.ways` (`tools/split_program.py`) tries. Of one device there is one way.
 
 XLA compiles for CPU devices with FLAGS below: without them the scratch of library calls is not in `temp`.
 """

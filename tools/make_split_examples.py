@@ -5,8 +5,9 @@
     python tools/make_split_examples.py --large -o DIR    # the large ones: HLO only
     python tools/make_split_examples.py --list
 
-Needs the extra `jax`. For a model `M` two files are written, `M.hlo` and `M.npz`, with `in/<parameter>` and
-`out/nc0/<index in the output tuple>` (see `example_arrays`). Large models get no data: `haulout run` draws inputs.
+Needs the extra `jax`; those named `flax_*` need `flax` and `transformers<5`, too, and are left out without them. For
+a model `M` two files are written, `M.hlo` and `M.npz`, with `in/<parameter>` and `out/nc0/<index in the output
+tuple>` (see `example_arrays`). Large models get no data: `haulout run` draws inputs.
 Same seed, same JAX, same machine: the same bytes.
 """
 
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,10 @@ def models() -> Mapping[str, Callable[..., Model]]:
     def partial(build: Callable[..., Model], *given: Any, **named: Any) -> Callable[..., Model]:
         return lambda large: build(*given, **named, large=large)
 
+    others = {}
+    if find_spec("flax") and find_spec("transformers"):
+        flax = import_module("split_flax")
+        others = {"flax_gpt2": partial(flax.gpt2), "flax_gpt2_train": partial(flax.gpt2, train=True)}
     return {
         "gpt": partial(of.gpt, 8),
         "gpt_one": partial(of.gpt, 1),
@@ -58,6 +64,7 @@ def models() -> Mapping[str, Callable[..., Model]]:
         "rnn_scan": partial(of.rnn, 8),
         "unet": partial(fields.unet),
         "cg": partial(fields.conjugate_gradients),
+        **others,
     }
 
 

@@ -58,10 +58,11 @@ class Model:
         if self.tensor and devices > 1:
             for count in {1, rows} - {devices}:
                 name = "tensor" if count == 1 else "batch and tensor"
-                mesh = {"data": count, "core": devices // count}
-                yield name, mesh, self._specs(lambda name, shape: _along(shape, self.tensor.get(name), mesh["core"]))
+                parts = devices // count
+                along = self._specs(lambda name, shape, parts=parts: _along(shape, self.tensor.get(name), parts))
+                yield name, {"data": count, "core": parts}, along
 
-    def _specs(self, parameter: Callable[[str, tuple[int, ...]], P]) -> tuple[Tree, ...]:
+    def _specs(self, parameter: Callable[..., P]) -> tuple[Tree, ...]:
         def spec(path: Any, arg: Arg) -> P:
             if path[0].idx in self.data:
                 return P("data")

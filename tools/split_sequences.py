@@ -102,7 +102,7 @@ CHOSEN = 2
 
 
 def _routed(params: Tree, rows: jax.Array, seats: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """For each row and choice: the share of the expert, its number, and the seat of the row there (may be too high)."""
+    """For each row and choice: share and number of the expert, and the seat of the row there (or too high)."""
     count = params["router"].shape[1]
     share, expert = lax.top_k(jax.nn.softmax(rows @ params["router"]), CHOSEN)
     share = share / share.sum(-1, keepdims=True)
