@@ -302,7 +302,7 @@ def simulate(
 def run(
     source: str | Path | Program, inputs: Mapping[str, np.ndarray[Any, Any]] | None = None, **options: Any
 ) -> RunResult:
-    """Execute a compiled program, a thread a core; see `haulout.runtime.run` for the options."""
+    """Execute a compiled program, a thread a core or a queue; see `haulout.runtime.run` for the options."""
     from haulout.runtime import run as execute
 
     return execute(source if isinstance(source, Program) else load(source), inputs, **options)

@@ -9,6 +9,7 @@ import numpy as np
 
 from haulout.sim.numerics import attributes
 from haulout.sim.numerics.rounding import convert
+from haulout.sim.numerics.scratch import Take
 from haulout.sim.numerics.types import Array, Attrs, TensorType
 from haulout.support.diagnostics import bad_input
 
@@ -60,11 +61,22 @@ def pad(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) ->
     return [padded(operand, value, shape, low, [gap + 1 for gap in interior])]
 
 
-def padded(operand: Array, value: Array, shape: Sequence[int], low: Sequence[int], step: Sequence[int]) -> Array:
-    """An array of `shape` full of `value`, with element i of the operand at `low + i * step` where that is inside."""
+def padded(
+    operand: Array,
+    value: Array,
+    shape: Sequence[int],
+    low: Sequence[int],
+    step: Sequence[int],
+    take: Take = np.empty,
+) -> Array:
+    """An array of `shape` full of `value`, with element i of the operand at `low + i * step` where that is inside.
+
+    `take` makes the array.
+    """
     if prod(shape) > _MAX_ELEMENTS:
         bad_input(f"padding to {list(shape)} elements takes more memory than is sensible")
-    result = np.full(shape, value.reshape(()), operand.dtype)
+    result = take(tuple(shape), operand.dtype)
+    result.fill(value.reshape(())[()])
     taken, placed = [], []
     for extent, size, first, distance in zip(operand.shape, shape, low, step, strict=True):
         begin = -(min(first, 0) // distance)
