@@ -2,10 +2,10 @@
 
     python benchmarks/split.py FOLDER [CSV] [--only GLOB] [--cores 2,4,8] [--why]
 
-FOLDER has unpartitioned HLO files of one device; those named `NAME.tiny.hlo` are left out. Each is compiled for one
-core and for each number of cores. CSV has a row a program and number of devices, `program,devices,total`: bytes that
-XLA holds in all its devices together, with the best sharding for that many; the row of one device is what one copy
-takes. The columns:
+FOLDER has unpartitioned HLO files of one device, as `split_models.py` makes them; those named `NAME.tiny.hlo` are
+left out. Each is compiled for one core and for each number of cores. CSV has a row a program and number of devices,
+`program,devices,total`: bytes that XLA holds in all its devices together, with the best sharding for that many; the
+row of one device is what one copy takes. The columns:
 
     DRAM         peak of all cores together
     XLA1         the same over XLA's total on one device
@@ -37,16 +37,26 @@ def xla_bytes(path: Path) -> dict[tuple[str, int], int]:
         return {(row["program"], int(row["devices"])): int(row["total"]) for row in csv.DictReader(file)}
 
 
-def fences_an_iteration(program: haulout.Program) -> int:
-    """Barriers of the first core in one loop, without the loops inside it; of the loop that has most."""
+def fences_an_iteration(program: haulout.Program, source: haulout.Program) -> float:
+    """Barriers of the first core in one loop, without the loops inside it; of the loop that has most.
+
+    A body may do the work of several iterations of the `source`: its loop runs less often.
+    """
     structure, barriers = program.structure, program.barriers.instruction
+    trips = dict(zip(source.blocks.name.tolist(), source.blocks.trip.tolist(), strict=True))
+    trips = {source.strings[name]: trip for name, trip in trips.items()}
     blocks = program.instructions.block[barriers[program.instruction_core[barriers] == 0]].tolist()
     inner: Counter[int] = Counter()
     for block in blocks:
         around = [loop for loop in structure.loops.values() if loop.begin <= block < loop.end]
         if around:
             inner[max(loop.begin for loop in around)] += 1
-    return max(inner.values(), default=0)
+    found = [0.0]
+    for header, fences in inner.items():
+        trip = trips.get(program.strings[int(program.blocks.name[header])], NONE)
+        runs = int(program.blocks.trip[header])
+        found.append(fences / (trip // runs if runs > 0 and trip > 0 else 1))
+    return max(found)
 
 
 def mean(values: Iterable[float]) -> float:
@@ -80,18 +90,20 @@ def main() -> None:
             continue
         peak: dict[int, int] = {}
         alone = 0.0
+        source: haulout.Program | None = None
         for cores in counts:
             begin = time.perf_counter()
             result = haulout.compile(path, lnc=cores)
             seconds = time.perf_counter() - begin
             report, program = result.report, result.program
+            source = source or program
             span = report.estimated_makespan_us
             peak[cores] = report.total_peak_bytes
             alone = alone or span
             one, many = xla.get((path.stem, 1)), xla.get((path.stem, cores))
             counters = report.counters.get("split_uniform", {})
             operations = (len(program.instructions) - len(program.barriers)) // cores
-            fences = f"{report.barriers}/{fences_an_iteration(program)}"
+            fences = f"{report.barriers}/{fences_an_iteration(program, source):g}"
             print(
                 f"{path.stem:<16}{cores:>2}{peak[cores]:>14,}{ratio(peak[cores], one)}{ratio(peak[cores], many)}"
                 f"{span:>13,.1f}{alone / span:>10.2f}{fences:>9}{counters.get('operations', 0):>5}/{operations:<4}"

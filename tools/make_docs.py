@@ -38,6 +38,7 @@ NOTE = "<!-- Made by tools/make_docs.py; change the code and run it again. -->"
 DESIGN_NOTES = {
     "lnc_splitter": "sharing.md",
     "fold_constants": "constants.md",
+    "alternate_buffers": "sharing.md",
     "mark_uniform": "sharing.md",
     "split_uniform": "sharing.md",
     "share_replicated": "sharing.md",

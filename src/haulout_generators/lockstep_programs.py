@@ -120,7 +120,7 @@ class _Generator:
         everyone = [list(range(self.cores))]
         self.locations["all"] = _Location("s32", ELEMENTS, Kind.INPUT, same=everyone)
         one = np.array([1] + [0] * (ELEMENTS - 1), np.int32)
-        self.locations["one"] = _Location("s32", ELEMENTS, Kind.CONST, data=[_encode(one)] * self.cores)
+        self.locations["one"] = _Location("s32", ELEMENTS, Kind.CONST, data=[encode(one)] * self.cores)
         self.locations["id"] = self._constant("s32", list(range(self.cores)))
 
     def _location(self, dtype: str, elements: int) -> _Location:
@@ -136,7 +136,7 @@ class _Generator:
         return _Location(dtype, elements)
 
     def _constant(self, dtype: str, values: Sequence[int]) -> _Location:
-        data = [_encode(np.full(ELEMENTS, value, NUMPY[dtype])) for value in values]
+        data = [encode(np.full(ELEMENTS, value, NUMPY[dtype])) for value in values]
         return _Location(dtype, ELEMENTS, Kind.CONST, data=data)
 
     def _labels(self) -> list[int]:
@@ -193,7 +193,7 @@ class _Generator:
         trip = rng.randint(0, 3)
         # The header counts down; a loop may end earlier, by an all-reduce over all cores.
         start = np.full(ELEMENTS, trip + 1, np.int32)
-        self.locations[name + ".start"] = _Location("s32", ELEMENTS, Kind.CONST, data=[_encode(start)] * self.cores)
+        self.locations[name + ".start"] = _Location("s32", ELEMENTS, Kind.CONST, data=[encode(start)] * self.cores)
         self.locations[name] = _Location("s32", ELEMENTS)
         self._emit("copy", [(name + ".start", None)], [(name, None)])
         before = len(self.blocks) - 1
@@ -401,5 +401,6 @@ class _Generator:
         return build.freeze()
 
 
-def _encode(values: npt.NDArray[Any]) -> str:
+def encode(values: npt.NDArray[Any]) -> str:
+    """The data of a constant."""
     return base64.b64encode(values.tobytes()).decode("ascii")

@@ -5,6 +5,7 @@
     move-barrier       move a fence one instruction up or down on one core
     rename-barrier     give a rendezvous another name on one core
     drop-dependence    remove an edge inside a core
+    drop-wait          remove a wait for a semaphore
     shift-address      move a location, and its views, by its alignment
     leave-view         move a location without its views
     cut-lifetime       place a location on another one that is live at the same time
@@ -34,6 +35,7 @@ KINDS = (
     "move-barrier",
     "rename-barrier",
     "drop-dependence",
+    "drop-wait",
     "shift-address",
     "leave-view",
     "cut-lifetime",
@@ -49,6 +51,23 @@ class Mutant:
     program: Program
 
 
+def drops(program: Program, chosen: Callable[[Column], list[int]] = list) -> Iterator[Mutant]:
+    """The program without one fence, one edge or one wait, for each that is `chosen` among their rows."""
+    fences, core = fence_rows(program), program.instruction_core
+    for at in chosen(np.arange(len(fences) // program.lnc)):
+        rows = [int(fences[core[fences] == each][at]) for each in range(program.lnc)]
+        yield Mutant("drop-barrier", _named(program, rows[0]), _without(program, rows))
+    edge, semaphores = program.dependences, program.semaphores
+    for at in chosen(np.arange(len(edge))):
+        keep = np.arange(len(edge)) != at
+        where = f"{_named(program, int(edge.instruction[at]))} on %{program.instruction_name(int(edge.producer[at]))}"
+        yield Mutant("drop-dependence", where, program.replace(dependences=edge.take(keep)))
+    for at in chosen(np.flatnonzero(semaphores.wait)):
+        keep = np.arange(len(semaphores)) != at
+        where = f"{_named(program, int(semaphores.instruction[at]))} for {program.strings[int(semaphores.name[at])]}"
+        yield Mutant("drop-wait", where, program.replace(semaphores=semaphores.take(keep)))
+
+
 def mutants(program: Program, *, most: int | None = None, seed: int = 0) -> Iterator[Mutant]:
     """Every mutant of a compiled straight-line program; with `most`, that many of each kind, chosen by `seed`."""
     rng = np.random.default_rng(seed)
@@ -58,11 +77,9 @@ def mutants(program: Program, *, most: int | None = None, seed: int = 0) -> Iter
             return [int(row) for row in rows]
         return sorted(int(row) for row in rng.choice(rows, most, replace=False))
 
+    yield from drops(program, chosen)
     fences = fence_rows(program)
-    core, block = program.instruction_core, program.instructions.block
-    for at in chosen(np.arange(len(fences) // program.lnc)):
-        rows = [int(fences[core[fences] == each][at]) for each in range(program.lnc)]
-        yield Mutant("drop-barrier", _named(program, rows[0]), _without(program, rows))
+    block = program.instructions.block
     for row in chosen(fences):
         yield Mutant("lose-barrier", _named(program, row), _without(program, [row]))
         yield Mutant("rename-barrier", _named(program, row), _renamed(program, row))
@@ -73,11 +90,6 @@ def mutants(program: Program, *, most: int | None = None, seed: int = 0) -> Iter
                     f"{_named(program, row)} past %{program.instruction_name(other)}",
                     _swapped(program, min(row, other)),
                 )
-    for at in chosen(np.arange(len(program.dependences))):
-        keep = np.arange(len(program.dependences)) != at
-        edge = program.dependences
-        where = f"{_named(program, int(edge.instruction[at]))} on %{program.instruction_name(int(edge.producer[at]))}"
-        yield Mutant("drop-dependence", where, program.replace(dependences=edge.take(keep)))
     yield from _moved_storage(program, chosen)
 
 

@@ -1,11 +1,12 @@
-"""Small random tensor programs whose cores run one list, as a front end makes them: whole arrays, each written once.
+"""Small random tensor programs whose cores run one list, as a front end makes them: whole arrays, some of which a
+result overwrites that is made of them.
 
     program = random_tensor_program(rng)
     inputs = lockstep_inputs(rng, program)
 
 Arrays of `s32`, so that every order of a sum gives the same bits. Operations: element-wise, `dot`, `reduce`,
-`broadcast`, `transpose` and slices by patterns, dynamic slices and updates, copies to a piece, collectives over all
-cores or over groups, and a loop whose state is an array.
+`broadcast`, `transpose` and slices by patterns, dynamic slices and updates, copies to a piece, padding, windows,
+convolutions, gathers, sorts, collectives over all cores or over groups, and a loop whose state is an array.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SHAPES: tuple[Shape, ...] = ((8, 4), (4, 8), (8,), (4,), (8, 4, 2), (5, 4), ())
 class _Value:
     row: int
     shape: Shape
+    block: int | None = None
+    """Where an operation made it."""
 
 
 class _Maker:
@@ -76,10 +79,14 @@ class _Maker:
         self.seq += 1
 
     def result(self, opcode: str, operands: list[_Value], shape: Shape, **attrs: AttrValue) -> None:
-        row = self.location(shape, Kind.INTERNAL)
+        self.store(opcode, operands, self.location(shape, Kind.INTERNAL), shape, attrs)
+
+    def store(
+        self, opcode: str, operands: list[_Value], row: int, shape: Shape, attrs: dict[str, AttrValue] | None = None
+    ) -> None:
         shapes = [*(each.shape for each in operands), shape]
         self.emit(opcode, [each.row for each in operands], row, shapes, attrs)
-        self.values.append(_Value(row, shape))
+        self.values = [*(each for each in self.values if each.row != row), _Value(row, shape, self.block)]
 
     def of(self, *ranks: int) -> _Value | None:
         fitting = [each for each in self.values if len(each.shape) in ranks]
@@ -98,9 +105,13 @@ class _Maker:
             return
         shape, out = value.shape, value.shape
         same = [each for each in self.values if each.shape == shape]
-        match rng.randrange(9):
+        match rng.randrange(15):
             case 0 | 1:
-                self.result(rng.choice(("add", "maximum", "subtract")), [value, rng.choice(same)], shape)
+                opcode, pair = rng.choice(("add", "maximum", "subtract")), [value, rng.choice(same)]
+                if value.block == self.block and rng.random() < 0.5:
+                    self.store(opcode, pair, value.row, shape)
+                else:
+                    self.result(opcode, pair, shape)
             case 2:
                 dim = rng.randrange(len(shape))
                 zero = next(each for each in self.values if each.shape == ())
@@ -132,6 +143,88 @@ class _Maker:
                 dim = rng.randrange(len(shape))
                 out = (*shape[:dim], shape[dim] * size, *shape[dim + 1 :])
                 self.result("all_gather", [value], out, dim=dim, groups=groups)
+            case 9:
+                self.padded(value)
+            case 10:
+                dim, size = rng.randrange(len(shape)), rng.choice((2, 3))
+                stride = rng.choice((1, 1, size))
+                of_dim = {"size": size, "stride": stride, "pad_low": 0, "pad_high": size - 1}
+                attrs: dict[str, AttrValue] = {
+                    name: [1 if each != dim and name in ("size", "stride") else of_dim[name] if each == dim else 0
+                           for each in range(len(shape))]
+                    for name in of_dim
+                }  # fmt: skip
+                out = (*shape[:dim], (shape[dim] - 1) // stride + 1, *shape[dim + 1 :])
+                self.result("reduce_window", [value, self.scalar()], out, op="add", **attrs)
+            case 11:
+                self.convolved(value)
+            case 12:
+                self.halves(value)
+            case 13:
+                rows = rng.choice((4, 8))
+                self.result("iota", [], (rows, 1), dim=0, start=rng.choice((0, 2)))
+                sizes: list[AttrValue] = [1, *shape[1:]]
+                of_x: dict[str, AttrValue] = {"start_index_map": [0], "index_vector_dim": 1, "slice_sizes": sizes}
+                of_x |= {"offset_dims": list(range(1, len(shape))), "collapsed_slice_dims": [0]}
+                self.result("gather", [value, self.values[-1]], (rows, *shape[1:]), **of_x)
+            case 14:
+                order: list[AttrValue] = [["compare", "pred", [0, 1], "LT"]]
+                self.result("sort", [value], shape, dim=rng.randrange(len(shape)), body=order, results=[2])
+
+    def scalar(self) -> _Value:
+        return next(each for each in self.values if each.shape == ())
+
+    def padded(self, value: _Value) -> None:
+        """Padding in one dimension, perhaps between its elements or negative."""
+        dim, gap = self.rng.randrange(len(value.shape)), self.rng.choice((0, 0, 1))
+        low, high = self.rng.choice(((0, 4), (4, 0), (1, 2), (-1, 3), (5, 5)))
+        attrs: dict[str, AttrValue] = {
+            name: [each if at == dim else 0 for at in range(len(value.shape))]
+            for name, each in (("low", low), ("high", high), ("interior", gap))
+        }
+        extent = value.shape[dim]
+        grown = extent + (extent - 1) * gap + low + high
+        out = (*value.shape[:dim], grown, *value.shape[dim + 1 :])
+        self.result("pad", [value, self.scalar()], out, **attrs)
+
+    def convolved(self, value: _Value) -> None:
+        """A window of two or three elements over the first dimension, with all of the last one."""
+        shape = (1, *value.shape) if len(value.shape) == 2 else value.shape
+        if len(shape) != 3:
+            return
+        size, features = self.rng.choice((2, 3)), self.rng.choice((4, 8))
+        self.result("iota", [], (features,), dim=0)
+        self.result("broadcast", [self.values[-1]], (size, shape[2], features), dims=[2])
+        kernel = self.values[-1]
+        stride, padded = self.rng.choice((1, 2)), self.rng.choice((0, 1))
+        out = (shape[0], (shape[1] + 2 * padded - size) // stride + 1, features)
+        row = self.location(out, Kind.INTERNAL)
+        attrs: dict[str, AttrValue] = {"dim_labels": "b0f_0io->b0f", "size": [size], "stride": [stride]}
+        attrs |= {"pad_low": [padded], "pad_high": [padded]}
+        self.emit("convolution", [value.row, kernel.row], row, [shape, kernel.shape, out], attrs)
+        self.values.append(_Value(row, out))
+
+    def halves(self, value: _Value) -> None:
+        """A result that holds two arrays side by side, and each of them."""
+        *outer, last = value.shape
+        wide = (*outer, 2 * last)
+        row = self.location(wide, Kind.INTERNAL)
+        places = row_major_strides(wide, 4)
+        sides = [strided(side * last * 4, places, value.shape, 4) for side in range(2)]
+        if self.rng.random() < 0.5:
+            for side in sides:
+                self.emit("dma_copy", [value.row], (row, side), [])
+        else:
+            twice = (*outer, 2, last)
+            self.emit(
+                "broadcast", [value.row], row, [value.shape, twice], {"dims": [*range(len(outer)), len(twice) - 1]}
+            )
+        self.values.append(_Value(row, wide))
+        self.emit("add", [row, row], (made := self.location(wide, Kind.INTERNAL)), [wide] * 3)
+        for side in sides:
+            half = self.location(value.shape, Kind.INTERNAL)
+            self.emit("add", [(made, side), value.row], half, [value.shape] * 3)
+            self.values.append(_Value(half, value.shape))
 
     def pieces(self, value: _Value) -> None:
         """An array of two others, copied one behind the other."""

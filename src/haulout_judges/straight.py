@@ -87,15 +87,18 @@ class Step:
     """At least so much before it starts."""
 
 
-def runs(program: Program, limit: int = MAX_RUNS, seed: int = 0) -> Iterator[list[Step]]:
-    """The runs of the first function; all of them, or `most` chosen by `seed`. Raises `NotStraightError`."""
+def runs(program: Program, limit: int = MAX_RUNS, seed: int = 0, most_steps: int = MAX_STEPS) -> Iterator[list[Step]]:
+    """The runs of the first function; all of them, or `limit` chosen by `seed`, each of at most so many steps.
+
+    Raises `NotStraightError`.
+    """
     starts = program.starts("functions", "modules").tolist()
     if any(first == end for first, end in pairwise(starts)):
         raise NotStraightError("a core without a function")
     functions = starts[:-1]
-    reader = _Reader(program, functions)
+    reader = _Reader(program, functions, most_steps)
     some = False
-    for visits in walks(program, functions, limit, Random(seed)):
+    for visits in walks(program, functions, limit, Random(seed), most_steps):
         try:
             steps = reader.steps(visits)
         except _NoSuchRunError:
@@ -137,6 +140,7 @@ def _lists(value: object) -> list[list[Any]]:
 class _Reader:
     program: Program
     functions: Sequence[int]
+    most_steps: int
     bytes: dict[tuple[int, ...], int] = field(default_factory=dict)
     deps: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
     barriers: dict[int, int] = field(default_factory=dict)
@@ -230,7 +234,7 @@ class _Reader:
                 self._semaphores(step, issued)
                 done.setdefault(row, []).append(_Done(len(made), visit.loops, visit.iterations))
                 made.append(step)
-            if len(made) > MAX_STEPS:
+            if len(made) > self.most_steps:
                 raise NotStraightError("too many instructions")
             if program.blocks.cond[block] != NONE or (visit.loops and visit.loops[-1] == visit.block):
                 decided = [len(made)]

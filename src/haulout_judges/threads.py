@@ -12,32 +12,32 @@ import functools
 import shutil
 import subprocess
 import tempfile
-from collections import defaultdict
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 
-from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout_judges.atoms import atoms
-from haulout_judges.queues import Queues, queue_programs
-from haulout_judges.straight import Semaphore, Step, runs
+from haulout_judges.needed import semaphores_to_waits
+from haulout_judges.queues import queue_programs
+from haulout_judges.straight import Step, runs
 from haulout_judges.verdict import Outcome, Verdict, hang, joined, unjudged
-from haulout_judges.walks import NotStraightError
+from haulout_judges.walks import MAX_RUNS, NotStraightError
 
 SOURCE = Path(__file__).with_name("threads.c")
 RACE, STUCK = 66, 77
-MAX_QUEUES = 60
+MAX_QUEUES = 200
+MAX_STEPS = 5000
+"""Of one run. It is linear in them, unlike other judges."""
 TIME_LIMIT = 60.0
 """Seconds for one run; a run normally ends much earlier."""
 
 
-def judge(program: Program) -> Verdict:
-    """The verdict on all runs; `UNJUDGED` where gcc or its sanitizer is missing."""
+def judge(program: Program, most_runs: int = MAX_RUNS) -> Verdict:
+    """The verdict on all runs, or on so many of them; `UNJUDGED` where gcc or its sanitizer is missing."""
     if interpreter() is None:
         return unjudged("gcc with -fsanitize=thread is not installed")
     try:
-        return joined([judge_run(steps) for steps in runs(program)])
+        return joined([judge_run(steps) for steps in runs(program, most_runs, most_steps=MAX_STEPS)])
     except NotStraightError as error:
         return unjudged(str(error))
 
@@ -49,8 +49,8 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     made = queue_programs(steps)
     if len(made.queues) > MAX_QUEUES:
         return unjudged(f"more than {MAX_QUEUES} queues")
-    if not _semaphores_to_waits(made):
-        return unjudged("several queues signal one semaphore")
+    if not semaphores_to_waits(made):
+        return unjudged("too many signals of several queues to one semaphore")
     reads, writes, count = atoms(made)
     lines = [f"{len(made.queues)} {len(made.ops)} {count} {len(made.wanted)}", _row(made.wanted)]
     for queue in made.queues:
@@ -62,31 +62,13 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     path = command.with_suffix(".txt")
     path.write_text("\n".join(lines) + "\n")
     status = _run(command, path)
+    if status == STUCK:  # on a loaded machine a thread may just have been slow
+        status = _run(command, path)
     if status == STUCK:
         return hang("no thread makes progress")
     if status not in (0, RACE):
         return unjudged(f"the interpreter ended with status {status}")
     return Verdict(Outcome.RACE if status == RACE else Outcome.CLEAN)
-
-
-def _semaphores_to_waits(made: Queues) -> bool:
-    """Turn each wait for a semaphore into one for the signal that reaches its value.
-
-    False where several queues signal one semaphore, because that signal may differ from run to run.
-    """
-    signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
-    for queue in made.queues:
-        for number in queue:
-            for semaphore, value in made.ops[number].signals:
-                signals[semaphore].append((number, value))
-    if any(len({made.ops[number].queue for number, _ in each}) > 1 for each in signals.values()):
-        return False
-    for op in made.ops:
-        for semaphore, value in op.needs:
-            reached = accumulate(added for _, added in signals[semaphore])
-            enough = (number for (number, _), sum_ in zip(signals[semaphore], reached, strict=True) if sum_ >= value)
-            op.waits = [*op.waits, next(enough, NONE)]
-    return True
 
 
 def _row(numbers: Sequence[int]) -> str:

@@ -74,11 +74,16 @@ _Place = tuple[int, int]
 """A block that chooses, and the core that does; NONE: all of them."""
 
 
-def walks(program: Program, functions: Sequence[int], limit: int, random: Random) -> Iterator[list[Walk]]:
-    """Lists with a walk of each core; `functions` are rows, core after core. Raises `NotStraightError`."""
+def walks(
+    program: Program, functions: Sequence[int], limit: int, random: Random, steps: int = MAX_STEPS
+) -> Iterator[list[Walk]]:
+    """Lists with a walk of each core, of at most so many `steps`; `functions` are rows, core after core.
+
+    Raises `NotStraightError`.
+    """
     flows = [_flow(program, function) for function in functions]
     if not any(len(targets) > 1 for flow in flows for targets in flow.successors):
-        yield [_walk(flow, _Choices({}, core)) for core, flow in enumerate(flows)]
+        yield [_walk(flow, _Choices({}, core), steps) for core, flow in enumerate(flows)]
         return
     if not all(flow.same(flows[0]) for flow in flows):
         raise NotStraightError("cores with different branches")
@@ -87,7 +92,7 @@ def walks(program: Program, functions: Sequence[int], limit: int, random: Random
     flow.phases = [lcm(*each) for each in zip(*(each.phases for each in flows), strict=True)]
     visited = set()
     for choices in _choices(flow, len(functions), limit, random):
-        found = [_walk(flow, choices.of(core)) for core in range(len(functions))]
+        found = [_walk(flow, choices.of(core), steps) for core in range(len(functions))]
         if tuple(found) not in visited:
             visited.add(tuple(found))
             yield found
@@ -154,7 +159,7 @@ def _choices(flow: Blocks, cores: int, limit: int, random: Random) -> Iterator[_
         yield _Choices({}, random=random)
 
 
-def _walk(flow: Blocks, choices: _Choices) -> Walk:
+def _walk(flow: Blocks, choices: _Choices, steps: int) -> Walk:
     visits: list[Visit] = []
     loops: list[int] = []
     counts: list[int] = []
@@ -164,7 +169,7 @@ def _walk(flow: Blocks, choices: _Choices) -> Walk:
     block = 0
     while flow.successors:
         targets = flow.successors[block]
-        if len(visits) > MAX_STEPS:
+        if len(visits) > steps:
             raise NotStraightError("too many iterations")
         while arms and arms[-1][2] == block:
             arms.pop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.cli.command import HLO, haulout
 
@@ -70,3 +71,27 @@ def test_a_dropped_barrier_is_a_finding(program: Path, tmp_path: Path) -> None:
     result = haulout("run", broken, "-q")
     assert result.status == 1
     assert "error[deadlock]" in result.stdout
+
+
+def test_a_thread_a_queue_gives_the_same_bytes(program: Path, tmp_path: Path) -> None:
+    run, simulated = tmp_path / "run.npz", tmp_path / "simulated.npz"
+    trace = tmp_path / "trace.json"
+    assert haulout("run", program, "--queues", "-q", "-o", run, "--trace", trace).status == 0
+    assert haulout("simulate", program, "-q", "-o", simulated).status == 0
+    assert run.read_bytes() == simulated.read_bytes()
+    names = [event["args"]["name"] for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "M"]
+    assert any(name.startswith("core 0 ") for name in names)
+
+
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_a_missing_input_is_an_error_and_not_drawn(command: str, program: Path, tmp_path: Path) -> None:
+    with np.load(VALUES) as values:
+        given = {name: value for name, value in values.items() if name.startswith("in/")}
+    missing = next(iter(given)).rpartition("/")[2]
+    some = {name: value for name, value in given.items() if name.rpartition("/")[2] != missing}
+    assert some
+    np.savez(tmp_path / "some.npz", **some)
+    result = haulout(command, program, "--inputs", tmp_path / "some.npz")
+    assert result.status == 2
+    assert "missing input" in result.stdout + result.stderr
+    assert "Without --inputs, all inputs are drawn" in " ".join(haulout(command, "--help").stdout.split())

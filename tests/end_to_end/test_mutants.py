@@ -88,6 +88,7 @@ def test_brackets_broken_in_every_way() -> None:
     seen: Counter[tuple[str, bool]] = Counter()
     for example in ("all_reduce_sum.n4", "chain.n2", "ring_matmul.n2"):
         seen += judge(haulout.compile(DATA / f"{example}.hlo", fences="bracket").program, most=None)
+    seen += judge(haulout.compile(DATA / "chain.n2.hlo", fences="bracket", sync="semaphores").program, most=None)
     assert {kind for kind, bad in seen if bad} == set(KINDS)
 
 

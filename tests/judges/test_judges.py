@@ -80,9 +80,7 @@ def test_plain_cases_by_spin() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_plain_cases_by_the_thread_sanitizer(name: str) -> None:
     program, outcome = case(name)
-    # Which signal of several queues a wait has seen differs from run to run.
-    unfit = name in ("a semaphore of another writer", "a semaphore of both writers")
-    assert threads.judge(program).outcome is (Outcome.UNJUDGED if unfit else outcome)
+    assert threads.judge(program).outcome is outcome
 
 
 # -- random programs -------------------------------------------------------------------------------------------------

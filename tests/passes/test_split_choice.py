@@ -111,7 +111,7 @@ def compiled(program: Program, found: Candidates) -> Times:
     def time(cuts: Cuts) -> float:
         context, made = PassContext(), program
         if cuts.axes:
-            made = emit_parts(program, found.operations, cuts, found.partitions, local_parts(program, found, cuts))
+            made = emit_parts(program, found.operations, cuts, found.classes, local_parts(program, found, cuts))
         for each in standard_pipeline():
             if not isinstance(each, SplitUniform):
                 made = each.run(made, context)
@@ -122,7 +122,7 @@ def compiled(program: Program, found: Candidates) -> Times:
 
 def estimated(program: Program, found: Candidates) -> Times:
     """The time by which the search compares choices."""
-    estimator = SplitEstimator(program, found.operations, found.partitions, found.sizes.keys(), TARGET)
+    estimator = SplitEstimator(program, found.operations, found.classes, found.sizes.keys(), TARGET)
 
     def time(cuts: Cuts) -> float:
         choice = np.full(len(program.instructions) // program.lnc, UNDIVIDED, np.int32)

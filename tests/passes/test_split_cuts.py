@@ -18,7 +18,7 @@ from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
 from haulout.ir.verify import check_sound
 from haulout.passes.splitting.choose import Cuts
-from haulout.passes.splitting.keys import Key, Operand, common_dims, intervals, strides_of
+from haulout.passes.splitting.keys import Key, Operand, Share, common_dims, intervals, strides_of
 from haulout.passes.splitting.operations import Axis, Operation, read_operation
 from haulout.passes.splitting.parts import emit_parts
 
@@ -66,8 +66,8 @@ def cut(program: Program, operation: Operation, axis: Axis) -> Program:
         for operand, key in zip(operation.operands, axis.keys, strict=True)
         if operand.write
     }
-    partitions = dict.fromkeys(range(len(program.locations) // program.lnc), operation.partition)
-    made = emit_parts(program, {operation.row: operation}, Cuts(keys, {operation.row: axis}), partitions, set())
+    classes = dict.fromkeys(range(len(program.locations) // program.lnc), operation.classes)
+    made = emit_parts(program, {operation.row: operation}, Cuts(keys, {operation.row: axis}), classes, set())
     check_sound(made)
     return made
 
@@ -125,11 +125,11 @@ def test_every_opcode_with_a_rule_can_be_cut() -> None:
 )  # fmt: skip
 def test_keys(strides: Any, shape: Any, offset: int, dim: int, key: Key | None) -> None:
     operand = Operand(0, 0, False, 4, offset, shape, strides)
-    assert operand.key(dim, 2) == key
+    assert operand.key(Share(dim), shape[dim], 2) == key
     if key is None:
         return
     for part, interval in enumerate(intervals(shape[dim], 2)):
-        index = operand.box(dim, interval).pattern.bytes() % key.period // key.unit
+        index = operand.box(Share(dim), interval, shape[dim]).pattern.bytes() % key.period // key.unit
         begin, end = intervals(key.indices, 2)[part]
         assert np.all((begin <= index) & (index < end))
 
@@ -138,14 +138,14 @@ def test_keys(strides: Any, shape: Any, offset: int, dim: int, key: Key | None) 
 def test_an_operand_moves_by_whole_periods_of_its_key(motion: tuple[int, ...], key: Key | None) -> None:
     """Rows of 24 bytes, each cut into halves; half a row further, the halves change places."""
     operand = Operand(0, 0, False, 4, 0, (6,), (4,), motion)
-    assert operand.key(0, 2) == key
+    assert operand.key(Share(0), 6, 2) == key
     if key is None:
         return
-    box = operand.box(0, (3, 6))
+    box = operand.box(Share(0), (3, 6), 6)
     assert box.motion == motion
     values = np.arange(96)
     owned = values[values % key.period // key.unit == 1]
-    packed = box.packed(key, 2)
+    packed = box.packed(key, 2, 1)
     for k in range(2 if min(motion) > 0 else 1):
         moved, moves = k * sum(motion), k * sum(packed.motion)
         np.testing.assert_array_equal(owned[packed.pattern.bytes() + moves], values[box.pattern.bytes() + moved])
@@ -155,12 +155,12 @@ def test_an_operand_moves_by_whole_periods_of_its_key(motion: tuple[int, ...], k
 def test_a_part_is_packed_in_the_order_of_its_bytes() -> None:
     values = np.arange(48, dtype=np.uint8)
     operand = Operand(0, 0, False, 4, 0, (2, 2, 3), (24, 12, 4))
-    key = operand.key(1, 2)
+    key = operand.key(Share(1), 2, 2)
     assert key is not None
     for part, interval in enumerate(intervals(2, 2)):
         owned = values[np.arange(48) % key.period // key.unit == part]
-        box = operand.box(1, interval)
-        np.testing.assert_array_equal(owned[box.packed(key, 2).pattern.bytes()], values[box.pattern.bytes()])
+        box = operand.box(Share(1), interval, 2)
+        np.testing.assert_array_equal(owned[box.packed(key, 2, part).pattern.bytes()], values[box.pattern.bytes()])
 
 
 def test_strides_of_a_pattern() -> None:

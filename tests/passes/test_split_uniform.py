@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -16,6 +17,8 @@ from tests.tiers import examples
 import haulout
 from haulout.passes.base import PassContext
 from haulout.passes.split_uniform import SplitUniform
+from haulout.passes.splitting import asked_cuts
+from haulout.passes.splitting.candidates import find_candidates
 from haulout_generators.lockstep_programs import lockstep_inputs
 from haulout_generators.tensor_programs import random_tensor_program
 
@@ -62,6 +65,51 @@ def test_results_are_those_of_undivided_work(free: Path, seed: int, cores: int) 
             assert found.keys() == expected.keys()
             for name, value in expected.items():
                 np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def ways_of(program: haulout.Program, target: Path) -> Iterator[str]:
+    """How the operations of a program are cut."""
+    found = find_candidates(program)
+    for row, axis in SplitUniform(target=str(target)).choose(program, found)[1].axes.items():
+        operation = found.operations[row]
+        operand, share = next(
+            (operand, share)
+            for operand, share in zip(operation.operands, axis.shares, strict=True)
+            if operand.write and share is not None
+        )
+        period, length = share.block * axis.extent, operand.shape[share.dim]
+        if any(each is not None and each.window is not None for each in axis.shares):
+            yield "overlapping boxes"
+        elif length != period:
+            yield "inside a dimension" if length > period else "a piece"
+        elif axis.extent % operation.parts:
+            yield "uneven"
+
+
+@pytest.fixture
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small arrays are cut in all ways, too."""
+    monkeypatch.setattr(asked_cuts, "LEAST_RUN", 1)
+
+
+@pytest.mark.usefixtures("short_runs")
+def test_all_ways_to_cut_leave_the_results(free: Path) -> None:
+    """With programs that are cut inside a dimension, in pieces, with overlap and unevenly."""
+    seen: Counter[str] = Counter()
+    for seed in range(examples(100)):
+        program = random_tensor_program(Random(seed))
+        ways = set(ways_of(program, free))
+        if all(seen[way] > 5 for way in ways):
+            continue
+        seen.update(ways)
+        inputs = lockstep_inputs(Random(seed), program)
+        expected = outputs(haulout.compile(program, share="none").program, inputs)
+        result = haulout.compile(program, target=free)
+        assert result.proved, [str(each) for each in result.diagnostics]
+        found = outputs(result.program, inputs)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert set(seen) == {"overlapping boxes", "inside a dimension", "a piece", "uneven"}
 
 
 @settings(max_examples=examples(40), deadline=None)

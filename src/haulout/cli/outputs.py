@@ -14,7 +14,14 @@ from haulout.cli.common import plain_console
 inputs_option = click.option(
     "--inputs",
     metavar="FILE",
-    help="Arrays (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
+    help="All inputs (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
+)
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Without --inputs, all inputs are drawn from this seed.",
 )
 expect_option = click.option(
     "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."

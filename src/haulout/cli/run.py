@@ -1,4 +1,4 @@
-"""`haulout run PROGRAM`: execute a compiled program, a thread a core."""
+"""`haulout run PROGRAM`: execute a compiled program, a thread a core or a queue."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from haulout.cli.outputs import (
     inputs_option,
     output_option,
     print_outputs,
+    seed_option,
 )
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.values import load_values, save_values
@@ -28,16 +29,11 @@ from haulout.support.files import write_text
 @click.command()
 @click.argument("source", metavar="PROGRAM")
 @inputs_option
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the inputs if there is no --inputs.",
-)
+@seed_option
 @click.option(
     "--repeat", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Run so many times."
 )
+@click.option("--queues", is_flag=True, help="A thread a queue: dependences order the instructions of a core.")
 @click.option(
     "--max-instructions",
     type=click.IntRange(min=1),
@@ -58,6 +54,7 @@ def run(
     inputs: str | None,
     seed: int,
     repeat: int,
+    queues: bool,
     max_instructions: int,
     expect: str | None,
     trace: str | None,
@@ -67,8 +64,9 @@ def run(
 ) -> int:
     """Execute a compiled program, a thread a core, on one memory that all of them share.
 
-    Only the program's barriers and semaphores order the threads. The results have the bits that `haulout simulate`
-    computes. The time of each run goes to stderr.
+    Only the program's barriers and semaphores order the threads. With --queues each engine and queue of a core is a
+    thread of its own, and dependences are waited for. The results have the bits that `haulout simulate` computes. The
+    time of each run goes to stderr.
     """
     program = api.load(source)
     values = None if inputs is None else input_arrays(load_values(Path(inputs)))
@@ -78,6 +76,7 @@ def run(
             values,
             seed=seed,
             repeat=repeat,
+            queues=queues,
             trace=trace is not None,
             max_instructions=max_instructions,
             progress=progress,

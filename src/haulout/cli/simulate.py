@@ -15,6 +15,7 @@ from haulout.cli.outputs import (
     inputs_option,
     output_option,
     print_outputs,
+    seed_option,
 )
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.values import load_values, save_values
@@ -27,13 +28,7 @@ from haulout.support.diagnostics import Diagnostic
 @click.command()
 @click.argument("source", metavar="INPUT")
 @inputs_option
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the inputs that are not in --inputs.",
-)
+@seed_option
 @click.option(
     "--schedule",
     default="list",

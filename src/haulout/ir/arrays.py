@@ -59,9 +59,14 @@ class Array:
         return self.box(starts, extents)
 
 
-def operand_arrays(program: Program, row: int) -> tuple[list[Array], list[Array]]:
-    """The operands that an instruction reads and writes, as arrays; `bad-input` when one has no dtype."""
-    attrs = program.instruction_attrs(row)
+def operand_arrays(
+    program: Program, row: int, attrs: dict[str, AttrValue] | None = None
+) -> tuple[list[Array], list[Array]]:
+    """The operands that an instruction reads and writes, as arrays; `bad-input` when one has no dtype.
+
+    `attrs` are its attributes, if they are known.
+    """
+    attrs = program.instruction_attrs(row) if attrs is None else attrs
     begin, end = program.access_starts[row : row + 2].tolist()
     result: tuple[list[Array], list[Array]] = ([], [])
     for number, access in enumerate(range(begin, end)):

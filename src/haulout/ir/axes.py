@@ -8,12 +8,14 @@ reach beyond it); of every other operand, and along every other dimension, all.
     CONTRACTED   it may be cut as well, and each part gives a partial result
     WHOLE        it is always needed whole
 
-The rules are those of `Axes`. They are for instructions that are well formed.
+Where windows slide, `windows` tells what a part needs beyond its interval. The rules are those of `Axes`. They are
+for instructions that are well formed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from haulout.ir.attributes import AttrValue, int_list
@@ -34,6 +36,79 @@ def followed_axes(
     """For each operand that is read; None: the opcode has no rule."""
     rule = _RULES.get(lookup(opcode).axes)
     return None if rule is None else rule(attrs, reads, writes)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a window slides along a dimension of an array; lengths in elements.
+
+    Its elements are spread, `base` apart, and padded; negative padding cuts. The taps of the window are `dilation`
+    apart. `pad` is a window of one tap.
+    """
+
+    place: int
+    """In the lists of the attributes."""
+    size: int = 1
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    base: int = 1
+    dilation: int = 1
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether each element of the result sees the same index alone."""
+        return self == Window(self.place, dilation=self.dilation)
+
+    def tiles(self, extent: int, positions: int) -> bool:
+        """Whether each of `positions` windows sees nothing but its own `stride` of `extent` elements."""
+        apart = (self.size - 1) * self.dilation < self.stride and not self.low and self.base == 1
+        return apart and extent == positions * self.stride
+
+    def seen(self, begin: int, end: int, extent: int) -> tuple[int, int, int, int]:
+        """What the windows `begin:end` need of `extent` elements: begin, end, and the padding on both sides.
+
+        It is one element at least, which negative padding cuts off if the windows see padding only.
+        """
+        first = begin * self.stride - self.low
+        stop = (end - 1) * self.stride + (self.size - 1) * self.dilation + 1 - self.low
+        low = min(max(-(-first // self.base), 0), extent - 1)
+        high = max(min(-(-stop // self.base), extent), low + 1)
+        return low, high, low * self.base - first, stop - ((high - 1) * self.base + 1)
+
+
+def windows(opcode: str, attrs: Attrs, reads: Sequence[Shape]) -> dict[int, Window]:
+    """Those that slide along dimensions of the first operand, by dimension."""
+    rule = lookup(opcode).axes
+    if rule is Axes.PADDED:
+        return {
+            dim: Window(dim, low=_entry(attrs, "low", dim, 0), high=_entry(attrs, "high", dim, 0), base=gap + 1)
+            for dim in range(len(reads[0]))
+            if (gap := _entry(attrs, "interior", dim, 0)) >= 0
+        }
+    if rule in (Axes.WINDOW, Axes.NO_WINDOW):
+        return {dim: _slides(attrs, dim, None, "base_dilate", "window_dilate") for dim in range(len(reads[0]))}
+    if rule is Axes.CONVOLUTION:
+        image, _, rest = str(attrs["dim_labels"]).partition("_")
+        return {
+            image.index(label): _slides(attrs, int(label), reads[1][dim], "lhs_dilate", "rhs_dilate")
+            for dim, label in enumerate(rest.partition("->")[0])
+            if label.isdecimal()
+        }
+    return {}
+
+
+def _slides(attrs: Attrs, place: int, size: int | None, base: str, dilation: str) -> Window:
+    names = (("size", 1), ("stride", 1), ("pad_low", 0), ("pad_high", 0), (base, 1), (dilation, 1))
+    found = [_entry(attrs, name, place, default) for name, default in names]
+    found[0] = found[0] if size is None else size
+    taps, stride, low, high, spread, apart = found
+    return Window(place, taps, max(stride, 1), low, high, max(spread, 1), max(apart, 1))
+
+
+def _entry(attrs: Attrs, name: str, place: int, default: int) -> int:
+    values = _list(attrs, name)
+    return values[place] if place < len(values) else default
 
 
 def _list(attrs: Attrs, key: str) -> list[int]:
@@ -111,15 +186,14 @@ def _window(attrs: Attrs, reads: Sequence[Shape], writes: Sequence[Shape]) -> li
 
 
 def _no_window(attrs: Attrs, reads: Sequence[Shape], writes: Sequence[Shape]) -> list[Followed]:
-    defaults = {"size": 1, "stride": 1, "pad_low": 0, "pad_high": 0}
-    lists = {key: _list(attrs, key) for key in defaults}
-
-    def follows(dim: int) -> int:
-        plain = all(not lists[key] or lists[key][dim] == default for key, default in defaults.items())
-        return dim if plain else WHOLE
-
-    whole = tuple(map(follows, range(len(reads[0]))))
+    slides = windows("select_and_scatter", attrs, reads)
+    whole = tuple(dim if slides[dim].is_trivial else WHOLE for dim in range(len(reads[0])))
     return [whole, whole, _whole(reads[2])]
+
+
+def _reinterpreted(attrs: Attrs, reads: Sequence[Shape], writes: Sequence[Shape]) -> list[Followed]:
+    rank = min(len(reads[0]), len(writes[0]))
+    return [tuple(dim if dim < rank else WHOLE for dim in range(len(reads[0])))]
 
 
 def _lines(attrs: Attrs, reads: Sequence[Shape], writes: Sequence[Shape]) -> list[Followed]:
@@ -183,6 +257,7 @@ _RULES: dict[Axes, Callable[[Attrs, Sequence[Shape], Sequence[Shape]], list[Foll
     Axes.KEPT: _kept,
     Axes.WINDOW: _window,
     Axes.NO_WINDOW: _no_window,
+    Axes.REINTERPRETED: _reinterpreted,
     Axes.LINES: _lines,
     Axes.TAKEN_WHOLE: _taken_whole,
     Axes.GATHERED: _gathered,

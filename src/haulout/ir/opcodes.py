@@ -72,21 +72,34 @@ class Cost(enum.Enum):
 class Axes(enum.Enum):
     """By which rule the dimensions of operands follow those of the results (`axes.py`); the value explains it."""
 
-    NONE = "none"
+    NONE = "none: the opcode is not known"
+    ATOMIC = "none: it is atomic"
+    OWN = "none: each core has a result of its own"
+    KERNEL = "none: the kernel says what each core does"
+    NOTHING = "none: it has no result"
     PATTERN = "by its patterns"
     SAME = "the same dimension of each operand; all of an operand of one element"
     RESULT = "any dimension of the result"
+    COUNTED = "any dimension; along `dim` a part has its own `start`"
+    GATHERING = "pieces of the result, one a member"
     PLACED = "dimension i of x follows `dims[i]`"
-    PADDED = "the same dimension of x"
+    PADDED = "the same dimension of x; a part has padding of its own"
     DOT = "batch and free dimensions of x and y follow theirs of z; others are contracted"
-    CONVOLUTION = "batch and output features; spatial ones overlap; input features are contracted"
+    CONVOLUTION = "batch, output features, groups; spatial ones overlap; input features are contracted"
     KEPT = "kept dimensions; `dims` are contracted"
     WINDOW = "all dimensions, which overlap"
-    NO_WINDOW = "dimensions along which windows have one element"
+    NO_WINDOW = "dimensions along which windows neither overlap nor see padding"
+    REINTERPRETED = "dimensions that both have"
     LINES = "all dimensions but the one of the lines"
     TAKEN_WHOLE = "dimensions that are taken whole"
     GATHERED = "dimensions of x that slices have whole, dimensions of the indices, and batching dimensions"
     SCATTERED = "window dimensions that updates have whole, and batching dimensions"
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why no instruction with this rule is ever cut; None: it may be."""
+        _, is_none, reason = self.value.partition("none: ")
+        return reason if is_none else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +231,10 @@ _ELEMENT_WISE = (
            "in its own type (`f16 bf16 f32 f64`); too large becomes infinite, too small, subnormals among it, zero",
            "`exponent_bits=INT mantissa_bits=INT`"),
     *_each("bitcast_convert", "x -> y", ALL_TYPES, "the same bytes as another type; a narrower type adds a last "
-           "dimension, a wider one takes it away", flow=Flow.BYTES, axes=Axes.NONE),
+           "dimension, a wider one takes it away", flow=Flow.BYTES, axes=Axes.REINTERPRETED),
     *_each("fetch_and_op", "place, x -> place, old", ALL_TYPES, "what `op` makes of both is written to the place, "
            "and what the place held before to `old`; `atomic=[0,2]` says that it happens in one step",
-           "`op=add|multiply|maximum|minimum|and|or|xor`", flow=Flow.WHOLE, function=False, axes=Axes.NONE),
+           "`op=add|multiply|maximum|minimum|and|or|xor`", flow=Flow.WHOLE, function=False, axes=Axes.ATOMIC),
 )
 
 _MAPS = (
@@ -235,8 +248,8 @@ _MAPS = (
 _ARRANGING = (
     _op("arranging", "broadcast", "x -> y", "dimension i of x becomes dimension `dims[i]` of y", "`dims=[..]`",
         engine=_DMA, axes=Axes.PLACED),
-    _op("arranging", "iota", "-> y", "every element is its index along `dim`", "`dim=INT`", engine=_POOL,
-        axes=Axes.RESULT),
+    _op("arranging", "iota", "-> y", "every element is `start` (0 when absent) and its index along `dim`",
+        "`dim=INT start=INT`", engine=_POOL, axes=Axes.COUNTED),
     _op("arranging", "pad", "x, value -> y", "padding around and between; `low` and `high` may be negative, which "
         "cuts", "`low=[..] high=[..] interior=[..]`", engine=_DMA, axes=Axes.PADDED),
     _op("arranging", "dynamic_slice", "x, start* -> y", "a box of x; there is a start for each dimension, clamped so "
@@ -284,7 +297,8 @@ _INDEXING = (
 )
 
 _COLLECTIVES = tuple(
-    _op("collectives", name, "x+ -> y+", does, attributes, function=False, collective=True, engine=_POOL)
+    _op("collectives", name, "x+ -> y+", does, attributes, function=False, collective=True, engine=_POOL,
+        axes=Axes.GATHERING if name in ("all_reduce", "all_gather") else Axes.OWN)
     for name, attributes, does in (
         ("all_reduce", "`op= groups=[[core,..],..]`", "`op` over the members' operands, in the order of the group"),
         ("all_gather", "`dim= groups=`", "the members' operands, concatenated along `dim`"),
@@ -300,18 +314,18 @@ _RENDEZVOUS = (
     Opcode("core_barrier", "rendezvous", None,
            '`name="..."` (required), `cores=[..]` (all when absent), `index=INT`, `made_by=NAME`',
            "touches nothing; waits until every participant is there", engine=Engine.ALL,
-           typed=False, cost=Cost.NOTHING),
+           typed=False, cost=Cost.NOTHING, axes=Axes.NOTHING),
     Opcode("sendrecv", "rendezvous", None, '`to=INT from=INT tag="..."`', "two events: it *arrives*, reading what it "
            "sends; it *completes* when the arrivals of its `to` and its `from` are over too, writing what `from` has "
-           "read", flow=Flow.BYTES, engine=Engine.SYNC, typed=False, cost=Cost.NOTHING),
+           "read", flow=Flow.BYTES, engine=Engine.SYNC, typed=False, cost=Cost.NOTHING, axes=Axes.OWN),
     Opcode("nop", "rendezvous", None, "", "nothing; dependences and semaphores may be tied to it",
-           engine=Engine.SYNC, typed=False, cost=Cost.NOTHING),
+           engine=Engine.SYNC, typed=False, cost=Cost.NOTHING, axes=Axes.NOTHING),
 )
 
 
 def _nki(names: str, flow: Flow = Flow.WHOLE, **facts: object) -> tuple[Opcode, ...]:
     """Rows of opcodes of NKI: functions, where `args` gives all arguments."""
-    known = {"function": True} | facts
+    known = {"function": True, "axes": Axes.KERNEL} | facts
     return tuple(Opcode(f"nki.{name}", "nki", flow=flow, **known) for name in names.split())  # type: ignore[arg-type]
 
 
@@ -335,7 +349,7 @@ _NKI_FAMILIES = (
     # Results that differ between the members of a group are no functions of the operands.
     *_nki("all_gather_v reduce_scatter all_to_all collective_permute", collective=True, function=False),
     *_nki("all_gather all_reduce", collective=True),
-    Opcode("nki.", "nki", function=True),
+    Opcode("nki.", "nki", function=True, axes=Axes.KERNEL),
 )
 """How the names of other opcodes of NKI begin; the first row that fits holds."""
 # fmt: on

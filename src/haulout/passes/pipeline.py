@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from haulout.ir.attributes import AttrValue, parse_attrs
+from haulout.passes.alternate_buffers import AlternateBuffers
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass
 from haulout.passes.build_fdeps import BuildFdeps
@@ -55,8 +56,8 @@ class Level:
 LEVELS = (
     Level(share="none", fuse="none", partitions="proportional", order=False, effort=0.0),
     Level(share="inputs", fuse="all", partitions="proportional", order=False, effort=EFFORT),
-    Level(share="all", fuse="all", partitions="proportional", order=True, effort=EFFORT),
-    Level(share="all", fuse="all", partitions="joint", order=True, effort=1.0),
+    Level(share="all", fuse="all", partitions="smallest", order=True, effort=EFFORT),
+    Level(share="all", fuse="all", partitions="smallest", order=True, effort=1.0),
 )
 """`-O0` to `-O3`: the fastest compile; work that always pays; the default; the least memory."""
 DEFAULT_LEVEL = 2
@@ -66,6 +67,7 @@ REGISTRY: dict[str, type[Pass]] = {
     for each in (
         LncSplitter,
         FoldConstants,
+        AlternateBuffers,
         MarkUniform,
         SplitUniform,
         ShareReplicated,
@@ -132,19 +134,29 @@ def standard_pipeline(
     share = default.share if share is None else check_option("share", share, Share)
     partitions = default.partitions if partitions is None else partitions
     return [
-        FoldConstants(),
-        *([SplitUniform(target=target, split=split)] if share in ("uniform", "all") else []),
+        *(dividing_passes(target=target, split=split) if share in ("uniform", "all") else [FoldConstants()]),
         *([] if share == "none" else [ShareReplicated()]),
         LocalizeSharedMemory(),
         BuildFdeps(),
         AntiDependencyAnalyzerPostSharedDram(),
         LowerLocalCollectives(in_place=share == "all"),
         *([OrderByPhases(capacity=capacity, target=target)] if default.order and fences == "minimal" else []),
-        ExtendSharedLifetimes(fences=fences, capacity=capacity, target=target),
+        ExtendSharedLifetimes(
+            fences=fences, capacity=capacity, joint=partitions in ("smallest", "joint"), target=target
+        ),
         ColoringAllocatorDramShared(capacity=capacity, partitions=partitions, effort=default.effort),
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]
+
+
+def dividing_passes(*, target: str = DEFAULT, split: Sequence[str] = ()) -> list[Pass]:
+    """The passes that divide work which several cores would do alike.
+
+    Cuts that are asked for are those of the program as it is, so its loops stay as they are.
+    """
+    buffers = [] if split else [AlternateBuffers(target=target)]
+    return [FoldConstants(), *buffers, SplitUniform(target=target, split=split)]
 
 
 def level_of(level: int) -> Level:

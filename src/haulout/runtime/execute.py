@@ -1,4 +1,4 @@
-"""Executing a compiled program for real: a Python thread a core, all on one arena.
+"""Executing a compiled program for real: a Python thread a core, or a thread a queue, all on one arena.
 
 NumPy releases Python's lock in operations on many elements, so the cores compute at the same time. The program's
 barriers, semaphores and exchanges are all that orders one thread with another: a program with a race may compute
@@ -19,16 +19,17 @@ from haulout.ir.enums import NONE
 from haulout.ir.enums import Kind as LocationKind
 from haulout.ir.program import Program
 from haulout.ir.structure import Loop
-from haulout.runtime.blas import one_thread
+from haulout.runtime.lines import Line, decides
 from haulout.runtime.meeting import StoppedError
-from haulout.runtime.prepare import Core, Executable, bind
-from haulout.runtime.steps import Step
+from haulout.runtime.prepare import Executable, bind
 from haulout.runtime.trace import Kind, Span
 from haulout.sim.execution import Progress, initial_bytes
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS
 from haulout.sim.inputs import Values, element_type, locations_of_kind, qualified_name
 from haulout.sim.numerics import TensorType
 from haulout.sim.plan import within_memory
+from haulout.sim.steps.make import Step
+from haulout.support.blas import one_thread
 from haulout.support.diagnostics import HauloutError, bad_input
 
 
@@ -40,6 +41,8 @@ class RunResult:
     """`MODULE/LOCATION` -> value, for every output and inout location of every core."""
     seconds: tuple[float, ...]
     """Of each run: wall time from the start of the threads to the end of the last one."""
+    cpu_seconds: tuple[float, ...]
+    """Of each run: CPU time of the process in that time."""
     instructions: int
     """Steps of one run on all cores; waits and signals of semaphores are steps, too."""
     memory_bytes: int
@@ -57,13 +60,16 @@ def run(
     *,
     seed: int = 0,
     repeat: int = 1,
+    queues: bool = False,
     trace: bool = False,
     max_instructions: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> RunResult:
     """Execute a compiled program `repeat` times, each time from the same inputs.
 
-    `inputs` and `seed` as in `haulout.sim.simulate`. Loops may execute `max_instructions` steps on each core.
+    `inputs` and `seed` as in `haulout.sim.simulate`. With `queues` each engine and queue of a core is a thread of its
+    own: then dependences order the instructions of a core, not its list. Loops may execute `max_instructions`
+    instructions on each core.
     `progress` is called with (done, total) runs.
 
     Raises `HauloutError`: `bad-input` for a program that is not compiled, and for inputs or instructions that do not
@@ -71,23 +77,24 @@ def run(
     """
     if repeat < 1:
         bad_input(f"repeat is {repeat}, expected at least 1")
-    executable = bind(program)
+    executable = bind(program, queues)
     prepared = executable.prepared
-    seconds = []
+    times = []
     with within_memory(prepared.layout.size), one_thread():
         begin = _Begin(executable, inputs, seed)
         for done in range(repeat):
             if progress is not None:
                 progress(done, repeat)
             begin()
-            threads = [_Thread(executable, core, max_instructions, trace) for core in executable.cores]
-            seconds.append(_together(executable, threads))
+            threads = [_Thread(executable, line, max_instructions, trace) for line in executable.lines]
+            times.append(_together(executable, threads))
         outputs = _outputs(executable)
     spans = tuple(span for thread in threads for span in thread.spans) if trace else ()
     first = min((span.begin for span in spans), default=0)
     return RunResult(
         outputs,
-        tuple(seconds),
+        tuple(wall for wall, _ in times),
+        tuple(cpu for _, cpu in times),
         sum(thread.executed for thread in threads),
         prepared.layout.size,
         tuple(span._replace(begin=span.begin - first, end=span.end - first) for span in spans),
@@ -120,11 +127,11 @@ def _outputs(executable: Executable) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _together(executable: Executable, threads: list[_Thread]) -> float:
-    """Run all threads to their ends; the seconds that it takes. Raises the first error of a thread."""
+def _together(executable: Executable, threads: list[_Thread]) -> tuple[float, float]:
+    """Run all threads to their ends; seconds of the clock and of CPUs. Raises the first error of a thread."""
     meetings = executable.meetings
     started: list[_Thread] = []
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     try:
         for thread in threads:
             thread.start()
@@ -136,26 +143,31 @@ def _together(executable: Executable, threads: list[_Thread]) -> float:
         for thread in started:
             thread.join()
         raise
-    seconds = time.perf_counter() - begin
+    seconds = time.perf_counter() - begin, time.process_time() - cpu
     if meetings.error is not None:
         raise meetings.error
     return seconds
 
 
 class _Thread(threading.Thread):
-    """One core."""
+    """One line."""
 
-    def __init__(self, executable: Executable, core: Core, limit: int, trace: bool) -> None:
-        super().__init__(name=f"haulout core {core.number}", daemon=True)
-        self.code, self.meetings, self.core = executable.prepared.code, executable.meetings, core
+    def __init__(self, executable: Executable, line: Line, limit: int, trace: bool) -> None:
+        super().__init__(name=f"haulout core {' '.join(map(str, line.place))}".rstrip(), daemon=True)
+        self.code, self.meetings, self.line = executable.prepared.code, executable.meetings, line
+        self.totals = executable.totals
+        self.shares = sum(each.core == line.core for each in executable.lines) > 1
+        """Whether its core has other lines."""
         self.limit, self.trace = limit, trace
         self.executed = 0
         self.spans: list[Span] = []
         self._row = NONE
         """Where it is, for a message."""
+        self._turn = 0
+        """Branches so far."""
 
     def run(self) -> None:
-        """Execute the core's list; an error ends all threads."""
+        """Execute the line; an error ends all threads."""
         meetings = self.meetings
         try:
             with np.errstate(all="ignore"):
@@ -169,34 +181,45 @@ class _Thread(threading.Thread):
         except BaseException as error:
             meetings.stop(error)
         finally:
-            meetings.end(self.core.number)
+            meetings.end(self.line.number)
 
     def _walk(self) -> None:
-        sections, core = self.code.sections, self.core
-        left, headers = self.limit, sections.structure.loop_at
-        core.around = (0,) * (0 in headers)
+        sections, line = self.code.sections, self.line
+        left, sizes = self.limit, self.code.sizes
         section = 0
         while section != NONE:
-            steps = core.steps[section]
+            steps = line.steps[section]
             if self.trace:
-                self._run_traced(steps, core.rows[section], core.kinds[section])
+                self._run_traced(steps, line.rows[section], line.kinds[section])
             else:
-                self._run(steps, core.rows[section])
+                self._run(steps, line.rows[section])
             self.executed += len(steps)
-            branch = core.branches.get(section)
-            if branch is not None:
-                self._row = int(self.code.branch(section, core.number))
-            if core.around:
-                left -= len(steps) + 1
+            taken = True
+            if section in sections.choices:
+                self._row = self.code.branch(section, line.core)
+                taken = self._takes(section)
+            if line.around:
+                left -= sizes[section][line.core] + 1
                 if left < 0:
                     bad_input(
-                        f"the loops have executed {self.limit:,} steps on core {core.number} and do not end",
+                        f"the loops have executed {self.limit:,} instructions on core {line.core} and do not end",
                         help=["let them run for longer with max_instructions, or --max-instructions"],
                     )
-            taken = branch is None or branch()
-            if branch is not None:
-                self._check_trip(section, taken)
-            section = self._next(section, sections.following[section][not taken])
+            following = sections.following[section][not taken]
+            line.leave(sections, section, following, self.totals[section][line.core])
+            section = following
+
+    def _takes(self, section: int) -> bool:
+        """Whether the branch of a section takes the first successor: one line of a core decides, the others wait."""
+        line, meetings = self.line, self.meetings
+        self._turn += 1
+        if not decides(line):
+            return meetings.decision(line.core, self._turn - 1, line.number, self._row)
+        taken = line.branches[section]()
+        self._check_trip(section, taken)
+        if self.shares:
+            meetings.decide(line.core, taken)
+        return taken
 
     def _run(self, steps: list[Step], rows: list[int]) -> None:
         meetings = self.meetings
@@ -207,33 +230,20 @@ class _Thread(threading.Thread):
             step()
 
     def _run_traced(self, steps: list[Step], rows: list[int], kinds: list[Kind]) -> None:
-        meetings, now, number = self.meetings, time.perf_counter_ns, self.core.number
+        meetings, now = self.meetings, time.perf_counter_ns
+        core, engine = self.line.core, self.line.engine
         for row, step, kind in zip(rows, steps, kinds, strict=True):
             if meetings.error is not None:
                 raise StoppedError
             self._row = row
             begin = now()
             step()
-            self.spans.append(Span(number, row, kind, begin, now()))
-
-    def _next(self, section: int, following: int) -> int:
-        """Move to the section that follows; its iterations are those of the loops around it."""
-        sections, core = self.code.sections, self.core
-        if following == NONE:
-            return NONE
-        depth = sections.depths[following]
-        if following not in sections.structure.loop_at:
-            core.around = core.around[:depth]
-        elif following <= section:
-            core.around = (*core.around[: depth - 1], core.around[depth - 1] + 1)
-        else:
-            core.around = (*core.around[: depth - 1], 0)
-        return following
+            self.spans.append(Span(core, engine, row, kind, begin, now()))
 
     def _check_trip(self, section: int, taken: bool) -> None:
         choice = self.code.sections.choices[section]
-        if isinstance(choice, Loop) and choice.trip >= 0 and taken != (self.core.around[-1] < choice.trip):
-            k = self.core.around[-1]
+        if isinstance(choice, Loop) and choice.trip >= 0 and taken != (self.line.around[-1] < choice.trip):
+            k = self.line.around[-1]
             does = f"enters the body once more after {k}" if taken else f"leaves the loop after {k}"
             name = self.code.choice_name(section)
             bad_input(f"{name} has trip={choice.trip}, but its branch {does} iterations")

@@ -1,54 +1,37 @@
-"""A compiled program, prepared to be executed: the steps of every core, section by section, bound to one arena.
+"""A compiled program, prepared to be executed: the steps of every line, section by section, bound to one arena.
 
-A core runs its instructions in list order, which respects every dependence inside the core; so `deps` cost nothing.
-What a thread waits for are the barriers, semaphores and exchanges of the program. Atomic accesses take a lock.
+A thread that runs a core in list order respects every dependence inside the core; so `deps` cost nothing. Otherwise
+a dependence between two lines is a semaphore that counts how often its producer is complete. Besides these a thread
+waits for the barriers, semaphores and exchanges of the program. Atomic accesses take a lock.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from haulout.ir.arrays import operand_arrays
 from haulout.ir.dtypes import NUMPY
-from haulout.ir.enums import NONE, Space
+from haulout.ir.enums import NONE, Engine, Space
 from haulout.ir.labels import location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
-from haulout.runtime.arena import Slot, new_arena
+from haulout.runtime.lines import Line, divide
 from haulout.runtime.meeting import Group, Meetings, Tag
-from haulout.runtime.steps import Step, make_step
 from haulout.runtime.trace import Kind
-from haulout.sim.flow.visits import Iteration
+from haulout.sim.memory.slots import Slot, new_arena
 from haulout.sim.numerics import TensorType
 from haulout.sim.plan import Prepared, prepare, within_memory
+from haulout.sim.steps.bind import Binder
+from haulout.sim.steps.make import Step
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
 _BYTE = np.dtype(np.uint8)
-
-
-@dataclass
-class Core:
-    """What one thread runs, and where it is."""
-
-    number: int
-    steps: list[list[Step]] = field(default_factory=list)
-    """[section]: in list order. A wait and a signal are steps of their own."""
-    rows: list[list[int]] = field(default_factory=list)
-    """[section]: the row of each step."""
-    kinds: list[list[Kind]] = field(default_factory=list)
-    """[section]: what each step does."""
-    branches: dict[int, Callable[[], bool]] = field(default_factory=dict)
-    """Section -> whether its branch takes the first successor."""
-    around: Iteration = ()
-    """The iterations of the loops around the section that it runs."""
 
 
 @dataclass
@@ -57,8 +40,12 @@ class Executable:
 
     prepared: Prepared
     arena: Bytes
-    cores: list[Core]
+    lines: list[Line]
     meetings: Meetings
+    totals: list[list[list[tuple[int, int]]]]
+    """[section][core]: what the section adds to `Line.passed`."""
+    counts: int
+    """The length of `Line.passed`."""
     reset: Callable[[], None]
     """Brings the arena to zeros, and everything that threads share to the state before a run."""
 
@@ -87,75 +74,133 @@ def require_compiled(program: Program, prepared: Prepared) -> None:
         )
 
 
-def bind(program: Program) -> Executable:
-    """The steps of a program in an arena of its own. Raises `HauloutError`: not compiled, unsound, or unsupported."""
+def bind(program: Program, queues: bool = False) -> Executable:
+    """The steps of a program in an arena of its own, on a line a core, or a line a queue with `queues`.
+
+    Raises `HauloutError`: not compiled, unsound, or unsupported.
+    """
     prepared = prepare(program)
     require_compiled(program, prepared)
     with within_memory(prepared.layout.size), np.errstate(all="ignore"):
-        return _Binder(prepared).bind()
+        return _Binder(prepared, queues).bind()
 
 
 class _Binder:
     """Makes the steps; what they share is found once."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, queues: bool) -> None:
         self.prepared, self.program, self.code = prepared, prepared.program, prepared.code
         self.arena = new_arena(prepared.layout.size)
-        self.meetings = Meetings(self.code, len(prepared.semaphores))
+        self.lines = divide(self.code, queues)
+        self.line_of: dict[tuple[int, int], Line] = {(line.core, line.engine): line for line in self.lines}
+        self.of_core = [[line for line in self.lines if line.core == core] for core in range(self.program.lnc)]
         self.atomic = threading.Lock()
         self.groups: dict[tuple[int, tuple[int, ...]], Group] = {}
-        self.types: dict[tuple[int, int, int], TensorType] = {}
-        self.attrs: dict[int, dict[str, Any]] = {}
+        self.binder = Binder(self.code, prepared.operands, self.arena)
         program = self.program
         self.barriers = {row: at for at, row in enumerate(program.barriers.instruction.tolist())}
         self.exchanges = {row: at for at, row in enumerate(program.meetings.instruction.tolist())}
         self.atomics = set(program.accesses.instruction[program.accesses.atomic].tolist())
-        self.issued = [0] * len(prepared.semaphores)
-        """Of each semaphore: what its core has issued to it, as `wait_back` counts."""
-        self.shared = set(prepared.semaphores.signals.semaphore[prepared.semaphores.remote].tolist())
-        """Semaphores that other cores add to."""
-        self.waits = _by_row(prepared.semaphores.waits.row)
-        self.signals = _by_row(prepared.semaphores.signals.row)
+        semaphores = prepared.semaphores
+        self.waits = _by_row(semaphores.waits.row)
+        self.signals = _by_row(semaphores.signals.row)
+        self.shared = self._shared()
+        self.waits_for = self._dependences()
+        """Consumer -> pairs (producer, carried), of other lines."""
+        producers = sorted({each for pairs in self.waits_for.values() for each, _ in pairs})
+        self.complete = {row: len(semaphores) + at for at, row in enumerate(producers)}
+        """Producer -> the semaphore that counts how often it is complete."""
+        self.meetings = Meetings(self.code, [line.place for line in self.lines], len(semaphores), len(producers))
+        self.counts: dict[tuple[str, Hashable], int] = {
+            ("section", section): section for section in range(len(self.code.sections))
+        }
+        """Of what is counted, its place in `Line.passed`."""
 
     def bind(self) -> Executable:
-        code, sections = self.code, self.code.sections
-        cores = [Core(number) for number in range(self.program.lnc)]
-        for core in cores:
-            for section in range(len(sections)):
-                steps: list[Step] = []
-                rows: list[int] = []
-                kinds: list[Kind] = []
-                for row in code.rows[section][core.number].tolist():
-                    if code.is_branch(row):
-                        core.branches[section] = self._branch(row)
-                        continue
-                    for kind, step in self._steps(core, row):
-                        steps.append(step)
-                        rows.append(row)
-                        kinds.append(kind)
-                core.steps.append(steps)
-                core.rows.append(rows)
-                core.kinds.append(kinds)
-        return Executable(self.prepared, self.arena, cores, self.meetings, self._reset)
+        code, totals = self.code, []
+        for section in range(len(code.sections)):
+            for line in self.lines:
+                for table in (line.steps, line.rows, line.kinds):
+                    table.append([])
+            totals.append([self._bind(section, core) for core in range(self.program.lnc)])
+        return Executable(self.prepared, self.arena, self.lines, self.meetings, totals, len(self.counts), self._reset)
+
+    def _bind(self, section: int, core: int) -> list[tuple[int, int]]:
+        """Add the steps of a section of a core to its lines; what the section adds to `Line.passed`."""
+        code = self.code
+        here = Counter({self.counts["section", section]: 1})
+        for row in code.rows[section][core].tolist():
+            lines = self._lines(row)
+            for kind, step in self._steps(lines[0], row, here):
+                _add(lines[0], section, row, kind, step)
+            if row in self.barriers:  # its other lines meet, and no more
+                for line in lines[1:]:
+                    _add(line, section, row, "wait", self._barrier(line, row))
+            if code.is_branch(row):
+                lines[0].branches[section] = self._branch(row)
+            for at in self.signals.get(row, ()):
+                issues = self.prepared.semaphores.issues
+                here[self._count("issued", int(issues.semaphore[at]))] += int(issues.value[at])
+        return sorted(here.items())
+
+    def _lines(self, row: int) -> list[Line]:
+        """The lines that an instruction is on."""
+        core, engine = int(self.code.core[row]), int(self.code.engine[row])
+        if engine == Engine.ALL:
+            return self.of_core[core]
+        return [self.line_of.get((core, engine)) or self.line_of[core, NONE]]
+
+    def _count(self, what: str, which: Hashable) -> int:
+        """The place in `Line.passed` of something that is counted."""
+        return self.counts.setdefault((what, which), len(self.counts))
+
+    def _shared(self) -> set[int]:
+        """Semaphores that several threads use."""
+        semaphores = self.prepared.semaphores
+        users: dict[int, set[int]] = defaultdict(set)
+        for operations in (semaphores.signals, semaphores.waits):
+            for row, semaphore in zip(operations.row.tolist(), operations.semaphore.tolist(), strict=True):
+                users[semaphore].add(self._lines(row)[0].number)
+        return {semaphore for semaphore, threads in users.items() if len(threads) > 1}
+
+    def _dependences(self) -> dict[int, list[tuple[int, bool]]]:
+        """The dependences that the order of the lines does not imply, by consumer."""
+        found: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        waits, engine = self.prepared.waits, self.code.engine
+        if len(self.lines) == self.program.lnc:
+            return found
+        # A barrier on `all` is on every line: whatever comes before or after it on its core does so by line order.
+        between = (engine[waits.consumer] != engine[waits.producer]) & (engine[waits.producer] != Engine.ALL)
+        kept = between & (engine[waits.consumer] != Engine.ALL)
+        for consumer, producer, carried in zip(*(column[kept].tolist() for column in waits), strict=True):
+            found[consumer].append((producer, carried))
+        return found
 
     def _reset(self) -> None:
         self.arena[:] = 0
-        self.issued[:] = [0] * len(self.issued)
         self.meetings.reset()
         for group in self.groups.values():
             group.reset()
+        for line in self.lines:
+            line.begin(self.code.sections, len(self.counts))
 
     # -- one instruction ---------------------------------------------------------------------------------------------
 
-    def _steps(self, core: Core, row: int) -> list[tuple[Kind, Step]]:
-        before: list[tuple[Kind, Step]] = [("wait", self._wait(core, row, at)) for at in self.waits.get(row, ())]
+    def _steps(self, line: Line, row: int, here: Counter[int]) -> list[tuple[Kind, Step]]:
+        """The steps of a row of the code; `here`: what its section has counted before it."""
+        before: list[tuple[Kind, Step]] = [
+            ("wait", self._wait(line, row, at, here)) for at in self.waits.get(row, ())
+        ]
+        before += [("wait", self._dependence(line, row, *each)) for each in self.waits_for.get(row, ())]
         after: list[tuple[Kind, Step]] = [("signal", self._signal(at)) for at in self.signals.get(row, ())]
+        if row in self.complete:
+            after.append(("signal", partial(self.meetings.signal, self.complete[row], 1)))
         if row in self.barriers:
-            return [*before, ("wait", self._barrier(core, row)), *after]
-        if self.code.is_nop[row]:
+            return [*before, ("wait", self._barrier(line, row)), *after]
+        if self.code.is_branch(row) or self.code.is_nop[row]:
             return [*before, *after]
         try:
-            step = self._exchange(core, row) if row in self.exchanges else self._compute(core, row)
+            step = self._exchange(line, row, here) if row in self.exchanges else self._compute(line, row)
         except HauloutError as error:
             label = self.code.label(row)
             raise HauloutError(*(replace(each, labels=(label, *each.labels)) for each in error.diagnostics)) from None
@@ -168,50 +213,21 @@ class _Binder:
 
         return run
 
-    def _compute(self, core: Core, row: int) -> Step:
+    def _compute(self, line: Line, row: int) -> Step:
         operands = self.prepared.operands
         accesses = range(int(self.code.begin[row]), int(self.code.end[row]))
         if row not in operands.strided.moving:
-            return self._at(row, tuple(accesses))
+            return self.binder.step(row, tuple(accesses))
         known: dict[tuple[int, ...], Step] = {}
 
         def run() -> None:
-            places = tuple(operands.strided.operand(access, core.around) for access in accesses)
+            places = tuple(operands.strided.operand(access, line.around) for access in accesses)
             step = known.get(places)
             if step is None:
-                step = known[places] = self._at(row, places)
+                step = known[places] = self.binder.step(row, places)
             step()
 
         return run
-
-    def _at(self, row: int, places: tuple[int, ...]) -> Step:
-        """The step of an instruction whose operands are at these places, reads first."""
-        opcode = self.program.strings[int(self.program.instructions.opcode[row])]
-        text = int(self.program.instructions.attrs[row])
-        if text not in self.attrs:
-            self.attrs[text] = self.program.instruction_attrs(row)
-        reads = int(self.code.middle[row] - self.code.begin[row])
-        slots = [
-            Slot(self.arena, self.prepared.operands[place].patterns, kind)
-            for place, kind in zip(places, self._types(row, opcode, places, reads), strict=True)
-        ]
-        return make_step(opcode, self.attrs[text], slots[:reads], slots[reads:])
-
-    def _types(self, row: int, opcode: str, places: tuple[int, ...], reads: int) -> list[TensorType]:
-        operands = self.prepared.operands
-        sizes = [operands[place].nbytes for place in places]
-        if opcode == "memset" or (opcode == "dma_copy" and reads == len(places) - reads == 1):
-            return [TensorType(_BYTE, (size,)) for size in sizes]
-        text = int(self.program.instructions.attrs[row])
-        keys = [(text, at, int(operands.location[place])) for at, place in enumerate(places)]
-        if not all(key in self.types for key in keys):
-            for key, array in zip(keys, chain(*operand_arrays(self.program, row)), strict=True):
-                self.types[key] = TensorType(NUMPY[array.dtype], array.shape)
-        types = [self.types[key] for key in keys]
-        for size, kind in zip(sizes, types, strict=True):
-            if kind.nbytes != size:
-                bad_input(f"an operand is {kind}, which is {kind.nbytes} bytes, but touches {size}")
-        return types
 
     def _branch(self, row: int) -> Callable[[], bool]:
         operand = int(self.code.begin[row])
@@ -224,70 +240,86 @@ class _Binder:
 
     # -- what threads wait for ---------------------------------------------------------------------------------------
 
-    def _barrier(self, core: Core, row: int) -> Step:
+    def _barrier(self, line: Line, row: int) -> Step:
         program, at = self.program, self.barriers[row]
         mask, every = int(program.barriers.cores[at]), range(program.lnc)
         members = tuple(each for each in every if mask >> each & 1) if mask else tuple(every)
-        if core.number not in members:
+        if line.core not in members:
             listed = ", ".join(map(str, members))
             fail(
                 "barrier-mismatch",
-                f"core {core.number} executes a barrier of cores {listed}, which does not include it",
+                f"core {line.core} executes a barrier of cores {listed}, which does not include it",
                 self.code.label(row),
             )
-        key = int(program.instructions.engine[row]), members
-        group = self.groups.setdefault(key, Group(*key))
+        engine = int(program.instructions.engine[row])
+        wanted = sum(len(self.of_core[each]) if engine == Engine.ALL else 1 for each in members)
+        group = self.groups.setdefault((engine, members), Group(engine, members, wanted))
         name = program.strings[int(program.barriers.name[at])]
-        return partial(self.meetings.meet, group, core.number, row, name)
+        return partial(self.meetings.meet, group, line.number, row, name)
 
-    def _wait(self, core: Core, row: int, at: int) -> Step:
-        semaphores = self.prepared.semaphores
+    def _wait(self, line: Line, row: int, at: int, here: Counter[int]) -> Step:
+        semaphores, wait_for = self.prepared.semaphores, self.meetings.wait_for
         semaphore, value = int(semaphores.waits.semaphore[at]), int(semaphores.waits.value[at])
         name = semaphores.named(semaphore)
         if not semaphores.back[at]:
-            return partial(self.meetings.wait_for, semaphore, value, core.number, row, name)
-        issued = self.issued
+            return partial(wait_for, semaphore, value, line.number, row, name)
+        count = self._count("issued", semaphore)
+        more = here[count] - value
 
         def run() -> None:
-            self.meetings.wait_for(semaphore, issued[semaphore] - value, core.number, row, name)
+            wait_for(semaphore, line.passed[count] + more, line.number, row, name)
 
         return run
+
+    def _dependence(self, line: Line, row: int, producer: int, carried: bool) -> Step:
+        code, wait_for, complete = self.code, self.meetings.wait_for, self.complete[producer]
+        own, other = int(code.section[row]), int(code.section[producer])
+        what, more = code.named(producer), int(own == other)
+        if not carried:
+
+            def run() -> None:
+                wait_for(complete, line.passed[other] + more, line.number, row, what)
+
+            return run
+        structure = code.sections.structure
+        loop = structure.common_loop(own, other)
+        if loop == NONE:
+            return int  # there is no iteration before
+        header = structure.loops[loop].header
+
+        def run_carried() -> None:
+            wait_for(complete, line.carried(header, other), line.number, row, what)
+
+        return run_carried
 
     def _signal(self, at: int) -> Step:
-        semaphores = self.prepared.semaphores
+        semaphores, meetings = self.prepared.semaphores, self.meetings
         semaphore, amount = int(semaphores.signals.semaphore[at]), int(semaphores.signals.value[at])
-        own = int(semaphores.issues.semaphore[at])
-        meetings, issued = self.meetings, self.issued
-        is_shared = semaphore in self.shared
+        if semaphore in self.shared:
+            return partial(meetings.signal, semaphore, amount)
 
         def run() -> None:
-            issued[own] += amount
-            if is_shared:
-                meetings.signal(semaphore, amount)
-            else:
-                meetings.value[semaphore] += amount
+            meetings.value[semaphore] += amount
 
         return run
 
-    def _exchange(self, core: Core, row: int) -> Step:
+    def _exchange(self, line: Line, row: int, here: Counter[int]) -> Step:
         program, at = self.program, self.exchanges[row]
         to, source, tag = (
             int(column[at]) for column in (program.meetings.to, program.meetings.source, program.meetings.tag)
         )
-        sends: Tag | None = None if to == NONE else (core.number, to, tag)
-        receives: Tag | None = None if source == NONE else (source, core.number, tag)
+        sends: Tag | None = None if to == NONE else (line.core, to, tag)
+        receives: Tag | None = None if source == NONE else (source, line.core, tag)
+        number = [self._numbered(line, side, tag, here) for side, tag in (("to", sends), ("from", receives))]
         begin, middle, end = (int(column[row]) for column in (self.code.begin, self.code.middle, self.code.end))
         operands = self.prepared.operands
-        slots = [
-            Slot(self.arena, operands[each].patterns, TensorType(_BYTE, (operands[each].nbytes,)))
-            for each in range(begin, end)
-        ]
+        slots = [self.binder.raw(each) for each in range(begin, end)]
         reads, writes = slots[: middle - begin], slots[middle - begin :]
         wanted = sum(slot.type.nbytes for slot in writes)
 
         def run() -> None:
             data = np.concatenate([np.zeros(0, np.uint8), *(slot.read() for slot in reads)])
-            received = self.meetings.exchange(core.number, row, sends, receives, data)
+            received = self.meetings.exchange(line.number, row, number[0](), number[1](), data)
             if received is None:
                 return
             if wanted != len(received):
@@ -300,6 +332,23 @@ class _Binder:
         if row in operands.strided.moving:
             bad_input("a `sendrecv` whose operands move with iterations cannot be executed")
         return run
+
+    def _numbered(
+        self, line: Line, side: str, tag: Tag | None, here: Counter[int]
+    ) -> Callable[[], tuple[Tag, int] | None]:
+        """A function for the number of an exchange among those of its core with this tag, which then counts it."""
+        if tag is None:
+            return lambda: None
+        count = self._count(side, tag)
+        more = here[count]
+        here[count] += 1
+        return lambda: (tag, line.passed[count] + more)
+
+
+def _add(line: Line, section: int, row: int, kind: Kind, step: Step) -> None:
+    line.steps[section].append(step)
+    line.rows[section].append(row)
+    line.kinds[section].append(kind)
 
 
 def _by_row(rows: np.ndarray[Any, Any]) -> dict[int, list[int]]:

@@ -4,8 +4,8 @@ Every location of kind `input` or `inout` takes a value, under the key `MODULE/L
 same value on every core. One that several cores share takes the value of any of them.
 
 Drawn values depend only on the seed and the name of the location, so cores that have the same parameter get the same
-numbers: NumPy's Philox with the first 16 bytes of SHA-256 of `SEED:LOCATION` as its key; floats are normal (drawn as
-f32, f64 as f64) with standard deviation 0.1, integers uniform from 0 to 7, predicates 0 or 1.
+numbers: NumPy's SFC64, seeded with the first 16 bytes of SHA-256 of `SEED:LOCATION`; floats are uniform (drawn as
+f32, f64 as f64) with mean 0 and standard deviation 0.1, integers uniform from 0 to 7, predicates 0 or 1.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from haulout.support.diagnostics import Diagnostics, Severity
 
 DType: TypeAlias = np.dtype[Any]
 Values: TypeAlias = Mapping[str, npt.NDArray[Any]]
+_REACH = 0.1 * 3**0.5
+"""Half the width of a uniform distribution of standard deviation 0.1."""
 
 
 def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: int) -> dict[int, Bytes]:
@@ -132,7 +134,7 @@ def _take(
 
 def _drawn(name: str, dtype: DType, shape: tuple[int, ...], seed: int) -> Bytes:
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
-    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+    generator = np.random.Generator(np.random.SFC64(int.from_bytes(digest[:16], "little")))
     value: npt.NDArray[Any]
     if dtype.kind == "b":
         value = generator.integers(0, 2, shape)
@@ -140,8 +142,10 @@ def _drawn(name: str, dtype: DType, shape: tuple[int, ...], seed: int) -> Bytes:
         value = generator.integers(0, 8, shape)
     else:
         wide = np.float64 if dtype == np.float64 else np.float32
-        value = generator.standard_normal(shape, wide) * wide(0.1)
-    return np.ascontiguousarray(value.astype(dtype)).reshape(-1).view(np.uint8)
+        value = generator.random(shape, wide)
+        np.subtract(value, wide(0.5), out=value)
+        np.multiply(value, wide(2 * _REACH), out=value)
+    return np.ascontiguousarray(value.astype(dtype, copy=False)).reshape(-1).view(np.uint8)
 
 
 def _name(program: Program, row: int) -> str:

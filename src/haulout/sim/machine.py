@@ -1,25 +1,21 @@
 """One run's memory, and the effect of instructions on it.
 
-An instruction reads its operands, computes (`numerics.evaluate`), and writes its results. Reading and writing are
-separate functions, because a `sendrecv` reads when it arrives and writes its partner's bytes when it completes. A
-branch only reads its `cond`.
+An instruction is a step, bound to the places of its operands (`steps`): it reads, computes and writes in place. As a
+`sendrecv` reads when it arrives and writes its partner's bytes when it completes, reading and writing are functions
+of their own. A branch only reads its `cond`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from haulout.ir.arrays import operand_arrays
-from haulout.ir.attributes import AttrValue
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label, location_label
-from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
 from haulout.sim.claims import Claims
@@ -28,18 +24,17 @@ from haulout.sim.flow.visits import Iteration
 from haulout.sim.memory.arena import Memory
 from haulout.sim.memory.extents import Extents
 from haulout.sim.memory.layout import Layout
-from haulout.sim.numerics import TensorType, evaluate
+from haulout.sim.steps.bind import Binder
+from haulout.sim.steps.make import Step
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
 
 _MAX_FINDINGS = 20
 """Findings that are listed."""
-_BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
 
 class _Prepared(NamedTuple):
     """What all executions of an instruction share."""
 
-    opcode: str
     reads: tuple[int, ...]
     """Rows of `accesses`."""
     writes: tuple[int, ...]
@@ -60,9 +55,8 @@ class Machine:
         self._repeats = bool(code.sections.structure.loops)
         """Whether rows may run more than once, so that what they share is kept."""
         self._known: dict[int, _Prepared] = {}
-        self._attrs: dict[int, dict[str, AttrValue]] = {}
-        self._types: dict[tuple[int, int, int], TensorType] = {}
-        self._typed_rows: dict[int, list[TensorType]] = {}
+        self._binder = Binder(code, memory.operands, memory.bytes)
+        self._steps: dict[tuple[int, tuple[int, ...]], Step] = {}
         self._reported: set[tuple[int, int]] = set()
 
     def execute(self, instruction: int, around: Iteration) -> None:
@@ -91,7 +85,8 @@ class Machine:
         begin = 0
         for access in writes:
             end = begin + self.operands[access].nbytes
-            self._store(instruction, access, data[begin:end])
+            self.memory.write(access, data[begin:end])
+            self._written(instruction, access)
             begin = end
 
     def takes(self, branch: int) -> bool:
@@ -104,35 +99,22 @@ class Machine:
 
     def _compute(self, instruction: int, around: Iteration) -> None:
         known = self._prepared(instruction)
-        opcode = known.opcode
         reads, writes = (self._operands(known, each, around) for each in (known.reads, known.writes))
         self._check_defined(instruction, reads)
-        if opcode == "dma_copy" and len(reads) == len(writes) == 1:
-            sizes = [self.operands[access].nbytes for access in (reads[0], writes[0])]
-            if sizes[0] != sizes[1]:
-                bad_input(f"`dma_copy` reads {sizes[0]} bytes and writes {sizes[1]}")
-            self._store(instruction, writes[0], self.memory.read(reads[0]))
-            return
-        if lookup(opcode).collective:
-            bad_input(f"`{opcode}` cannot be executed by a core", help=["compile the program: it lowers collectives"])
-        attrs = self._attributes(instruction)
-        if opcode == "memset":
-            outputs = [TensorType(_BYTE, (self.operands[access].nbytes,)) for access in writes]
-            results = evaluate(opcode, attrs, [], outputs)
-        else:
-            types = self._typed(instruction)
-            inputs = [
-                self.memory.read(access).view(each.dtype).reshape(each.shape)
-                for access, each in zip(reads, types, strict=False)
-            ]
-            results = evaluate(opcode, attrs, inputs, types[len(reads) :])
-        for access, result in zip(writes, results, strict=True):
-            self._store(instruction, access, result.reshape(-1).view(np.uint8))
+        key = instruction, (*reads, *writes)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._binder.step(*key)
+            if self._repeats:
+                self._steps[key] = step
+        step()
+        for access in writes:
+            self._written(instruction, access)
 
-    def _store(self, instruction: int, operand: int, data: Bytes) -> None:
+    def _written(self, instruction: int, operand: int) -> None:
+        self.memory.written(operand)
         if self.claims is not None:
-            self.claims.wrote(instruction, int(self.operands.location[operand]), data)
-        self.memory.write(operand, data)
+            self.claims.wrote(instruction, int(self.operands.location[operand]), self.memory.read(operand))
 
     def _prepared(self, instruction: int) -> _Prepared:
         known = self._known.get(instruction)
@@ -141,7 +123,6 @@ class Machine:
                 int(column[instruction]) for column in (self.code.begin, self.code.middle, self.code.end)
             )
             known = _Prepared(
-                self.program.strings[int(self.program.instructions.opcode[instruction])],
                 tuple(range(begin, middle)),
                 tuple(range(middle, end)),
                 instruction in self.operands.strided.moving,
@@ -155,32 +136,6 @@ class Machine:
         if not known.moves:
             return accesses
         return tuple(self.operands.strided.operand(access, around) for access in accesses)
-
-    def _attributes(self, instruction: int) -> dict[str, AttrValue]:
-        text = int(self.program.instructions.attrs[instruction])
-        if text not in self._attrs:
-            self._attrs[text] = self.program.instruction_attrs(instruction)
-        return self._attrs[text]
-
-    def _typed(self, instruction: int) -> list[TensorType]:
-        """Types of all operands, reads first; they follow from the attributes' text, the place, and the location."""
-        if instruction in self._typed_rows:
-            return self._typed_rows[instruction]
-        known = self._prepared(instruction)
-        accesses = (*known.reads, *known.writes)
-        text = int(self.program.instructions.attrs[instruction])
-        keys = [(text, at, int(self.operands.location[access])) for at, access in enumerate(accesses)]
-        if not all(key in self._types for key in keys):
-            for key, array in zip(keys, chain(*operand_arrays(self.program, instruction)), strict=True):
-                self._types[key] = TensorType(NUMPY[array.dtype], array.shape)
-        types = [self._types[key] for key in keys]
-        for access, each in zip(accesses, types, strict=True):
-            if each.nbytes != self.operands[access].nbytes:
-                touched = self.operands[access].nbytes
-                bad_input(f"an operand is {each}, which is {each.nbytes} bytes, but touches {touched}")
-        if self._repeats:
-            self._typed_rows[instruction] = types
-        return types
 
     def _check_defined(self, row: int, reads: Sequence[int]) -> None:
         for operand in reads:

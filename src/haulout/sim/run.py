@@ -8,9 +8,12 @@ happen once more, in the order of that schedule.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from haulout.ir.program import Program
@@ -20,6 +23,7 @@ from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Visits
 from haulout.sim.inputs import Values
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
+from haulout.support.blas import one_thread
 from haulout.support.diagnostics import Diagnostic
 
 
@@ -90,7 +94,7 @@ def run_reference(
 ) -> tuple[Visits, SimulationResult]:
     """The run in program order: its visits and its result."""
     execution = Execution(prepared, inputs, seed, progress)
-    with within_memory(prepared.layout.size):
+    with _executing(prepared):
         visits = Reference(prepared, execution, limit).run()
     return visits, _result(execution, ListOrder())
 
@@ -107,10 +111,17 @@ def run(
     """The run of a plan under a schedule."""
     steps = Steps(plan, event_order(plan.trace, plan.graph, schedule))
     execution = Execution(prepared, inputs, seed, progress)
-    with within_memory(prepared.layout.size):
+    with _executing(prepared):
         execution.happen(steps, schedule=str(schedule))
         execution.count(steps.instructions, steps.barriers)
     return _result(execution, schedule)
+
+
+@contextmanager
+def _executing(prepared: Prepared) -> Iterator[None]:
+    """One BLAS thread: more gain nothing on small products, and wait for each other on a busy machine."""
+    with within_memory(prepared.layout.size), one_thread(), np.errstate(all="ignore"):
+        yield
 
 
 def _result(execution: Execution, schedule: Schedule) -> SimulationResult:

@@ -135,3 +135,15 @@ def test_convolution_that_does_not_fit_is_refused(attrs: dict[str, Any], says: s
             "convolution", attrs, [numbers((2, 5, 6, 3)), numbers((3, 2, 3, 4))], [TensorType(S64, (2, 3, 5, 4))]
         )
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4])
+def test_a_part_of_a_convolution_has_the_bits_of_the_whole(cut: int) -> None:
+    """Long chains of products are cut where the weights say, not where the number of rows does."""
+    random = np.random.default_rng(5)
+    left = random.standard_normal((8, 9, 9, 64)).astype(np.float32)
+    right = random.standard_normal((3, 3, 64, 32)).astype(np.float32)
+    attrs = {"dim_labels": "b01f_01io->b01f", "size": [3, 3]}
+    (whole,) = evaluate("convolution", attrs, [left, right], [TensorType(left.dtype, (8, 7, 7, 32))])
+    (part,) = evaluate("convolution", attrs, [left[:cut], right], [TensorType(left.dtype, (cut, 7, 7, 32))])
+    assert part.tobytes() == whole[:cut].tobytes()

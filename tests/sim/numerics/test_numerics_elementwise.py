@@ -192,3 +192,21 @@ def test_each_opcode_that_a_core_executes_has_a_function() -> None:
     executed = [row.name for row in OPCODES.values() if row.operands is not None and not row.collective]
     assert sorted(KERNELS) == sorted(executed)
     assert {row.name for row in OPCODES.values() if row.types and row.flow is Flow.ELEMENTS} <= set(KERNELS)
+
+
+@pytest.mark.parametrize("dtype", ["pred", "u8", "bf16", "s16", "f32", "s32", "f64", "s64"])
+@pytest.mark.parametrize("shape", [(), (1,), (7, 9)])
+def test_select_takes_the_bits_of_one_or_the_other(dtype: str, shape: tuple[int, ...]) -> None:
+    """Payloads of NaN are kept, and a predicate that is not zero is true, whatever its byte is."""
+    random = np.random.default_rng(1)
+    itemsize, count = NUMPY[dtype].itemsize, int(np.prod(shape))
+    pair = [
+        np.frombuffer(random.bytes(count * itemsize), NUMPY[dtype]).reshape(shape)
+        if dtype != "pred"
+        else random.integers(0, 2, shape).astype(np.bool_)
+        for _ in range(2)
+    ]
+    predicate = np.frombuffer(random.choice([b"\0", b"\1", b"\2", b"\xff"], count).tobytes(), np.bool_).reshape(shape)
+    (found,) = evaluate("select", {}, [predicate, *pair], [TensorType(NUMPY[dtype], shape)])
+    chosen = predicate.view(np.uint8) != 0
+    assert found.tobytes() == np.where(chosen, *pair).astype(NUMPY[dtype]).tobytes()

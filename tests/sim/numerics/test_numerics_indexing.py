@@ -185,6 +185,13 @@ def test_iota_counts_along_its_dimension() -> None:
     assert found.flags.writeable
 
 
+def test_iota_counts_from_its_start() -> None:
+    for dtype in ("u8", "s64", "f32", "bf16"):
+        (whole,) = evaluate("iota", {"dim": 0}, [], [TensorType(NUMPY[dtype], (300,))])
+        (part,) = evaluate("iota", {"dim": 0, "start": 200}, [], [TensorType(NUMPY[dtype], (100,))])
+        np.testing.assert_array_equal(part, whole[200:])
+
+
 def test_bytes_are_copied_and_filled() -> None:
     (found,) = evaluate("dma_copy", {}, [np.array([1, 2], np.int32)], [TensorType(NUMPY["u8"], (2, 4))])
     assert found.tolist() == [[1, 0, 0, 0], [2, 0, 0, 0]]
@@ -199,6 +206,8 @@ def test_bytes_are_copied_and_filled() -> None:
         ("broadcast", {"dims": [0, 0]}, [numbers((2, 3))], (2, 3)),
         ("broadcast", {"dims": [0, 1]}, [numbers((2, 1))], (2, 3)),
         ("iota", {"dim": 1}, [], (3,)),
+        ("iota", {"dim": 0, "start": -1}, [], (3,)),
+        ("iota", {"dim": 0, "start": 2**63}, [], (3,)),
         ("pad", {"low": [0], "high": [0], "interior": [-1]}, [numbers((3,)), np.array(0)], (3,)),
         ("pad", {"low": [0], "high": [10**15], "interior": [0]}, [numbers((3,)), np.array(0)], (3,)),
         ("pad", {"low": [0, 0], "high": [0], "interior": [0]}, [numbers((3,)), np.array(0)], (3,)),

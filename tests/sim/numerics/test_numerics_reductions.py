@@ -262,3 +262,19 @@ def test_all_pairs_of_window_numbers_agree_with_the_definition() -> None:
             "reduce_window", attrs | {"op": "add"}, [operand, np.array(0)], [TensorType(S64, expected.shape)]
         )
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 7, 8])
+@pytest.mark.parametrize("stride", [2, 3, 6])
+def test_windows_far_apart_have_the_bits_of_all_windows(size: int, stride: int) -> None:
+    """Each position alone combines its elements in the order of doubling, also in blocks of the first dimension."""
+    operand = np.random.default_rng(2).standard_normal((5, 300, 200, 2)).astype(np.float32)
+    attrs: dict[str, Any] = {"size": [1, size, size, 1], "op": "add"}
+    results = []
+    for step in (1, stride):
+        shape = (5, (300 - size) // step + 1, (200 - size) // step + 1, 2)
+        given = attrs | {"stride": [1, step, step, 1]}
+        results += evaluate(
+            "reduce_window", given, [operand, np.array(0, np.float32)], [TensorType(operand.dtype, shape)]
+        )
+    assert results[1].tobytes() == results[0][:, ::stride, ::stride].tobytes()

@@ -10,9 +10,11 @@ import numpy as np
 from haulout.analysis.core_labels import core_labels
 from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE, Kind, Space
+from haulout.ir.patterns import row_major_strides
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
-from haulout.passes.splitting.keys import Key
+from haulout.passes.splitting.asked_cuts import add_asked_cuts
+from haulout.passes.splitting.keys import Key, Operand
 from haulout.passes.splitting.operations import Classes, Operation, read_operation
 
 
@@ -20,7 +22,7 @@ from haulout.passes.splitting.operations import Classes, Operation, read_operati
 class Candidates:
     """Locations and instructions by their rows on the first core."""
 
-    partitions: dict[int, Classes]
+    classes: dict[int, Classes]
     """Of each location that is equal within classes of one size, two or more, those classes."""
     sizes: dict[int, int] = field(default_factory=dict)
     """Bytes of each location that may be cut; all that write it are in `operations`."""
@@ -34,9 +36,9 @@ class Candidates:
 
 def find_candidates(program: Program) -> Candidates:
     """What may be cut; the cores must run in lockstep."""
-    found = Candidates(_partitions(program))
+    found = Candidates(_classes(program))
     writers, apart = _writers(program), _touched_apart(program)
-    for location in found.partitions:
+    for location in found.classes:
         if writers[location]:
             reason = _obstacle(program, location, bool(apart[location]))
             if reason is None:
@@ -48,29 +50,34 @@ def find_candidates(program: Program) -> Candidates:
     for row in rows:
         mine = slice(int(starts[row]), int(starts[row + 1]))
         results = np.unique(accesses.location[mine][accesses.write[mine]]).tolist()
-        alike = all(each in found.sizes for each in results) and len({found.partitions[e] for e in results}) == 1
+        alike = all(each in found.sizes for each in results) and len({found.classes[e] for e in results}) == 1
         if alike:
-            operation = read_operation(program, row, found.partitions[results[0]])
-            if operation is not None and (operation := _keyed(program, operation)) is not None:
-                found.operations[row] = operation
+            operation = read_operation(program, row, found.classes[results[0]])
+            if operation is not None:
+                found.operations[row] = _keyed(program, operation)
             else:
                 found.refused.add(row)
+    wholes = {at: whole for at in found.sizes if (whole := _whole(program, at)) is not None}
+    add_asked_cuts(found.operations, found.sizes, wholes, lambda it, axes: _keyed(program, replace(it, axes=axes)))
+    for row in [row for row, operation in found.operations.items() if not operation.axes]:
+        del found.operations[row]
+        found.refused.add(row)
     _withdraw(program, found, writers)
     return found
 
 
-def _partitions(program: Program) -> dict[int, Classes]:
+def _classes(program: Program) -> dict[int, Classes]:
     found: dict[int, Classes] = {}
     known: dict[bytes, Classes | None] = {}
     for location, labels in enumerate(core_labels(program)):
         key = labels.tobytes()
         if key not in known:
-            classes = tuple(tuple(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels).tolist())
-            sizes = {len(each) for each in classes}
-            known[key] = classes if len(sizes) == 1 and min(sizes) > 1 else None
-        partition = known[key]
-        if partition is not None:
-            found[location] = partition
+            made = tuple(tuple(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels).tolist())
+            sizes = {len(each) for each in made}
+            known[key] = made if len(sizes) == 1 and min(sizes) > 1 else None
+        classes = known[key]
+        if classes is not None:
+            found[location] = classes
     return found
 
 
@@ -110,7 +117,7 @@ def _touched_apart(program: Program) -> Bools:
     return found
 
 
-def _keyed(program: Program, operation: Operation) -> Operation | None:
+def _keyed(program: Program, operation: Operation) -> Operation:
     """The operation with those cuts alone whose parts write disjoint elements and read no other part of a result."""
     results = [(operand.location, at) for at, operand in enumerate(operation.operands) if operand.write]
     axes = []
@@ -121,13 +128,24 @@ def _keyed(program: Program, operation: Operation) -> Operation | None:
         mine = zip(operation.operands, axis.keys, strict=True)
         if all(operand.write or written.get(operand.location, key) == key for operand, key in mine):
             axes.append(axis)
-    return replace(operation, axes=tuple(axes)) if axes else None
+    return replace(operation, axes=tuple(axes))
+
+
+def _whole(program: Program, location: int) -> Operand | None:
+    """All of a location, as an array."""
+    dtype = program.strings.get(int(program.locations.dtype[location]))
+    if dtype is None:
+        return None
+    shape, size = program.shape(location), itemsize(dtype)
+    return Operand(NONE, location, True, size, 0, shape, tuple(row_major_strides(shape, size)))
 
 
 def _is_whole(program: Program, location: int, key: Key | None) -> bool:
     """Whether there is a key, and no element of the location belongs to two parts."""
+    if key is None or key.period > program.locations.size[location]:
+        return False
     dtype = program.strings.get(int(program.locations.dtype[location]))
-    return key is not None and key.unit % (itemsize(dtype) if dtype is not None else 1) == 0
+    return key.unit % (itemsize(dtype) if dtype is not None else 1) == 0
 
 
 def _withdraw(program: Program, found: Candidates, writers: dict[int, list[int]]) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from haulout.ir.axes import Window
 from haulout.ir.patterns import Pattern, row_major_strides
 
 Interval = tuple[int, int]
@@ -35,10 +36,74 @@ class Key(NamedTuple):
         """Bytes after which the parts start again."""
         return self.unit * self.indices
 
+    def chunk(self, parts: int) -> int:
+        """Bytes of a period that the largest part has."""
+        return self.unit * -(-self.indices // parts)
+
 
 def intervals(extent: int, parts: int) -> list[Interval]:
     """`extent` indices in `parts` intervals, begin and end of each."""
     return [(part * extent // parts, (part + 1) * extent // parts) for part in range(parts)]
+
+
+class Share(NamedTuple):
+    """What a part needs of an operand: of each period of a dimension one run of indices.
+
+    The period has as many units as are divided. Where the dimension is shorter, it is a piece of one period, and
+    parts may have nothing of it.
+    """
+
+    dim: int
+    block: int = 1
+    """Indices a unit."""
+    shift: int = 0
+    """Indices of the period before the first one."""
+    window: Window | None = None
+    """What else a part needs: units are positions of this window."""
+
+    def run(self, interval: Interval, extent: int, length: int) -> Interval:
+        """The indices in the first period that a part with an interval of `extent` units needs, of `length`."""
+        begin, end = interval
+        if self.window is not None:
+            return self.window.seen(begin, end, length)[:2]
+        last = min(length, self.block * extent)
+        begin, end = (min(max(self.block * each - self.shift, 0), last) for each in (begin, end))
+        return begin, end
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A part of an operand: the bytes that it names, in order, as an array."""
+
+    access: int
+    location: int
+    itemsize: int
+    offset: int
+    dims: tuple[tuple[int, int], ...]
+    """(stride in bytes, count), outermost first."""
+    shape: tuple[int, ...]
+    motion: tuple[int, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no elements."""
+        return 0 in self.shape
+
+    def packed(self, key: Key, parts: int, part: int) -> Box:
+        """The same elements where a location holds the bytes of one part alone; it touches no others."""
+        period, chunk = key.period, key.chunk(parts)
+        dims = tuple(
+            (stride // period * chunk if count > 1 and stride % period == 0 else stride, count)
+            for stride, count in self.dims
+        )
+        begin = intervals(key.indices, parts)[part][0] * key.unit
+        offset = self.offset // period * chunk + self.offset % period - begin
+        return replace(self, offset=offset, dims=dims, motion=tuple(each // period * chunk for each in self.motion))
+
+    @property
+    def pattern(self) -> Pattern:
+        """Its bytes."""
+        return Pattern(self.offset, self.itemsize, self.dims).canonical()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,48 +122,41 @@ class Operand:
     motion: tuple[int, ...] = ()
     """Bytes by which each of its steps (`ir/steps.py`) moves it."""
 
-    def key(self, dim: int, parts: int) -> Key | None:
-        """The key of a cut along a dimension; None where parts would touch the bytes of others."""
-        step, extent = self.strides[dim], self.shape[dim]
+    def key(self, share: Share, extent: int, parts: int) -> Key | None:
+        """The key of a cut of `extent` units; None where parts would touch the bytes of others."""
+        step = self.strides[share.dim]
         if step <= 0 or extent < parts:
             return None
-        period, inner = step * extent, self.itemsize
+        if share.window is not None and not share.window.tiles(self.shape[share.dim], extent):
+            return None
+        unit = step * share.block
+        period, inner = unit * extent, self.itemsize
         if any(each % period for each in self.motion):
             return None
         for other, (stride, count) in enumerate(zip(self.strides, self.shape, strict=True)):
-            if other == dim or count == 1 or stride % period == 0:
+            if other == share.dim or count == 1 or stride % period == 0:
                 continue
             if stride < 0:
                 return None
             inner += stride * (count - 1)
-        if self.offset % period + inner > step:
+        first = self.offset % period - share.shift * step
+        if first < 0 or first + inner > step:
             return None
-        return Key(period // parts, parts) if extent % parts == 0 else Key(step, extent)
+        return Key(period // parts, parts) if extent % parts == 0 else Key(unit, extent)
 
-    def box(self, dim: int | None, interval: Interval) -> Operand:
-        """The part of it whose indices along `dim` lie in an interval; None: all of it."""
-        if dim is None:
-            return self
-        begin, end = interval
-        shape = (*self.shape[:dim], end - begin, *self.shape[dim + 1 :])
-        offset = self.offset + begin * self.strides[dim]
-        return replace(self, offset=offset, shape=shape)
-
-    def packed(self, key: Key, parts: int) -> Operand:
-        """The same elements where a location holds the bytes of one part alone; it touches no others."""
-        period, chunk = key.period, key.period // parts
-        strides = tuple(
-            stride // parts if count > 1 and stride % period == 0 else stride
-            for stride, count in zip(self.strides, self.shape, strict=True)
-        )
-        offset = self.offset // period * chunk + self.offset % period % chunk
-        return replace(self, offset=offset, strides=strides, motion=tuple(each // parts for each in self.motion))
-
-    @property
-    def pattern(self) -> Pattern:
-        """Its bytes."""
-        dims = tuple(zip(self.strides, self.shape, strict=True))
-        return Pattern(self.offset, self.itemsize, dims).canonical()
+    def box(self, share: Share | None, interval: Interval, extent: int) -> Box:
+        """What a part needs that has an interval of `extent` units; without a share, all of it."""
+        dims = list(zip(self.strides, self.shape, strict=True))
+        offset, shape = self.offset, self.shape
+        if share is not None:
+            dim, step, length = share.dim, self.strides[share.dim], self.shape[share.dim]
+            begin, end = share.run(interval, extent, length)
+            period = share.block * extent
+            repeats = length // period if share.window is None and length > period else 1
+            dims[dim : dim + 1] = [(step * period, repeats), (step, end - begin)]
+            offset += begin * step
+            shape = (*shape[:dim], repeats * (end - begin), *shape[dim + 1 :])
+        return Box(self.access, self.location, self.itemsize, offset, tuple(dims), shape, self.motion)
 
 
 def strides_of(pattern: Pattern | None, shape: Sequence[int], itemsize: int) -> tuple[int, tuple[int, ...]] | None:

@@ -1,28 +1,27 @@
 """Operations that can be cut: which dimensions of the results, and what that asks of each operand.
 
 The rules are those of `ir/axes.py`; here they are narrowed to cuts whose parts are the same opcode on boxes of
-operands and results, with `shapes=` and, for a few opcodes, one attribute changed.
+operands and results, with `shapes=` and, for a few opcodes, one attribute changed. Along most dimensions the indices
+are independent, and a part may have any of them. Along others they depend on each other or on their place
+(`placed_cuts.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from haulout.ir.arrays import operand_arrays
-from haulout.ir.attributes import AttrValue, int_list
-from haulout.ir.axes import followed_axes
+from haulout.ir.axes import followed_axes, windows
 from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE
 from haulout.ir.opcodes import Axes, lookup
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout.passes.splitting.keys import Interval, Key, Operand, common_dims, strides_of
-
-Attrs = dict[str, AttrValue]
-
+from haulout.passes.splitting.keys import Box, Interval, Key, Operand, Share, common_dims, intervals, strides_of
+from haulout.passes.splitting.placed_cuts import Attrs, placed_attrs, placed_cuts
 
 Classes = tuple[tuple[int, ...], ...]
 """Classes of cores that hold equal bytes, each in rising order, all of one size."""
@@ -32,39 +31,71 @@ Classes = tuple[tuple[int, ...], ...]
 class Axis:
     """A cut of an operation."""
 
-    dims: tuple[int | None, ...]
-    """Of each operand the dimension that is cut; None: each part needs all of it."""
+    shares: tuple[Share | None, ...]
+    """Of each operand what a part needs; None: all of it."""
     keys: tuple[Key | None, ...]
     """Of each operand the key, if the parts touch disjoint bytes of one."""
     opcode: str
     """Of the parts."""
     attrs: Attrs
-    """Of the parts, but for `shapes` and what depends on the part's extent."""
+    """Of the parts, but for `shapes` and what depends on the part."""
     extent: int
-    """How many indices are divided."""
+    """How many units are divided."""
+    counted: str = ""
+    """The attribute that has the number of units, if one has."""
+
+    @property
+    def dims(self) -> tuple[int | None, ...]:
+        """Of each operand the dimension that is cut."""
+        return tuple(None if share is None else share.dim for share in self.shares)
+
+    def boxes(self, operands: Sequence[Operand], interval: Interval) -> list[Box]:
+        """Of each operand what the part with this interval needs."""
+        return [each.box(share, interval, self.extent) for each, share in zip(operands, self.shares, strict=True)]
+
+    def largest(self, operands: Sequence[Operand], parts: int) -> Interval:
+        """The interval of the part that writes most."""
+
+        def written(interval: Interval) -> int:
+            return sum(each.pattern.nbytes for each in self.boxes(operands, interval)[-1:])
+
+        return max(reversed(intervals(self.extent, parts)), key=written)
+
+
+Dims = tuple[int | None, ...]
+"""Of each operand the dimension whose indices the parts divide; None: each part needs all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An instruction of the first core that can be cut."""
+    """An instruction of the first core that may be cut."""
 
     row: int
+    opcode: str
+    attrs: Attrs
     operands: tuple[Operand, ...]
     """Reads first."""
     axes: tuple[Axis, ...]
     """The outermost dimension first."""
+    independent: tuple[Dims, ...]
+    """Dimensions of which parts may have any indices."""
     shaped: bool
     """Whether its operands have shapes."""
-    partition: Classes
+    classes: Classes
     """Classes of cores that share its work."""
 
+    @property
+    def parts(self) -> int:
+        """Into how many it is cut."""
+        return len(self.classes[0])
 
-_UNFOLLOWED = (Axes.PLACED, Axes.RESULT)
+
+_UNFOLLOWED = (Axes.PLACED, Axes.RESULT, Axes.COUNTED)
 """Rules under which a dimension of the result may have no counterpart in the operands."""
 
 
-def read_operation(program: Program, row: int, partition: Classes) -> Operation | None:
-    """An instruction whose results are equal within each class, as an operation; None: it cannot be cut."""
+def read_operation(program: Program, row: int, classes: Classes) -> Operation | None:
+    """An instruction whose results are equal within each class, as an operation; None: no cut is possible."""
     opcode = program.strings[int(program.instructions.opcode[row])]
     attrs = program.instruction_attrs(row)
     begin, end = program.access_starts[row : row + 2].tolist()
@@ -77,11 +108,13 @@ def read_operation(program: Program, row: int, partition: Classes) -> Operation 
         operands = _array_operands(program, row, begin)
     if operands is None or not any(each.write for each in operands):
         return None
+    independent: tuple[Dims, ...] = ()
     if lookup(opcode).collective:
-        axes = tuple(_collective_axes(opcode, attrs, operands, partition))
+        axes = tuple(_collective_axes(opcode, attrs, operands, classes))
     else:
-        axes = tuple(_axes(opcode, attrs, operands, len(partition[0])))
-    return Operation(row, tuple(operands), axes, lookup(opcode).typed, partition) if axes else None
+        independent = tuple(_independent(opcode, attrs, operands))
+        axes = tuple(_axes(opcode, attrs, operands, len(classes[0]), independent))
+    return Operation(row, opcode, attrs, tuple(operands), axes, independent, lookup(opcode).typed, classes)
 
 
 def _byte_operands(program: Program, begin: int, end: int) -> list[Operand] | None:
@@ -155,8 +188,8 @@ def _array_operands(program: Program, row: int, begin: int) -> list[Operand] | N
     return found
 
 
-def _axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], parts: int) -> Iterator[Axis]:
-    """The cuts of an operation that is no collective."""
+def _independent(opcode: str, attrs: Attrs, operands: Sequence[Operand]) -> Iterator[Dims]:
+    """Dimensions of the results, in order, of which parts may have any indices."""
     reads = [each.shape for each in operands if not each.write]
     writes = [each.shape for each in operands if each.write]
     rule = lookup(opcode).axes
@@ -166,95 +199,81 @@ def _axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], parts: int) ->
         followed = followed_axes(opcode, attrs, reads, writes)
     if followed is None or any(shape != writes[0] for shape in writes):
         return
-    for dim in range(len(writes[0])):
-        extent = writes[0][dim]
-        if extent < parts or not _ALLOWED.get(rule, _always)(attrs, dim, reads):
-            continue
+    slides = windows(opcode, attrs, reads)
+    grouped = any(attrs.get(name, 1) != 1 for name in ("feature_groups", "batch_groups"))
+    for dim, extent in enumerate(writes[0]):
         dims = [follows.index(dim) if dim in follows else None for follows in followed]
         if all(each is None for each in dims) and rule not in _UNFOLLOWED:
             continue
+        if rule is Axes.COUNTED and attrs.get("dim") == dim:
+            continue
         if any(at is not None and shape[at] != extent for at, shape in zip(dims, reads, strict=True)):
             continue
-        yield _axis(operands, [*dims, *[dim] * len(writes)], parts, opcode, attrs, extent)
+        if dims and dims[0] in slides and not slides[dims[0]].is_trivial:
+            continue
+        if grouped and rule is Axes.CONVOLUTION and (dims[0] is None or dims[0] not in slides):
+            continue  # in proportion, if at all
+        yield (*dims, *[dim] * len(writes))
 
 
-def _axis(
-    operands: Sequence[Operand], dims: Sequence[int | None], parts: int, opcode: str, attrs: Attrs, extent: int
+def _axes(
+    opcode: str, attrs: Attrs, operands: Sequence[Operand], parts: int, independent: Sequence[Dims]
+) -> Iterator[Axis]:
+    """The cuts of an operation that is no collective, in the order of the dimensions of its result."""
+    found = []
+    result = next(at for at, each in enumerate(operands) if each.write)
+    for dims in independent:
+        shares = tuple(None if dim is None else Share(dim) for dim in dims)
+        found.append(make_axis(operands, shares, parts, opcode, attrs, operands[result].shape[dims[result] or 0]))
+    reads = [each.shape for each in operands if not each.write]
+    for cut in placed_cuts(opcode, attrs, reads, [each.shape for each in operands if each.write]):
+        found.append(make_axis(operands, cut.shares, parts, opcode, attrs, cut.extent, cut.counted))
+    found.sort(key=lambda axis: axis.dims[result] or 0)
+    yield from (axis for axis in found if axis.extent >= parts)
+
+
+def make_axis(
+    operands: Sequence[Operand],
+    shares: Sequence[Share | None],
+    parts: int,
+    opcode: str,
+    attrs: Attrs,
+    extent: int,
+    counted: str = "",
 ) -> Axis:
-    keys = tuple(None if dim is None else each.key(dim, parts) for each, dim in zip(operands, dims, strict=True))
-    return Axis(tuple(dims), keys, opcode, attrs, extent)
+    """A cut with the keys that follow from what each part needs of the operands."""
+    keys = [
+        None if share is None else each.key(share, extent, parts)
+        for each, share in zip(operands, shares, strict=True)
+    ]
+    return Axis(tuple(shares), tuple(keys), opcode, attrs, extent, counted)
 
 
-def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], partition: Classes) -> Iterator[Axis]:
+def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], classes: Classes) -> Iterator[Axis]:
     """Each member of a group writes its piece of one result."""
     groups = attrs.get("groups")
-    parts = len(partition[0])
-    if len(operands) != 2 or not isinstance(groups, list) or any(list(cores) not in groups for cores in partition):
+    parts = len(classes[0])
+    if len(operands) != 2 or not isinstance(groups, list) or any(list(cores) not in groups for cores in classes):
         return
     source, target = operands
     if opcode == "all_reduce":
         for dim, extent in enumerate(target.shape):
             if extent and extent % parts == 0:
-                yield _axis(operands, (None, dim), parts, "reduce_scatter", attrs | {"dim": dim}, extent)
+                scattered = attrs | {"dim": dim}
+                yield make_axis(operands, (None, Share(dim)), parts, "reduce_scatter", scattered, extent)
     if opcode == "all_gather":
         for dim, extent in enumerate(target.shape):
             if dim == attrs.get("dim") and extent == source.shape[dim] * parts:
-                yield _axis(operands, (None, dim), parts, "dma_copy", {}, extent)
+                yield make_axis(operands, (None, Share(dim)), parts, "dma_copy", {}, extent)
 
 
-# -- which dimensions, by opcode -----------------------------------------------------------------------------------
-
-_Allowed = Callable[[Mapping[str, AttrValue], int, Sequence[tuple[int, ...]]], bool]
-
-
-def _always(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
-    return True
-
-
-def _entry(attrs: Mapping[str, AttrValue], name: str, dim: int, default: int) -> int:
-    values = int_list(attrs.get(name, [])) or []
-    return values[dim] if dim < len(values) else default
-
-
-def _not_counted(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
-    return attrs.get("dim") != dim
-
-
-def _not_padded(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
-    return all(_entry(attrs, name, dim, 0) == 0 for name in ("low", "high", "interior"))
-
-
-def _no_window(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
-    ones = ("size", "stride", "base_dilate", "window_dilate")
-    return all(_entry(attrs, name, dim, 1) == 1 for name in ones) and all(
-        _entry(attrs, name, dim, 0) == 0 for name in ("pad_low", "pad_high")
-    )
-
-
-def _not_spatial(attrs: Mapping[str, AttrValue], dim: int, reads: Sequence[tuple[int, ...]]) -> bool:
-    result = str(attrs.get("dim_labels", "")).partition("->")[2]
-    plain = attrs.get("feature_groups", 1) == 1 and attrs.get("batch_groups", 1) == 1
-    return plain and dim < len(result) and result[dim] in "bf"
-
-
-_ALLOWED: dict[Axes, _Allowed] = {
-    Axes.RESULT: _not_counted,
-    Axes.PADDED: _not_padded,
-    Axes.WINDOW: _no_window,
-    Axes.CONVOLUTION: _not_spatial,
-}
-
-
-def part_attrs(operation: Operation, axis: Axis, boxes: Sequence[Operand], interval: Interval) -> Attrs:
+def part_attrs(operation: Operation, axis: Axis, boxes: Sequence[Box], interval: Interval) -> Attrs:
     """Attributes of one part, whose operands are `boxes`."""
     attrs = dict(axis.attrs)
-    size = interval[1] - interval[0]
     if operation.shaped and lookup(axis.opcode).typed:
         attrs["shapes"] = [list(each.shape) for each in boxes]
-    for name, opcode in (("sizes", "dynamic_slice"), ("slice_sizes", "gather")):
-        dim = axis.dims[0]
-        if axis.opcode == opcode and dim is not None:
-            sizes = int_list(attrs.get(name, [])) or []
-            if sizes[dim] != 1:  # else a batching dimension
-                attrs[name] = [*sizes[:dim], size, *sizes[dim + 1 :]]
-    return attrs
+    if axis.counted:
+        attrs[axis.counted] = interval[1] - interval[0]
+    reads = [each.shape for each in operation.operands if not each.write]
+    shapes = [each.shape for each in boxes]
+    return attrs | placed_attrs(axis.opcode, attrs, axis.shares, interval, reads, shapes)

@@ -9,12 +9,13 @@ import numpy as np
 
 from haulout.ir import dtypes
 from haulout.ir.attributes import format_attrs
+from haulout.ir.edit import compact
 from haulout.ir.enums import NONE, Engine, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Dims, Patterns, Shapes
 from haulout.passes.splitting.choose import Cuts
-from haulout.passes.splitting.keys import Operand, intervals
+from haulout.passes.splitting.keys import Box, intervals
 from haulout.passes.splitting.operations import Classes, Operation, part_attrs
 from haulout.passes.splitting.owners import Owners
 
@@ -25,32 +26,41 @@ def emit_parts(
     program: Program,
     operations: Mapping[int, Operation],
     cuts: Cuts,
-    partitions: Mapping[int, Classes],
+    classes: Mapping[int, Classes],
     local: set[int],
 ) -> Program:
     """The program in which each core runs its part of every operation that is cut.
 
-    Locations in `local` shrink to a part on each core; the others that have a key become shared.
+    Locations in `local` shrink to a part on each core; the others that have a key become shared. A core that has no
+    part of an operation has no such instruction.
     """
-    sizes = _part_sizes(program, cuts, partitions, local)
+    sizes = _part_sizes(program, cuts, classes, local)
     out = PartColumns(program, sizes)
+    rows, kept = len(program.instructions) // program.lnc, np.ones(len(program.instructions), bool)
     for row, axis in cuts.axes.items():
         operation = operations[row]
-        for cores in operation.partition:
-            for core, interval in zip(cores, intervals(axis.extent, len(cores)), strict=True):
-                pairs = zip(operation.operands, axis.dims, strict=True)
-                boxes = [operand.box(dim, interval) for operand, dim in pairs]
+        for cores in operation.classes:
+            for part, (core, interval) in enumerate(zip(cores, intervals(axis.extent, len(cores)), strict=True)):
+                boxes = axis.boxes(operation.operands, interval)
+                if any(box.is_empty for box in boxes):
+                    kept[core * rows + row] = False
+                    continue
                 out.row(row, core, axis.opcode, part_attrs(operation, axis, boxes, interval))
                 for box in boxes:
                     if box.location in local:
-                        box = box.packed(cuts.keys[box.location], len(cores))
+                        box = box.packed(cuts.keys[box.location], len(cores), part)
                     out.operand(box, core)
     program = out.finish()
-    return _share(program, {at: partitions[at] for at in cuts.keys if at not in local})
+    program = _share(program, {at: classes[at] for at in cuts.keys if at not in local})
+    return program if kept.all() else compact(program, kept)[0]
 
 
-def _part_sizes(program: Program, cuts: Cuts, partitions: Mapping[int, Classes], local: set[int]) -> dict[int, int]:
-    return {at: int(program.locations.size[at]) // len(partitions[at][0]) for at in sorted(local)}
+def _part_sizes(program: Program, cuts: Cuts, classes: Mapping[int, Classes], local: set[int]) -> dict[int, int]:
+    """Bytes of the largest part, which every core gets."""
+    keys = {at: cuts.keys[at] for at in sorted(local)}
+    return {
+        at: int(program.locations.size[at]) // key.period * key.chunk(len(classes[at][0])) for at, key in keys.items()
+    }
 
 
 class PartColumns:
@@ -81,7 +91,7 @@ class PartColumns:
                 self._engine[at] = _QUEUES[row % len(_QUEUES)]
         self._attrs[at] = strings.intern(format_attrs(attrs)) if attrs else NONE
 
-    def operand(self, box: Operand, core: int) -> None:
+    def operand(self, box: Box, core: int) -> None:
         """The bytes that it names of its location, and how they move."""
         program, pattern = self._program, box.pattern
         size = self._sizes.get(box.location, int(program.locations.size[box.location]))
@@ -129,14 +139,14 @@ def _table(kind: Any, rows: list[dict[str, int]]) -> Any:
     return kind.make(len(rows), **columns)
 
 
-def _share(program: Program, partitions: Mapping[int, Classes]) -> Program:
+def _share(program: Program, classes: Mapping[int, Classes]) -> Program:
     """Make locations shared: one owner in each class, views on its other members."""
     locations = program.locations
     size = len(locations) // program.lnc
     space, name, core = (column.copy() for column in (locations.space, locations.remote_name, locations.remote_core))
     owners = Owners(program)
-    for location in sorted(partitions, key=lambda at: (-int(locations.size[at]), at)):
-        for members in partitions[location]:
+    for location in sorted(classes, key=lambda at: (-int(locations.size[at]), at)):
+        for members in classes[location]:
             owner = owners.choose(location, members)
             for member in members:
                 row = member * size + location

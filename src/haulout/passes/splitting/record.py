@@ -1,12 +1,13 @@
-"""What was cut and what was not, with places in the source and shares of time (`passes/split_record.py`)."""
+"""What was cut and what was not, with places in the source and shares of time (`passes/split_report.py`)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 import numpy as np
+from msgspec.structs import asdict
 
 from haulout.analysis.durations import durations
 from haulout.ir.arrays import operand_arrays
@@ -16,7 +17,7 @@ from haulout.ir.opcodes import Axes, lookup
 from haulout.ir.patterns import row_major_strides
 from haulout.ir.program import Program
 from haulout.passes.fences.exact_cover import block_weight
-from haulout.passes.split_record import DividedOperation, SplitRecord, Stored, UndividedOperation
+from haulout.passes.split_report import Divided, Judged, SplitReport, Stored, Undivided
 from haulout.passes.splitting.candidates import Candidates
 from haulout.passes.splitting.choose import Cuts
 from haulout.passes.splitting.operations import Axis, Operation
@@ -28,12 +29,18 @@ CONTRADICTION = "its cuts contradict those of other operations that write the sa
 
 
 def make_record(
-    program: Program, found: Candidates, chosen: Cuts, cuts: Cuts, local: Collection[int], target: Target
-) -> SplitRecord:
+    program: Program,
+    found: Candidates,
+    chosen: Cuts,
+    cuts: Cuts,
+    local: Collection[int],
+    target: Target,
+    annotated: Mapping[int, int],
+) -> SplitReport:
     """A row for each operation of the first core that is cut, or that several cores do alike.
 
     `chosen` are all cuts, `cuts` those that are worth their fences; `local` are the locations that are cut into a
-    part on each core.
+    part on each core; `annotated` are the dimensions that the source asks for.
     """
     rows = len(program.instructions) // program.lnc
     blocks, structure = program.instructions.block, program.structure
@@ -43,23 +50,32 @@ def make_record(
     apart: defaultdict[int, set[int]] = defaultdict(set)
     for location, row in read_by_others(program, found.operations, cuts, gathered=True):
         apart[location].add(row)
-    made = SplitRecord(total_us=sum(time))
+    divided: list[Divided] = []
+    undivided: list[Undivided] = []
     for row in range(rows):
         results = results_of(program, row)
         if not results:
             continue
-        said = program.instruction_name(row), _opcode(program, row), _loc(program, row)
+        said = Judged(
+            name=program.instruction_name(row),
+            opcode=_opcode(program, row),
+            loc=_loc(program, row),
+            time_us=time[row],
+            asked=annotated.get(row),
+        )
         axis = cuts.axes.get(row)
         if axis is not None:
             operation = found.operations[row]
             readers = set[int]().union(*(apart[at] for at in results))
             stored: Stored = "local" if all(at in local for at in results) else "shared"
             dim, extent = result_dim(program, operation, axis)
-            cores = len(operation.partition[0])
-            made.divided.append(DividedOperation(*said, dim, extent, cores, time[row], stored, len(readers)))
-        elif all(at in found.partitions for at in results):
-            made.undivided.append(UndividedOperation(*said, undivided_reason(program, found, chosen, row), time[row]))
-    return made
+            cores = len(operation.classes[0])
+            divided.append(
+                Divided(**asdict(said), dim=dim, extent=extent, cores=cores, stored=stored, read_apart=len(readers))
+            )
+        elif all(at in found.classes for at in results):
+            undivided.append(Undivided(**asdict(said), reason=undivided_reason(program, found, chosen, row)))
+    return SplitReport.of(divided, undivided, sum(time))
 
 
 def undivided_reason(program: Program, found: Candidates, chosen: Cuts, row: int) -> str:
@@ -70,7 +86,7 @@ def undivided_reason(program: Program, found: Candidates, chosen: Cuts, row: int
         return CONTRADICTION
     results = results_of(program, row)
     if row in found.refused:
-        return refusal(program, row, len(found.partitions[results[0]][0]))
+        return refusal(program, row, len(found.classes[results[0]][0]))
     return next((found.kept[at] for at in results if at in found.kept), CONTRADICTION)
 
 
@@ -85,8 +101,8 @@ def refusal(program: Program, row: int, cores: int) -> str:
         return "it is not known which bytes it accesses"
     if opcode in ("all_reduce", "all_gather"):
         return f"its groups have other cores, or no dimension of its result is a multiple of {cores}"
-    if rule.axes is Axes.NONE:
-        return f"there is no rule for {opcode}"
+    if rule.axes.obstacle is not None:
+        return f"there is no rule for {opcode}: {rule.axes.obstacle}"
     if not rule.typed:
         if _elements(program, begin, end) < cores:
             return f"its result has fewer than {cores} elements"
@@ -96,11 +112,19 @@ def refusal(program: Program, row: int, cores: int) -> str:
         largest = max((max(array.shape, default=1) for array in operand_arrays(program, row)[1]), default=1)
         if largest < cores:
             return f"its result has no dimension of {cores} or more"
-    if rule.axes is Axes.RESULT:
-        return "its result has no dimension but the one along which it counts"
     if np.searchsorted(program.steps.access, begin) < np.searchsorted(program.steps.access, end):
         return "an operand moves with the iterations of a loop, from part to part"
-    return "its result has no dimension whose parts are independent"
+    return _DEPENDENT.get(rule.axes, "its result has no dimension whose parts write bytes of their own")
+
+
+_DEPENDENT = {
+    Axes.LINES: "its lines run along the only dimension that is long enough",
+    Axes.NO_WINDOW: "its windows overlap or see padding, so two parts would add to one element",
+    Axes.TAKEN_WHOLE: "it takes no dimension whole that is long enough, and where a box begins is not known",
+    Axes.GATHERED: "its slices have no dimension whole that is long enough, nor are there enough of them",
+    Axes.SCATTERED: "its updates have no dimension whole that is long enough, and along others they may meet",
+}
+"""Why no dimension will do, by rule."""
 
 
 def _elements(program: Program, begin: int, end: int) -> int:

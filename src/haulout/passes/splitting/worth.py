@@ -26,7 +26,7 @@ def worthwhile(
     program: Program,
     operations: Mapping[int, Operation],
     cuts: Cuts,
-    partitions: Mapping[int, Classes],
+    classes: Mapping[int, Classes],
     target: Target,
     asked: Collection[int] = (),
 ) -> Cuts:
@@ -39,7 +39,7 @@ def worthwhile(
     time, fence = durations(program, target), target.barrier(program.lnc)
     gain: defaultdict[int, float] = defaultdict(float)
     for row in cuts.axes:
-        parts = len(operations[row].partition[0])
+        parts = len(operations[row].classes[0])
         gain[clusters[row]] += block_weight(program.structure, int(blocks[row])) * float(time[row]) * (1 - 1 / parts)
     cost: defaultdict[int, float] = defaultdict(float)
     for location, row in read_by_others(program, operations, cuts):
@@ -47,7 +47,7 @@ def worthwhile(
         cost[cluster] = max(cost[cluster], block_weight(program.structure, int(blocks[row])) * fence)
     saved_bytes: Counter[int] = Counter()
     for location, cluster in of_location.items():
-        saved_bytes[cluster] += int(program.locations.size[location]) * (program.lnc - len(partitions[location]))
+        saved_bytes[cluster] += int(program.locations.size[location]) * (program.lnc - len(classes[location]))
     total = int(program.locations.size.sum())
     kept = {each for each in gain if gain[each] >= cost[each] or saved_bytes[each] * _LEAST_SHARE > total}
     kept.update(clusters[row] for row in asked)

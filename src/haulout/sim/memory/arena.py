@@ -1,23 +1,19 @@
 """The bytes of a run, and which of them hold a value.
 
-Bytes are read and written through the extents of an operand. An extent with dims is accessed in the widest words, up
-to eight bytes, that its offset, strides and run allow. Whether bytes hold a value is recorded by atom (`atoms.py`),
-since every operand writes all bytes of an atom or none.
+Bytes are read and written through the operands' slots (`slots.py`). Whether bytes hold a value is recorded by atom
+(`atoms.py`), since every operand writes all bytes of an atom or none.
 """
 
 from __future__ import annotations
 
-from math import gcd
-from typing import Any
-
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-from haulout.ir.patterns import Pattern
 from haulout.ir.schema import Bytes
 from haulout.sim.memory.operands import Operands
+from haulout.sim.memory.slots import Slot, new_arena
+from haulout.sim.numerics.types import TensorType
 
-_WORD = 8
+_BYTE = np.dtype(np.uint8)
 
 
 class Memory:
@@ -25,29 +21,21 @@ class Memory:
 
     def __init__(self, size: int, operands: Operands) -> None:
         self.operands = operands
-        self.bytes: Bytes = np.zeros(-(-size // _WORD) * _WORD, np.uint8)
+        self.bytes: Bytes = new_arena(size)
         self._holds_value = np.zeros(len(operands.atoms), np.bool_)
 
     def read(self, operand: int) -> Bytes:
         """The operand's bytes in order; may be a view of the memory."""
-        parts = [
-            np.ascontiguousarray(self._words(pattern)).reshape(-1).view(np.uint8)
-            if pattern.dims
-            else self._words(pattern)
-            for pattern in self.operands[operand].patterns
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._slot(operand).read()
 
     def write(self, operand: int, data: Bytes) -> None:
         """Store the operand's bytes, which then hold a value."""
-        patterns, _, atoms = self.operands[operand]
-        begin = 0
-        for pattern in patterns:
-            target = self._words(pattern)
-            piece = data[begin : begin + pattern.nbytes]
-            target[...] = piece.view(target.dtype).reshape(target.shape)
-            begin += pattern.nbytes
-        self._holds_value[atoms] = True
+        self._slot(operand).write(data)
+        self.written(operand)
+
+    def written(self, operand: int) -> None:
+        """All bytes of the operand hold a value."""
+        self._holds_value[self.operands[operand].atoms] = True
 
     def undefined(self, operand: int) -> tuple[int, int] | None:
         """How many of the operand's bytes hold no value, and the first of them in the arena; None when all do."""
@@ -59,12 +47,6 @@ class Memory:
         cuts = self.operands.atoms.cuts
         return int((cuts[without + 1] - cuts[without]).sum()), int(cuts[without.min()])
 
-    def _words(self, pattern: Pattern) -> np.ndarray[Any, Any]:
-        """A view of the bytes of an extent; with dims, as words, the last axis along the run."""
-        if not pattern.dims:
-            return self.bytes[pattern.offset : pattern.offset + pattern.run]
-        common = gcd(pattern.offset, pattern.run, _WORD, *(stride for stride, _ in pattern.dims))
-        words = self.bytes.view(f"u{common}")
-        counts = [count for _, count in pattern.dims]
-        strides = [stride for stride, _ in pattern.dims]
-        return as_strided(words[pattern.offset // common :], (*counts, pattern.run // common), (*strides, common))
+    def _slot(self, operand: int) -> Slot:
+        patterns, nbytes, _ = self.operands[operand]
+        return Slot(self.bytes, patterns, TensorType(_BYTE, (nbytes,)))

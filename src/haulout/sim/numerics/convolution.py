@@ -3,10 +3,14 @@
     out[g, n, o, p] = sum over c, k of  lhs[g, n, c, p * stride + k * dilation] * rhs[g, o, c, k]
 
 The recipe: bring both sides to the order group, batch or output feature, input feature, space; spread and pad
-the left side once; then either loop over the taps k, each one a matrix product over the input features of a
-strided slice with one tap's weights, or, where there are fewer positions p than taps (the gradient of the
-weights), loop over the positions, each one a product over features and taps together. Neither builds the
-im2col matrix.
+the left side once. Then what the windows see is a matrix, with a row a position and a column for each tap and input
+feature, and the result is its product with the weights. It is made in blocks of rows that stay in the cache. Where
+there are fewer positions p than taps (the gradient of the weights), a block is one position of all batches.
+
+BLAS sums the products of one element in one chain as long as there are few of them; how it cuts longer chains depends
+on the number of rows. So the columns are cut here, at places that only the weights decide: a core that computes part
+of the positions gets the sums of the whole. (Not always: with 24 output features, say, OpenBLAS has another order of
+sums for few rows.)
 """
 
 from __future__ import annotations
@@ -21,13 +25,19 @@ from typing import Any
 import numpy as np
 
 from haulout.sim.numerics import attributes, window
-from haulout.sim.numerics.dot import carried_in, matrix_product
+from haulout.sim.numerics.blocks import blocks
+from haulout.sim.numerics.dot import carried_in
 from haulout.sim.numerics.rounding import convert
+from haulout.sim.numerics.scratch import Take, scratch
 from haulout.sim.numerics.shaping import padded
-from haulout.sim.numerics.types import Array, Attrs, TensorType
+from haulout.sim.numerics.types import Array, Attrs, TensorType, type_of
 from haulout.sim.numerics.window import WindowDim
 from haulout.support.diagnostics import bad_input
 
+_BLOCK_BYTES = 1 << 19
+"""Of a block of the matrix of windows."""
+_CHAIN = 320
+"""Products of an element that one call of BLAS sums; OpenBLAS does not cut a chain so short."""
 _LABELS = re.compile(r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)")
 
 
@@ -46,12 +56,19 @@ def convolution(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorT
     `dim_labels= size= stride= pad_low= pad_high= lhs_dilate= rhs_dilate= reverse= feature_groups=
     batch_groups=`, all but the first omitted when default.
     """
+    out = np.empty(outputs[0].shape, outputs[0].dtype)
+    convolve(attrs, inputs, out)
+    return [out]
+
+
+def convolve(attrs: Attrs, inputs: Sequence[Array], out: Array) -> None:
+    """Write the convolution of lhs and rhs to `out`, which shares no bytes with them."""
     lhs, rhs = inputs
     labels = parse_labels(attributes.text(attrs, "dim_labels"))
     for operand, order in ((lhs, labels.lhs), (rhs, labels.rhs)):
         if operand.ndim != len(order):
             bad_input(f"`dim_labels` describes {len(order)} dimensions, the operand has shape {operand.shape}")
-    carried = carried_in(lhs.dtype, rhs.dtype, outputs[0].dtype)
+    carried = carried_in(lhs.dtype, rhs.dtype, out.dtype)
     left = lhs.astype(carried, copy=False).transpose(labels.lhs)
     right = _reversed(attrs, rhs.astype(carried, copy=False).transpose(labels.rhs))
     dims = window.parse(attrs, left.shape[2:], "lhs_dilate", "rhs_dilate", sizes=right.shape[2:])
@@ -61,15 +78,20 @@ def convolution(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorT
     left, right = _grouped(attrs, left, right)
     batches //= attributes.integer(attrs, "batch_groups", 1)
 
-    canonical_shape = (
-        [outputs[0].shape[dim] for dim in labels.out] if len(labels.out) == len(outputs[0].shape) else []
-    )
-    expected = [batches, features, *(dim.positions for dim in dims)]
-    if canonical_shape != expected:
-        bad_input(f"the convolution gives {expected} as (batch, feature, space...), the result is {outputs[0]}")
-    by_group = _slide(left, right, dims)
-    canonical = by_group.transpose(1, 0, 2, *range(3, by_group.ndim)).reshape(expected)
-    return [convert(canonical.transpose(np.argsort(labels.out)), outputs[0].dtype)]
+    canonical = out.transpose(labels.out) if len(labels.out) == out.ndim else out
+    expected = (batches, features, *(dim.positions for dim in dims))
+    if canonical.shape != expected:
+        bad_input(
+            f"the convolution gives {list(expected)} as (batch, feature, space...), the result is {type_of(out)}"
+        )
+    if not out.size:
+        return
+    groups = left.shape[0]
+    by_group = canonical.reshape(batches, groups, features // groups, *expected[2:]).swapaxes(0, 1)
+    assert np.may_share_memory(by_group, out)  # an axis was cut in two
+    slide = _by_rows if prod(right.shape[3:]) <= prod(expected[2:]) else _by_positions
+    with scratch() as take:
+        slide(left, right, dims, by_group, take)
 
 
 def parse_labels(text: str) -> Labels:
@@ -120,37 +142,79 @@ def _grouped(attrs: Attrs, left: Array, right: Array) -> tuple[Array, Array]:
     return left, right.reshape(groups, output // groups, taken, *kernel)
 
 
-def _slide(left: Array, right: Array, dims: tuple[WindowDim, ...]) -> Array:
+def _by_rows(left: Array, right: Array, dims: tuple[WindowDim, ...], out: Array, take: Take) -> None:
     """[group, batch, input, space] and [group, output, input, taps] to [group, batch, output, positions]."""
-    groups, batch, taken = left.shape[:3]
-    outputs = right.shape[1]
-    positions = tuple(dim.positions for dim in dims)
-    taps = tuple(dim.size for dim in dims)
-    base = _spread_and_pad(left, dims)
-    result = np.zeros((groups, batch, outputs, *positions), left.dtype)
-    if prod(taps) <= prod(positions):
-        channels_last = np.moveaxis(base, 2, -1)
-        total = np.zeros((groups, batch * prod(positions), outputs), left.dtype)
-        for tap in product(*map(range, taps)):
-            seen = channels_last[_index(..., *_each(dims, WindowDim.positions_of_tap, tap), slice(None))]
-            weights = right[_index(..., *tap)].transpose(0, 2, 1)
-            total += matrix_product(seen.reshape(groups, batch * prod(positions), taken), weights)
-        result[...] = np.moveaxis(total.reshape(groups, batch, *positions, outputs), -1, 2)
-        return result
-    weights = right.reshape(groups, outputs, -1).transpose(0, 2, 1)
-    for position in product(*map(range, positions)):
-        seen = base[_index(..., *_each(dims, WindowDim.taps_at, position))].reshape(groups, batch, -1)
-        result[_index(..., *position)] = matrix_product(seen, weights)
-    return result
+    rank, taken = len(dims), left.shape[2]
+    base = _spread_and_pad(np.moveaxis(left, 2, -1), dims, 2, take)
+    space = base.strides[2:-1]
+    windows = np.lib.stride_tricks.as_strided(
+        base,
+        (*base.shape[:2], *(dim.positions for dim in dims), *(dim.size for dim in dims), taken),
+        (
+            *base.strides[:2],
+            *(stride * dim.stride for stride, dim in zip(space, dims, strict=True)),
+            *(stride * dim.dilation for stride, dim in zip(space, dims, strict=True)),
+            base.strides[-1],
+        ),
+        writeable=False,
+    )
+    weights = right.transpose(0, *range(3, 3 + rank), 2, 1).reshape(len(right), -1, right.shape[1])
+    columns = weights.shape[1]
+    rows_of = windows.shape[1 : 2 + rank]
+    limit = max(1, _BLOCK_BYTES // (left.itemsize * max(1, columns)))
+    room = take((min(2 * limit, prod(rows_of)) * columns,), left.dtype)
+    for group, results in enumerate(np.moveaxis(out, 2, -1)):
+        for index in blocks(rows_of, limit):
+            seen, part = windows[group][index], results[index]
+            if not seen.flags.c_contiguous:
+                matrix = room[: seen.size].reshape(seen.shape)
+                np.copyto(matrix, seen)
+                seen = matrix
+            with scratch() as take_part:
+                _product_into(part, seen.reshape(-1, columns), weights[group], take_part)
 
 
-def _spread_and_pad(left: Array, dims: tuple[WindowDim, ...]) -> Array:
+def _product_into(out: Array, seen: Array, weights: Array, take: Take) -> None:
+    """The product of two matrices in chains of a length that the weights decide, to an array of its elements."""
+    rows, columns = len(seen), len(weights)
+    chains = max(1, -(-columns // _CHAIN))
+    in_place = out.flags.c_contiguous and out.dtype == seen.dtype
+    shape = rows, weights.shape[1]
+    total = out.reshape(shape) if in_place else take(shape, seen.dtype)
+    np.matmul(seen[:, : columns // chains], weights[: columns // chains], out=total)
+    more = take(shape, seen.dtype) if chains > 1 else total
+    for chain in range(1, chains):
+        part = slice(columns * chain // chains, columns * (chain + 1) // chains)
+        np.matmul(seen[:, part], weights[part], out=more)
+        total += more
+    if not in_place:
+        out[...] = convert(total.reshape(out.shape), out.dtype)
+
+
+def _by_positions(left: Array, right: Array, dims: tuple[WindowDim, ...], out: Array, take: Take) -> None:
+    """The same, position by position: a few products over many taps and features."""
+    groups, batch = left.shape[:2]
+    batch_last = left.strides[1] == left.itemsize
+    base = _spread_and_pad(np.moveaxis(left, 1, -1) if batch_last else left, dims, 2 if batch_last else 3, take)
+    weights = np.moveaxis(right, 1, -1).reshape(groups, -1, right.shape[1])
+    for position in product(*(range(dim.positions) for dim in dims)):
+        taps = _each(dims, WindowDim.taps_at, position)
+        if batch_last:
+            seen = base[_index(..., *taps, slice(None))].reshape(groups, -1, batch).swapaxes(1, 2)
+        else:
+            seen = base[_index(..., *taps)].reshape(groups, batch, -1)
+        out[_index(..., *position)] = convert(np.matmul(seen, weights), out.dtype)
+
+
+def _spread_and_pad(array: Array, dims: tuple[WindowDim, ...], first: int, take: Take) -> Array:
+    """An array whose spatial dimensions begin at `first`, spread out and padded."""
     if all(dim.padded == dim.extent and not dim.pad_low and dim.base_dilation == 1 for dim in dims):
-        return left
-    shape = (*left.shape[:3], *(dim.padded for dim in dims))
-    low = (0, 0, 0, *(dim.pad_low for dim in dims))
-    step = (1, 1, 1, *(dim.base_dilation for dim in dims))
-    return padded(left, np.zeros((), left.dtype), shape, low, step)
+        return array
+    before, after = array.shape[:first], array.shape[first + len(dims) :]
+    shape = (*before, *(dim.padded for dim in dims), *after)
+    low = (*(0 for _ in before), *(dim.pad_low for dim in dims), *(0 for _ in after))
+    step = (*(1 for _ in before), *(dim.base_dilation for dim in dims), *(1 for _ in after))
+    return padded(array, np.zeros((), array.dtype), shape, low, step, take)
 
 
 def _index(*parts: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """General dot product: batch and contracting dimensions anywhere, as one batched matrix product.
 
-Both sides are brought to [batch, rows, contracted] and [batch, contracted, columns]; NumPy's matmul (BLAS for
+Both sides are brought to [batch..., rows, contracted] and [batch..., contracted, columns]; NumPy's matmul (BLAS for
 f32 and f64) does the rest. The result's dimensions are batch, the left side's free ones, the right side's
 free ones. bf16 and f16 accumulate in f32 and are rounded once; integers are carried, and wrap, in the type of
 the result.
@@ -9,6 +9,7 @@ the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -16,39 +17,66 @@ import numpy as np
 from haulout.sim.numerics import attributes
 from haulout.sim.numerics.dtypes import computes_in, is_float
 from haulout.sim.numerics.rounding import convert
-from haulout.sim.numerics.types import Array, Attrs, DType, TensorType
+from haulout.sim.numerics.types import Array, Attrs, DType, TensorType, type_of
 from haulout.support.diagnostics import bad_input
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A dot of operands whose shapes are known."""
+
+    carried: DType
+    """The type in which products are formed and summed."""
+    batch: tuple[int, ...]
+    """Extents."""
+    order: tuple[tuple[int, ...], tuple[int, ...]]
+    """Of each side: its dimensions in the order batch, rows, contracted, or batch, contracted, columns."""
+    matrix: tuple[tuple[int, int], tuple[int, int]]
+    """Of each side: the extents of a matrix."""
+    shape: tuple[int, ...]
+    """Of the result."""
+
+    @property
+    def stack(self) -> tuple[int, ...]:
+        """The shape of the result as a stack of matrices."""
+        return (*self.batch, self.matrix[0][0], self.matrix[1][1])
+
+    def side(self, which: int, operand: Array) -> Array:
+        """An operand (0: left, 1: right) as a stack of matrices that BLAS can read; a view if possible."""
+        turned = operand.astype(self.carried, copy=False).transpose(self.order[which])
+        stack = turned.reshape(*self.batch, *self.matrix[which])
+        # BLAS reads a matrix in place if one of its strides is a unit.
+        return stack if stack.itemsize in stack.strides[-2:] else np.ascontiguousarray(stack)
 
 
 def dot(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
     """`dot lhs_batch= lhs_contracting= rhs_batch= rhs_contracting=`, lists of dimensions, omitted when empty."""
     left, right = inputs
-    matrices, shape = sides(attrs, left, right, outputs[0].dtype)
-    return [convert(np.matmul(*matrices).reshape(shape), outputs[0].dtype)]
+    product = parse(attrs, type_of(left), type_of(right), outputs[0].dtype)
+    result = np.matmul(product.side(0, left), product.side(1, right))
+    return [convert(result.reshape(product.shape), outputs[0].dtype)]
 
 
-def sides(attrs: Attrs, left: Array, right: Array, output: DType) -> tuple[tuple[Array, Array], list[int]]:
-    """The operands of the batched matrix product, and the shape of its result; views where no copy is needed."""
+def parse(attrs: Attrs, left: TensorType, right: TensorType, output: DType) -> Product:
+    """The attributes of a dot on operands of these types; `bad-input` where they do not fit."""
     left_batch, left_contracted = _dims(attrs, "lhs", left)
     right_batch, right_contracted = _dims(attrs, "rhs", right)
-    batch = [left.shape[dim] for dim in left_batch]
-    contracted = [left.shape[dim] for dim in left_contracted]
-    if batch != [right.shape[dim] for dim in right_batch]:
+    batch = tuple(left.shape[dim] for dim in left_batch)
+    contracted = tuple(left.shape[dim] for dim in left_contracted)
+    if batch != tuple(right.shape[dim] for dim in right_batch):
         bad_input(f"the batch dimensions of {left.shape} and {right.shape} differ in extent")
-    if contracted != [right.shape[dim] for dim in right_contracted]:
+    if contracted != tuple(right.shape[dim] for dim in right_contracted):
         bad_input(f"the contracting dimensions of {left.shape} and {right.shape} differ in extent")
-    rows = [dim for dim in range(left.ndim) if dim not in left_batch + left_contracted]
-    columns = [dim for dim in range(right.ndim) if dim not in right_batch + right_contracted]
-    shape = [*batch, *(left.shape[dim] for dim in rows), *(right.shape[dim] for dim in columns)]
-
-    carried = carried_in(left.dtype, right.dtype, output)
-    left_matrix = left.astype(carried, copy=False).transpose(*left_batch, *rows, *left_contracted)
-    right_matrix = right.astype(carried, copy=False).transpose(*right_batch, *right_contracted, *columns)
-    matrices = (
-        left_matrix.reshape(prod(batch), prod(left.shape[dim] for dim in rows), prod(contracted)),
-        right_matrix.reshape(prod(batch), prod(contracted), prod(right.shape[dim] for dim in columns)),
+    rows = tuple(dim for dim in range(len(left.shape)) if dim not in left_batch + left_contracted)
+    columns = tuple(dim for dim in range(len(right.shape)) if dim not in right_batch + right_contracted)
+    row_extents, column_extents = (tuple(left.shape[dim] for dim in rows), tuple(right.shape[dim] for dim in columns))
+    return Product(
+        carried_in(left.dtype, right.dtype, output),
+        batch,
+        ((*left_batch, *rows, *left_contracted), (*right_batch, *right_contracted, *columns)),
+        ((prod(row_extents), prod(contracted)), (prod(contracted), prod(column_extents))),
+        (*batch, *row_extents, *column_extents),
     )
-    return (_with_unit_stride(matrices[0]), _with_unit_stride(matrices[1])), shape
 
 
 def carried_in(left: DType, right: DType, output: DType) -> DType:
@@ -58,19 +86,10 @@ def carried_in(left: DType, right: DType, output: DType) -> DType:
     return np.result_type(computes_in(output), *(computes_in(side) for side in (left, right) if is_float(side)))
 
 
-def matrix_product(left: Array, right: Array) -> Array:
-    """Batched matmul. A side without a unit stride in its matrix is copied first: BLAS cannot read it in place."""
-    return np.asarray(np.matmul(_with_unit_stride(left), _with_unit_stride(right)))
-
-
-def _with_unit_stride(matrices: Array) -> Array:
-    return matrices if matrices.itemsize in matrices.strides[-2:] else np.ascontiguousarray(matrices)
-
-
-def _dims(attrs: Attrs, side: str, operand: Array) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _dims(attrs: Attrs, side: str, operand: TensorType) -> tuple[tuple[int, ...], tuple[int, ...]]:
     batch = attributes.integers(attrs, f"{side}_batch", ())
     contracted = attributes.integers(attrs, f"{side}_contracting", ())
     named = batch + contracted
-    if len(set(named)) != len(named) or not all(0 <= dim < operand.ndim for dim in named):
+    if len(set(named)) != len(named) or not all(0 <= dim < len(operand.shape) for dim in named):
         bad_input(f"`{side}_batch` and `{side}_contracting` are not distinct dimensions of {operand.shape}")
     return batch, contracted

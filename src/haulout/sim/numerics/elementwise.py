@@ -69,6 +69,13 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 OF_FLOATS: dict[str, np.ufunc] = {"divide": np.true_divide, "remainder": np.fmod, "power": np.power}
 """The functions of `formulas.py` that are one of NumPy's on floats."""
 
+INTO_OUT: dict[str, Callable[..., Array]] = {
+    "select": formulas.select,
+    "clamp": formulas.clamp,
+    "rsqrt": formulas.reciprocal_sqrt,
+}
+"""Functions that are no ufuncs, and take `out`."""
+
 OPCODES = (*FUNCTIONS, "convert", "compare", "select")
 
 _RELATIONS: dict[str, Callable[..., Array]] = {
@@ -178,7 +185,7 @@ def _select(predicate: Array, on_true: Array, on_false: Array) -> Array:
     if predicate.dtype != PRED:
         bad_input(f"the predicate of `select` is {name_of(predicate.dtype)}, not pred")
     _expect_alike("select", (on_true, on_false))
-    return np.where(predicate, on_true, on_false)
+    return formulas.select(predicate, on_true, on_false)
 
 
 def _expect_arity(opcode: str, operands: Sequence[Array]) -> None:

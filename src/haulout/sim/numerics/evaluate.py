@@ -8,7 +8,8 @@ Floating-point exceptions are results here (inf, NaN), never warnings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -65,11 +66,17 @@ def evaluate(opcode: str, attrs: Attrs, inputs: Sequence[Array], outputs: Sequen
     kernel = KERNELS.get(opcode)
     if kernel is None:
         bad_input(f"`{opcode}` cannot be executed: there is no such operation")
-    try:
+    with explained(opcode, list(map(type_of, inputs)), outputs), np.errstate(all="ignore"):
         _expect_operands(opcode, inputs, outputs)
-        with np.errstate(all="ignore"):
-            results = kernel(attrs, inputs, outputs)
+        results = kernel(attrs, inputs, outputs)
         return [_finished(result, output, inputs) for result, output in zip(results, outputs, strict=True)]
+
+
+@contextmanager
+def explained(opcode: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Iterator[None]:
+    """Errors inside, NumPy's among them, become a `bad-input` that names the opcode and the types of its operands."""
+    try:
+        yield
     except HauloutError as error:
         raise HauloutError(*(_about(opcode, inputs, outputs, d.message) for d in error.diagnostics)) from None
     except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
@@ -93,8 +100,8 @@ def _finished(result: Array, output: TensorType, inputs: Sequence[Array]) -> Arr
     return fresh
 
 
-def _about(opcode: str, inputs: Sequence[Array], outputs: Sequence[TensorType], what: str) -> Diagnostic:
-    operands = ", ".join(str(type_of(operand)) for operand in inputs)
+def _about(opcode: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], what: str) -> Diagnostic:
+    operands = ", ".join(map(str, inputs))
     results = ", ".join(map(str, outputs))
     return Diagnostic(
         "bad-input", Severity.ERROR, f"`{opcode}` cannot be executed: {what}", notes=(f"({operands}) -> ({results})",)

@@ -1,16 +1,42 @@
-"""Element-wise formulas that are more than one NumPy function, on arrays in the type that computes."""
+"""Element-wise formulas that are more than one NumPy function, on arrays in the type that computes.
+
+Those that have `out` can write their result there; it shares no bytes with an operand.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from haulout.sim.numerics import integers
+from haulout.sim.numerics.scratch import scratch
 from haulout.sim.numerics.types import Array
 
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+"""By size: a type of so many bytes."""
 
-def clamp(low: Array, value: Array, high: Array) -> Array:
+
+def clamp(low: Array, value: Array, high: Array, out: Array | None = None) -> Array:
     """min(max(value, low), high); NaN anywhere gives NaN."""
-    return np.asarray(np.minimum(np.maximum(value, low), high))
+    return np.asarray(np.minimum(np.maximum(value, low, out=out), high, out=out))
+
+
+def select(predicate: Array, on_true: Array, on_false: Array, out: Array | None = None) -> Array:
+    """One or the other of two arrays of a type, element by element.
+
+    It is computed on bits: the masks of the predicate cost no branches, and are several times as fast as `np.where`.
+    """
+    word = _WORDS[on_true.itemsize]
+    shape = np.broadcast_shapes(predicate.shape, on_true.shape, on_false.shape)
+    result = np.empty(shape, on_true.dtype) if out is None else out
+    bits, other = result.view(word), on_false.view(word)
+    with scratch() as take:
+        mask = take(predicate.shape, np.dtype(word))
+        np.copyto(mask, predicate)
+        np.negative(mask, out=mask)  # all bits, or none
+        np.bitwise_xor(on_true.view(word), other, out=bits)
+        np.bitwise_and(bits, mask, out=bits)
+    np.bitwise_xor(bits, other, out=bits)
+    return result
 
 
 def sign(value: Array) -> Array:
@@ -42,9 +68,9 @@ def power(base: Array, exponent: Array) -> Array:
     return np.asarray(np.power(base, exponent)) if is_float else integers.power(base, exponent)
 
 
-def reciprocal_sqrt(value: Array) -> Array:
+def reciprocal_sqrt(value: Array, out: Array | None = None) -> Array:
     """1 / sqrt(value)."""
-    return np.asarray(1 / np.sqrt(value))
+    return np.asarray(np.true_divide(1, np.sqrt(value, out=out), out=out))
 
 
 def logistic(value: Array) -> Array:

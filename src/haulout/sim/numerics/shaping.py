@@ -9,11 +9,14 @@ import numpy as np
 
 from haulout.sim.numerics import attributes
 from haulout.sim.numerics.rounding import convert
+from haulout.sim.numerics.scratch import Take
 from haulout.sim.numerics.types import Array, Attrs, TensorType
 from haulout.support.diagnostics import bad_input
 
 _MAX_ELEMENTS = 2**30
 """Of a padded array, whose size comes from attributes."""
+_MOST_COUNTED = 2**62
+"""No sum of this and an extent overflows."""
 
 
 def broadcast(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -33,14 +36,16 @@ def broadcast(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorTyp
 
 
 def iota(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
-    """`iota dim=`: each element is its index along that dimension."""
+    """`iota dim= start=`: each element is the start, 0 when absent, and its index along that dimension."""
     shape = outputs[0].shape
-    dim = attributes.integer(attrs, "dim")
+    dim, start = attributes.integer(attrs, "dim"), attributes.integer(attrs, "start", 0)
     if not 0 <= dim < len(shape):
         bad_input(f"attribute `dim`: {outputs[0]} has no dimension {dim}")
+    if not 0 <= start <= _MOST_COUNTED:
+        bad_input(f"attribute `start`: must be between 0 and 2**62, found {start}")
     along = [1] * len(shape)
     along[dim] = shape[dim]
-    return [np.broadcast_to(convert(np.arange(shape[dim]), outputs[0].dtype).reshape(along), shape)]
+    return [np.broadcast_to(convert(np.arange(start, start + shape[dim]), outputs[0].dtype).reshape(along), shape)]
 
 
 def pad(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -60,11 +65,22 @@ def pad(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) ->
     return [padded(operand, value, shape, low, [gap + 1 for gap in interior])]
 
 
-def padded(operand: Array, value: Array, shape: Sequence[int], low: Sequence[int], step: Sequence[int]) -> Array:
-    """An array of `shape` full of `value`, with element i of the operand at `low + i * step` where that is inside."""
+def padded(
+    operand: Array,
+    value: Array,
+    shape: Sequence[int],
+    low: Sequence[int],
+    step: Sequence[int],
+    take: Take = np.empty,
+) -> Array:
+    """An array of `shape` full of `value`, with element i of the operand at `low + i * step` where that is inside.
+
+    `take` makes the array.
+    """
     if prod(shape) > _MAX_ELEMENTS:
         bad_input(f"padding to {list(shape)} elements takes more memory than is sensible")
-    result = np.full(shape, value.reshape(()), operand.dtype)
+    result = take(tuple(shape), operand.dtype)
+    result.fill(value.reshape(())[()])
     taken, placed = [], []
     for extent, size, first, distance in zip(operand.shape, shape, low, step, strict=True):
         begin = -(min(first, 0) // distance)

@@ -38,6 +38,11 @@ class WindowDim:
         return max(0, spread + self.pad_low + self.pad_high)
 
     @property
+    def is_identity(self) -> bool:
+        """Whether each position sees one element, its own."""
+        return self.size == self.stride == self.base_dilation == 1 and self.pad_low == self.pad_high == 0
+
+    @property
     def reach(self) -> int:
         """Elements from the first tap to the last, both included."""
         return (self.size - 1) * self.dilation + 1

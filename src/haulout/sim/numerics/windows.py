@@ -3,8 +3,9 @@
 With an operation that has an identity, padding and holes are filled with the identity and each dimension is
 reduced in turn by doubling: windows of 1, 2, 4, ... elements, combined into the size asked for. A window of w
 elements costs log2(w) array operations instead of w, and sums are paired, hence exact to a few units in the
-last place. A general `body` visits the taps in order, each for all windows at once, and skips those that fall
-on padding.
+last place. Where few positions see each element, the same sums are made for each position alone. Dimensions before
+the first that a window spans are cut into blocks that stay in the cache. A general `body` visits the taps in order,
+each for all windows at once, and skips those that fall on padding.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from itertools import product
 import numpy as np
 
 from haulout.sim.numerics import attributes, body, window
+from haulout.sim.numerics.blocks import blocks
 from haulout.sim.numerics.elementwise import compare
 from haulout.sim.numerics.reductions import combiner, identity
 from haulout.sim.numerics.rounding import convert, widen
+from haulout.sim.numerics.scratch import Take, scratch
 from haulout.sim.numerics.shaping import padded
 from haulout.sim.numerics.types import Array, Attrs, TensorType
 from haulout.sim.numerics.window import WindowDim
 from haulout.support.diagnostics import bad_input
+
+_BLOCK = 1 << 17
+"""Elements."""
 
 
 def reduce_window(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -37,10 +43,16 @@ def reduce_window(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[Tenso
     if count != 1:
         bad_input("`reduce_window` of several arrays at once needs `body`, not `op`")
     combine = combiner(attrs, arrays[0].dtype)
-    result = widen(arrays[0])
-    for axis, dim in enumerate(dims):
-        result = _along(combine, result, axis, dim)
-    return [convert(np.asarray(combine(widen(initial[0]), result)), arrays[0].dtype)]
+    spans = [axis for axis, dim in enumerate(dims) if not dim.is_identity]
+    result = np.empty(outputs[0].shape, arrays[0].dtype)
+    whole = arrays[0].ndim - min(spans, default=0)
+    for index in blocks(arrays[0].shape, _BLOCK, whole):
+        part = widen(arrays[0][index])
+        with scratch() as take:
+            for axis in spans:
+                part = _along(combine, part, axis, dims[axis], take)
+            result[index] = convert(np.asarray(combine(widen(initial[0]), part)), arrays[0].dtype)
+    return [result]
 
 
 def select_and_scatter(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) -> list[Array]:
@@ -106,24 +118,43 @@ def _elements_under(tap: tuple[int, ...], dims: tuple[WindowDim, ...]) -> tuple[
     return np.where(inside, at, 0), inside
 
 
-def _along(combine: np.ufunc, array: Array, axis: int, dim: WindowDim) -> Array:
+def _along(combine: np.ufunc, array: Array, axis: int, dim: WindowDim, take: Take) -> Array:
     """Reduce the windows along one dimension, by doubling."""
     shape = [dim.padded if other == axis else extent for other, extent in enumerate(array.shape)]
     low = [dim.pad_low * (other == axis) for other in range(array.ndim)]
     step = [dim.base_dilation if other == axis else 1 for other in range(array.ndim)]
-    # `runs` holds, at i, the combination of 2**k elements `dilation` apart that starts at i.
-    runs = np.moveaxis(padded(array, identity(combine, array.dtype), shape, low, step), axis, 0)
+    if [*array.shape] != shape or dim.pad_low:
+        array = padded(array, identity(combine, array.dtype), shape, low, step, take)
+    elements = np.moveaxis(array, axis, 0)
     if not dim.positions:
-        return np.moveaxis(runs[:0], 0, axis)
+        return np.moveaxis(elements[:0], 0, axis)
+
+    def combined(left: Array, right: Array) -> Array:
+        room = take((*shape[:axis], len(left), *shape[axis + 1 :]), array.dtype)
+        return np.asarray(combine(left, right, out=np.moveaxis(room, axis, 0)))
+
+    doublings = dim.size.bit_length() - 1
+    is_sparse = (dim.size - 1) * dim.positions <= doublings * len(elements)
+    runs = {1: elements}
+    """2**k -> at i, the combination of 2**k elements `dilation` apart that starts at i."""
+
+    def run(tap: int, length: int) -> Array:
+        """Of each position, `length` elements from a tap on."""
+        if length == 1 or not is_sparse:
+            return runs[length][dim.positions_of_tap(tap)]
+        half = length // 2
+        return combined(run(tap, half), run(tap + half, half))
+
     total: Array | None = None
     taken, length = 0, 1
     while True:
         if dim.size & length:
-            piece = runs[dim.positions_of_tap(taken)]
-            total = piece if total is None else np.asarray(combine(total, piece))
+            piece = run(taken, length)
+            total = piece if total is None else combined(total, piece)
             taken += length
             if taken == dim.size:
                 return np.moveaxis(total, 0, axis)
-        shift = length * dim.dilation
-        runs = np.asarray(combine(runs[: len(runs) - shift], runs[shift:]))
+        if not is_sparse:
+            shift, last = length * dim.dilation, runs.pop(length)
+            runs[2 * length] = combined(last[: len(last) - shift], last[shift:])
         length *= 2

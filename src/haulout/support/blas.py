@@ -1,4 +1,4 @@
-"""One BLAS thread a core: the cores are the threads, and a product of matrices runs on the core that asks for it.
+"""One BLAS thread: a product of matrices runs on the thread that asks for it, which in the runtime is a core.
 
 NumPy's wheels come with OpenBLAS, which has a function for the number of its threads; it is called in the libraries
 that the process has loaded. `threadpoolctl` does the same for more libraries. It is not used, as it would be a

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haulout.ir.patterns import Pattern
-from haulout.runtime.arena import Slot, new_arena
+from haulout.sim.memory.slots import Slot, new_arena
 from haulout.sim.numerics import TensorType
 
 F32, U8 = np.dtype(np.float32), np.dtype(np.uint8)

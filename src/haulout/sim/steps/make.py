@@ -1,6 +1,6 @@
 """Instructions as steps: functions without arguments, with views, attributes and kernels bound before the run.
 
-The kernels are the simulator's (`sim/numerics`). Where one is a single NumPy function, the step is that function with
+The kernels are those of `sim/numerics`. Where one is a single NumPy function, the step is that function with
 the result's view as `out`, so nothing is allocated or copied. Where a kernel gives a view of its operand, the view is
 copied to its place. All other opcodes are `evaluate`d, and their results stored.
 """
@@ -15,28 +15,52 @@ import numpy as np
 
 from haulout.ir.attributes import AttrValue
 from haulout.ir.opcodes import lookup
-from haulout.runtime.arena import Slot
-from haulout.runtime.elementwise import BlockMap, as_ufunc
-from haulout.sim.numerics import attributes, body, dot, elementwise, evaluate, indexing, reductions, shaping
+from haulout.sim.memory.slots import Slot
+from haulout.sim.numerics import (
+    attributes,
+    body,
+    convolution,
+    dot,
+    elementwise,
+    evaluate,
+    indexing,
+    reductions,
+    shaping,
+)
+from haulout.sim.numerics.blocks import Index
 from haulout.sim.numerics.body import Body, Statement
 from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_float
+from haulout.sim.numerics.evaluate import explained
 from haulout.sim.numerics.types import Array, TensorType
+from haulout.sim.steps.elementwise import BlockMap, Plan, as_function
 from haulout.support.diagnostics import bad_input
 
 Step: TypeAlias = Callable[[], object]
 """A thread calls it; what it returns is not used."""
 _Attrs: TypeAlias = Mapping[str, AttrValue]
+Plans: TypeAlias = dict[tuple[object, ...], Plan]
 _Make: TypeAlias = Callable[[_Attrs, Sequence[Slot], Sequence[Slot]], "Step | None"]
 
 
-def make_step(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step:
-    """The step of an instruction. Raises `bad-input` for one that no core can execute."""
+def make_step(
+    opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot], plans: Plans | None = None
+) -> Step:
+    """The step of an instruction. Raises `bad-input` for one that no core can execute.
+
+    `plans` keeps what instructions of the same attributes can share.
+    """
     if lookup(opcode).collective:
         bad_input(f"`{opcode}` cannot be executed by a core", help=["compile the program: it lowers collectives"])
+    plans = {} if plans is None else plans
+    make = _MAKERS.get(opcode)
     if opcode in elementwise.OPCODES:
-        made = _elementwise(opcode, attrs, reads, writes)
-    else:
-        made = _MAKERS[opcode](attrs, reads, writes) if opcode in _MAKERS else None
+        make = partial(_elementwise, opcode, plans)
+    elif opcode in _MAPS:
+        make = partial(_MAPS[opcode], plans)
+    made = None
+    if make is not None:
+        with explained(opcode, [slot.type for slot in reads], [slot.type for slot in writes]):
+            made = make(attrs, reads, writes)
     return made if made is not None else partial(_evaluate, opcode, attrs, reads, writes)
 
 
@@ -75,7 +99,9 @@ def _is_free(out: Slot, reads: Sequence[Slot]) -> bool:
     return out.view is not None and all(out.same_as(slot) or not out.meets(slot) for slot in reads)
 
 
-def _elementwise(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+def _elementwise(
+    opcode: str, plans: Plans, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]
+) -> Step | None:
     expected = lookup(opcode).operands
     if expected is None or (len(reads), len(writes)) != expected.counts():
         return None
@@ -94,14 +120,25 @@ def _elementwise(opcode: str, attrs: _Attrs, reads: Sequence[Slot], writes: Sequ
     statement = Statement(opcode, out.type.dtype, tuple(range(len(reads))), extra)
     step = Body(len(reads), (statement,), (len(reads),))
     views = [slot.view for slot in reads]
-    mapped = BlockMap(step, reads, out.type.shape)
-    function = as_ufunc(statement, types)
+    mapped = _planned(plans, (opcode, out.type), lambda: step, reads, out.type.shape)
+    function = as_function(statement, types)
     is_plain = all(slot.type.shape == out.type.shape for slot in reads) and out.view is not None
-    if function is not None and is_plain and all(view is not None for view in views):
+    if isinstance(function, np.ufunc) and is_plain and all(view is not None for view in views):
         is_contiguous = all(slot.contiguous for slot in (*reads, out))
-        if not mapped.operations[0].is_approximate or (is_contiguous and not any(map(out.meets, reads))):
+        if not mapped.plan.operations[0].is_approximate or (is_contiguous and not any(map(out.meets, reads))):
             return partial(function, *views, out=out.view)
     return _mapped(mapped, reads, out)
+
+
+def _planned(
+    plans: Plans, name: tuple[object, ...], parse: Callable[[], Body], reads: Sequence[Slot], shape: tuple[int, ...]
+) -> BlockMap:
+    """A computation of some name on operands, planned once for all operands of the same types."""
+    types = [slot.type for slot in reads]
+    key = *name, shape, *types
+    if key not in plans:
+        plans[key] = Plan(parse(), types, shape)
+    return BlockMap(plans[key], reads)
 
 
 def _is_cast(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
@@ -113,7 +150,7 @@ def _is_cast(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
 
 
 def _mapped(mapped: BlockMap, reads: Sequence[Slot], out: Slot) -> Step | None:
-    if mapped.dtype != out.type.dtype:
+    if mapped.plan.dtype != out.type.dtype:
         return None
     if _is_free(out, reads) and out.view is not None:
         return partial(mapped.run, out.view)
@@ -126,26 +163,38 @@ def _mapped(mapped: BlockMap, reads: Sequence[Slot], out: Slot) -> Step | None:
     return run
 
 
-def _map(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+def _map(plans: Plans, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
     if not reads or len(writes) != 1:
         return None
-    return _mapped(BlockMap(body.parse(attrs, len(reads), 1), reads, writes[0].type.shape), reads, writes[0])
+    shape = writes[0].type.shape
+    return _mapped(
+        _planned(plans, ("map",), lambda: body.parse(attrs, len(reads), 1), reads, shape), reads, writes[0]
+    )
 
 
-def _map_reduce(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+def _map_reduce(plans: Plans, attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
     if len(reads) < 2 or len(writes) != 1:
         return None
     *arrays, initial = reads
     whole = max((slot.type.shape for slot in arrays), key=lambda shape: (np.prod(shape), len(shape)))
-    mapped = BlockMap(body.parse(attrs, len(arrays), 1), arrays, whole)
+    mapped = _planned(plans, ("map_reduce",), lambda: body.parse(attrs, len(arrays), 1), arrays, whole)
     reduced = {"dims": attrs.get("dims", []), "op": attrs.get("op", "")}
-    out = writes[0]
+    out, kept = writes[0], min(attributes.integers(reduced, "dims"), default=0)
+    expected = tuple(extent for dim, extent in enumerate(whole) if dim not in attributes.integers(reduced, "dims"))
+    if mapped.plan.dtype != out.type.dtype or expected != out.type.shape or not 0 <= kept <= len(whole):
+        return None
+    in_place = out.view is not None and not any(map(out.meets, reads))
 
     def run() -> None:
-        values = np.empty(whole, mapped.dtype)
-        mapped.run(values)
-        (result,) = evaluate("reduce", reduced, [values, initial.read()], [out.type])
-        out.write(result)
+        first = initial.read()
+        target = out.view if in_place and out.view is not None else np.empty(out.type.shape, out.type.dtype)
+
+        def use(index: Index, values: Array) -> None:
+            (target[index],) = reductions.reduce(reduced, [values, first], [out.type])
+
+        mapped.each(kept, use)
+        if not in_place:
+            out.write(target)
 
     return run
 
@@ -235,20 +284,36 @@ def _combine(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> St
 def _dot(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
     if len(reads) != 2 or len(writes) != 1 or not writes[0].contiguous:
         return None
-    out = writes[0]
-    if out.view is None or dot.carried_in(reads[0].type.dtype, reads[1].type.dtype, out.type.dtype) != out.type.dtype:
+    out, kinds = writes[0], [slot.type for slot in reads]
+    product = dot.parse(attrs, kinds[0], kinds[1], out.type.dtype)
+    if out.view is None or product.carried != out.type.dtype or product.shape != out.type.shape:
         return None
-    # A strided operand is gathered first: what BLAS computes may depend on how its operands lie.
-    sides, shape = dot.sides(attrs, reads[0].read(), reads[1].read(), out.type.dtype)
-    if tuple(shape) != out.type.shape:
-        return None
-    target = out.view.reshape(*sides[0].shape[:2], sides[1].shape[2])
-    if all(slot.contiguous and np.may_share_memory(side, out.arena) for slot, side in zip(reads, sides, strict=True)):
-        return partial(np.matmul, *sides, target)
+    target = out.view.reshape(product.stack)
+
+    is_view = all(slot.contiguous and slot.type.dtype == product.carried for slot in reads)
+    known: list[tuple[Array, Array]] = []
 
     def run() -> None:
-        left, right = dot.sides(attrs, reads[0].read(), reads[1].read(), out.type.dtype)[0]
-        np.matmul(left, right, out=target)
+        if known:
+            np.matmul(*known[0], out=target)
+            return
+        # A strided operand is gathered first: what BLAS computes may depend on how its operands lie.
+        sides = product.side(0, reads[0].read()), product.side(1, reads[1].read())
+        if is_view and all(np.may_share_memory(side, out.arena) for side in sides):
+            known.append(sides)
+        np.matmul(*sides, out=target)
+
+    return run
+
+
+def _convolution(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step | None:
+    if len(reads) != 2 or len(writes) != 1 or writes[0].view is None or any(map(writes[0].meets, reads)):
+        return None
+    target, kinds = writes[0].view, [[slot.type for slot in slots] for slots in (reads, writes)]
+
+    def run() -> None:
+        with explained("convolution", *kinds):
+            convolution.convolve(attrs, [slot.read() for slot in reads], target)
 
     return run
 
@@ -258,9 +323,8 @@ _ORDERING = ("sort", "topk")
 order of what they have seen.
 """
 
+_MAPS = {"map": _map, "map_reduce": _map_reduce}
 _MAKERS: dict[str, _Make] = {
-    "map": _map,
-    "map_reduce": _map_reduce,
     "dma_copy": _dma_copy,
     "broadcast": partial(_view, shaping.broadcast),
     "iota": partial(_view, shaping.iota),
@@ -268,5 +332,6 @@ _MAKERS: dict[str, _Make] = {
     "dynamic_update_slice": _dynamic_update_slice,
     "combine": _combine,
     "dot": _dot,
+    "convolution": _convolution,
 }
-"""Of opcodes that are not element-wise; a function gives None where the operands need `evaluate`."""
+"""Of other opcodes; a function gives None where the operands need `evaluate`."""

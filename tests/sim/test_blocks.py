@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.patterns import Pattern
-from haulout.runtime import elementwise
-from haulout.runtime.arena import Slot, new_arena
-from haulout.runtime.elementwise import blocks
-from haulout.runtime.steps import make_step
+from haulout.sim.memory.slots import Slot, new_arena
 from haulout.sim.numerics import TensorType, evaluate
+from haulout.sim.numerics.blocks import blocks
+from haulout.sim.steps import elementwise
+from haulout.sim.steps.make import make_step
 from haulout.support.diagnostics import HauloutError
 
 F32 = np.dtype(np.float32)
@@ -58,6 +58,12 @@ class Arena:
             slot.write(self.random.standard_normal(shape).astype(dtype))
         return slot
 
+    def over(self, slot: Slot, shape: tuple[int, ...]) -> Slot:
+        """A result that begins inside an operand."""
+        begin = slot.pieces[0].ctypes.data - self.bytes.ctypes.data + slot.type.nbytes // 2 // 64 * 64
+        kind = TensorType(slot.type.dtype, shape)
+        return self.slot(shape, slot.type.dtype, Pattern(begin, kind.nbytes))
+
 
 def expect_same(opcode: str, attrs: dict[str, Any], reads: list[Slot], write: Slot) -> None:
     (wanted,) = evaluate(opcode, attrs, [slot.read().copy() for slot in reads], [write.type])
@@ -68,14 +74,24 @@ def expect_same(opcode: str, attrs: dict[str, Any], reads: list[Slot], write: Sl
 
 @given(st.lists(st.integers(1, 9), max_size=4).map(tuple), st.integers(4, 30))
 def test_blocks_cut_an_array_once(shape: tuple[int, ...], size: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elementwise, "BLOCK", size)
-        found = np.zeros(shape, np.int64)
-        for index in blocks(shape):
-            part = found[index]
-            assert part.size < 2 * size
-            assert part.size > 1 or found.size == 1
-            part += 1
+    found = np.zeros(shape, np.int64)
+    for index in blocks(shape, size):
+        part = found[index]
+        assert part.size < 2 * size
+        assert part.size > 1 or found.size == 1
+        part += 1
+    assert (found == 1).all()
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple), st.integers(4, 30), st.integers(1, 4))
+def test_blocks_leave_the_last_dimensions_whole(shape: tuple[int, ...], size: int, whole: int) -> None:
+    kept = max(0, len(shape) - whole)
+    found = np.zeros(shape, np.int64)
+    for index in blocks(shape, size, len(shape) - kept):
+        part = found[index]
+        assert part.shape[kept:] == shape[kept:]
+        assert part.size < 2 * size or part[..., :1].size == part.size // shape[-1]
+        part += 1
     assert (found == 1).all()
 
 
@@ -162,6 +178,23 @@ def test_parts_are_combined_into_any_place(parts: int, at: int | None) -> None:
     arena = Arena()
     reads = [arena.slot((1000,)) for _ in range(parts)]
     expect_same("combine", {"op": "add"}, reads, arena.slot((1000,)) if at is None else reads[at])
+
+
+@pytest.mark.parametrize("labels", ["b01f_01io->b01f", "bf01_io01->bf01", "f01b_i01o->01bf"])
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s32"])
+def test_convolutions_are_written_to_their_place(labels: str, in_place: bool, dtype: str) -> None:
+    """The last labels are those of the gradient of the weights: few positions, many taps."""
+    arena, kind = Arena(), NUMPY[dtype]
+    attrs: dict[str, Any] = {"dim_labels": labels, "pad_low": [1, 0], "pad_high": [0, 1]}
+    shapes = {
+        "b01f_01io->b01f": ((4, 9, 8, 3), (2, 2, 3, 5), (4, 9, 8, 5)),
+        "bf01_io01->bf01": ((4, 3, 9, 8), (3, 5, 2, 2), (4, 5, 9, 8)),
+        "f01b_i01o->01bf": ((4, 9, 8, 3), (4, 8, 7, 5), (3, 3, 3, 5)),
+    }[labels]
+    reads = [arena.slot(shape, kind) for shape in shapes[:2]]
+    out = arena.slot(shapes[2], kind) if in_place else arena.over(reads[0], shapes[2])
+    expect_same("convolution", attrs, reads, out)
 
 
 @pytest.mark.parametrize("turned", [False, True])

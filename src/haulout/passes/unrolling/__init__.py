@@ -1,0 +1,1 @@
+"""Loops whose body does the work of two iterations (`alternate_buffers`)."""

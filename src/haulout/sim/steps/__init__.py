@@ -1,0 +1,1 @@
+"""Instructions as functions without arguments, bound to the places of their operands."""
