@@ -151,6 +151,21 @@ def test_many_branches_are_proved_at_once() -> None:
     assert check_program(program("\n".join(parts))) == []
 
 
+def test_few_runs_show_all_pairs_that_many_branches_leave_open() -> None:
+    """Two cores write parts of their own in 40 branches, but in one of them core 1 writes what core 0 does."""
+    cores = []
+    for number in range(2):
+        remote = "remote=[s,0]" if number else "kind=inout"
+        parts = [core(BUFFER, f"mloc %s dram.shared size=128 {remote}", "block ^entry -> ^f0:")]
+        for at in range(40):
+            part = "0:64" if number == 0 or at == 20 else "64:128"
+            behind = "" if at == 39 else f" -> ^f{at + 1}"
+            parts.append(branch(f"%t{at} = iota @act () -> (%s[{part}])", None, name=f"f{at}", behind=behind))
+        cores.append("\n".join(parts))
+    found = check_program(program(*cores), advise=False)
+    assert {each.code for each in found} == {"cross-core-race"}
+
+
 def test_the_proof_agrees_with_the_runs() -> None:
     """What is proved has no finding when its runs are judged; nearly all that has none is proved."""
     seen: Counter[str] = Counter()

@@ -67,8 +67,8 @@ class Trust:
 
 
 def find_rows(text: Text, trust: Trust) -> Rows | None:
-    """The rows; None where no order is known: the signals before a wait in the text do not satisfy it, barriers signal,
-    or cores that choose for themselves use semaphores of each other.
+    """The rows; None where no order is known: the signals before a wait in the text do not satisfy it, barriers
+    signal, or cores that choose for themselves use semaphores of each other.
     """
     use, model, events = text.operations, text.model, text.events
     lines = len(model.queue_core)

@@ -12,6 +12,8 @@ fault, or show that there is none. So this proof may give up wherever it does no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -24,10 +26,12 @@ from haulout.checker.flow.pairs import Touches, find_queries, find_touches
 from haulout.checker.flow.text import Text, find_text
 from haulout.checker.flow.waits import find_graph
 from haulout.checker.model import Runs
+from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import FunctionSteps
 from haulout.checker.proofs.storage import check_placements, check_views
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids, Ints
+from haulout.ir.structure import Arm
 from haulout.support.jit import compiled_if_large, plain_if_small
 
 _MAX_OPEN = 1 << 14
@@ -43,6 +47,66 @@ def is_proved(runs: Runs) -> bool:
             return False
         touches = find_touches(text)
         return _ordered(text, touches) and all_held(text, touches)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A conflicting pair whose order is not proved."""
+
+    operands: tuple[int, int]
+    """As written; a branch is numbered after all operands, by its block."""
+    path: dict[Choice, int]
+    """A path on which both run, and little else."""
+
+
+def find_left(runs: Runs) -> list[Left] | None:
+    """The pairs that keep a function from being proved; None where it is not for pairs alone, or too many."""
+    text = find_text(runs)
+    if text is None or check_views(text.model) or check_placements(text.model):
+        return None
+    touches = find_touches(text)
+    queries, loop = find_queries(text, touches), _loop_of(text)
+    if queries is None or not _times_rise(text, touches, loop) or not all_held(text, touches):
+        return None
+    found, tied = _open_pairs(text, touches, queries), _tied(text, touches, queries, loop)
+    if found is None or tied is None:
+        return None
+    left = []
+    for some in (found, tied):
+        left += [_left(text, touches, some, row) for row in _conflicting(text, touches, some)]
+    return left
+
+
+def _left(text: Text, touches: Touches, found: Open, row: int) -> Left:
+    model = text.model
+    assert model.unrolled is not None
+    path: dict[Choice, int] = {}
+    operands = []
+    for side, access in enumerate((int(found.first[row]), int(found.second[row]))):
+        origin = int(model.unrolled.access_origin[model.access[access]])
+        instruction = int(model.instruction[access])
+        block = int(model.unrolled.block[model.rows[instruction]])
+        operands.append(origin if origin != NONE else len(model.unrolled.source.accesses) + block)
+        later = int(found.level[row]), int(found.lag[row]) * side
+        _lead_to(text, int(text.events.block[touches.event[access]]), int(model.core[instruction]), later, path)
+    return Left((operands[0], operands[1]), path)
+
+
+def _lead_to(text: Text, block: int, core: int, later: tuple[int, int], path: dict[Choice, int]) -> None:
+    """Choose what leads to a block, in a later iteration of the loop of a level."""
+    structure = text.runs.flow.structure
+    around: tuple[int, ...] = ()
+    for number in structure.around(block):
+        region = structure.regions[number]
+        if isinstance(region, Arm):
+            fork = structure.forks[region.fork]
+            path[fork.block, around, core if fork.divergent else NONE] = region.side
+            continue
+        turn = later[1] if len(around) + 1 == later[0] else 0
+        if region.trip == NONE:
+            key = region.header, around, NONE
+            path[key] = max(path.get(key, 0), turn + (block != region.header))
+        around = (*around, turn)
 
 
 def _loop_of(text: Text) -> Ids:
@@ -158,6 +222,11 @@ def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Open | None:
 
 def _all_apart(text: Text, touches: Touches, found: Open) -> bool:
     """Whether pairs commute, or have no common byte."""
+    return next(_conflicting(text, touches, found), None) is None
+
+
+def _conflicting(text: Text, touches: Touches, found: Open) -> Iterator[int]:
+    """The pairs that do not commute and may have a common byte."""
     model, owner = touches.model, touches.model.owners()
     one, other = found.first[: found.total], found.second[: found.total]
     commute = (model.atomic[one] > 0) & (model.atomic[one] == model.atomic[other])
@@ -165,9 +234,9 @@ def _all_apart(text: Text, touches: Touches, found: Open) -> bool:
         (owner[model.location[one]] == owner[model.location[other]]) & ~model.fetches[one] & ~model.fetches[other]
     )
     left = np.flatnonzero(~commute)
-    if not (touches.moves[one[left]] | touches.moves[other[left]]).all():
-        return False
-    return not any(_may_meet(text, touches, found, row) for row in left.tolist())
+    moving = touches.moves[one[left]] | touches.moves[other[left]]
+    yield from left[~moving].tolist()
+    yield from (row for row in left[moving].tolist() if _may_meet(text, touches, found, row))
 
 
 # -- patterns that move ----------------------------------------------------------------------------------------------
