@@ -9,7 +9,8 @@ rows of two cores have no common order inside an epoch. So `haulout.packing.conf
     core 1, epoch 0   core 1, epoch 1
                       [--- c ---)
 
-Bound: in one epoch, each core's most bytes live at one time, summed over the cores.
+Bound: in one epoch, each core's most bytes live at one time, summed over the cores. A location that nothing accesses
+conflicts with none, but the space is at least as large as it.
 """
 
 from __future__ import annotations
@@ -73,13 +74,14 @@ def plan_joint(program: Program, rows: Ints, life: Lifetimes) -> JointPlan:
     )
     bound = _bound(program, item)
     offset = np.zeros(len(rows), np.int64)
+    largest = int(program.locations.size[rows].max(initial=0))
     if not len(used):
-        return JointPlan(offset, 0, 0)
+        return JointPlan(offset, largest, largest)
     span, length = (item.last_epoch - item.first_epoch).astype(float), (item.end - item.begin).astype(float)
     keys = [span * item.size, item.size.astype(float), length * item.size, span * 1e6 + length]
     placed, peak = fit_conflicts(item.size, item.align, item.conflicts, keys, bound)
     offset[np.isin(rows, used)] = placed
-    return JointPlan(offset, peak, bound)
+    return JointPlan(offset, max(peak, largest), max(bound, largest))
 
 
 def location_epochs(program: Program, rows: Ints) -> tuple[Ints, Ints]:
