@@ -3,8 +3,8 @@
 Cores keep their partitions for the whole program, so the bytes of different cores add up. Each core contributes the
 buffers that are live when it holds most; the largest of all these are listed, as many as exceed the capacity. With
 equal partitions only the core with the most live bytes counts, against its share. In a joint space the bytes of the
-cores add up epoch by epoch, so the moments are those of the worst epoch. A location that nothing accesses counts alone,
-where it is larger than all that is live.
+cores add up epoch by epoch, so the moments are those of the worst epoch. A location that nothing accesses counts
+alone, where it is larger than all that is live.
 
 If the live bytes fit and the placement does not, some buffers of one core may provably not fit into the bytes that
 the other cores leave (`packing/conflict_set.py`). Otherwise the notes say that there is no proof.
