@@ -4,8 +4,8 @@ OpenBLAS sums the products of an element in chains of one product after the othe
 contracted extent alone, and adds the chains. That is the order here. But other kernels have other orders:
 
     one row or one column            a kernel for vectors; so there are two here
-    up to a million multiplications  a kernel for small matrices. It does not cut chains, so they are cut here. It sums
-                                     rows of the left side in several parts, so that side is given column by column
+    up to a million multiplications  a kernel for small matrices. It does not cut chains, so they are cut here. It
+                                     sums rows of the left side in several parts, so that side is given by columns
 
 This is so on machines with AVX-512; on others OpenBLAS has other kernels, and parts may differ in the last bits.
 """
