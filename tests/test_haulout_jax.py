@@ -147,5 +147,45 @@ def test_a_function_without_a_mesh_is_divided_over_cores() -> None:
     assert len(outputs) == 4
     for value in outputs.values():
         np.testing.assert_allclose(value, np.tanh(x @ w).sum(axis=1), rtol=1e-5)
-    with pytest.raises(HauloutError, match="lnc=2, but the function is partitioned for 4 cores"):
-        haulout.jax.lower(layer, *specs, mesh={"d": 4}, in_shardings=jax.sharding.PartitionSpec(), lnc=2)
+    # Shardings only ask for cuts then: XLA partitions nothing.
+    asked = haulout.jax.lower(layer, *specs, mesh={"d": 4}, in_shardings=jax.sharding.PartitionSpec(), lnc=2)
+    assert asked.lnc == 2
+
+
+@pytest.mark.jax
+@needs_jax
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_annotations_override_the_choice(devices: int) -> None:
+    import jax
+    from jax.sharding import PartitionSpec
+
+    def scoped(x: Any, w: Any) -> Any:
+        with haulout.jax.split_axis(-1):
+            hidden = jax.nn.silu(x @ w)
+        return hidden.sum(axis=1)
+
+    def constrained(x: Any, w: Any) -> Any:
+        hidden = jax.lax.with_sharding_constraint(jax.nn.silu(x @ w), PartitionSpec(None, "d"))
+        return hidden.sum(axis=1)
+
+    x, w = (np.random.default_rng(1).standard_normal(shape).astype("f4") for shape in ((8, 16), (16, 32)))
+    specs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in (x, w)]
+    plain = np.asarray(jax.jit(lambda x, w: jax.nn.silu(x @ w).sum(axis=1))(x, w))
+    mesh = {"mesh": {"d": devices}}
+    for fn, options in ((scoped, {}), (constrained, mesh)):
+        program = haulout.jax.lower(fn, *specs, lnc=4, **options)
+        result = haulout.compile(program)
+        assert result.proved and result.ok
+        assert result.report.split is not None
+        dims = {each.name: (each.dim, each.asked) for each in result.report.split.divided}
+        assert (1, 1) in dims.values()
+        assert all(asked in (None, dim) for dim, asked in dims.values())
+        for value in haulout.simulate(result.program, {"x.1": x, "w.1": w}).outputs.values():
+            np.testing.assert_allclose(value, plain, rtol=1e-4, atol=1e-5)
+        other = haulout.compile(program, split=["axis=0"]).report.split
+        assert other is not None and all(each.dim == 0 for each in other.divided)
+    free = haulout.compile(haulout.jax.lower(lambda x, w: jax.nn.silu(x @ w).sum(axis=1), *specs, lnc=4)).report
+    assert free.split is not None and all(each.dim == 0 for each in free.split.divided)
+    # The gradient of a scope is free: its results have other shapes.
+    grad = haulout.jax.lower(jax.grad(lambda w, x: scoped(x, w).sum()), specs[1], specs[0], lnc=4)
+    assert haulout.compile(grad).ok

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from haulout.passes.coloring_allocator_dram_shared import Partitions
     from haulout.passes.manager import PassRecord
     from haulout.passes.pipeline import Fences, Share, Sync
+    from haulout.passes.split_report import SplitReport
     from haulout.report.model import Report, ShareLevel
-    from haulout.report.split import SplitReport
     from haulout.runtime import RunResult
     from haulout.sim.run import SimulationResult
 
@@ -84,7 +84,7 @@ def _read(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return traced.program, list(traced.findings)
-    program = check_sound(_read_file(Path(source), fuse, replicated))
+    program = check_sound(_read_file(Path(source), fuse, replicated, divide=lnc is not None))
     if Path(source).suffix == ".npz":
         require_writable(program)
     if lnc in (None, program.lnc):
@@ -97,7 +97,7 @@ def _read(
     return LncSplitter(cores=lnc).run(program, PassContext()), []
 
 
-def _read_file(path: Path, fuse: Fuse, replicated: Collection[str]) -> Program:
+def _read_file(path: Path, fuse: Fuse, replicated: Collection[str], *, divide: bool) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
@@ -110,7 +110,7 @@ def _read_file(path: Path, fuse: Fuse, replicated: Collection[str]) -> Program:
             from haulout.passes.options import check_option
 
             check_option("fuse", fuse, Fuse)
-            return load_hlo(path, fuse=fuse, replicated=replicated)
+            return load_hlo(path, fuse=fuse, replicated=replicated, divide=divide)
         case ".npz":
             return load_program(path)
     kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
@@ -203,23 +203,29 @@ def explain_split(
     fuse: Fuse = "all",
     replicated: Collection[str] = (),
 ) -> SplitReport:
-    """Which operations the cores divide, along which dimension, and why not the others; nothing is compiled.
+    """Which operations the cores divide, along which dimension, which fences they need, and why not the others.
 
-    The options are those of `compile`. Raises `HauloutError`, also for a cut that is asked for and not possible.
+    The options are those of `compile`; nothing gets an address. Raises `HauloutError`, also for a cut that is asked
+    for and not possible.
     """
     from haulout.passes.base import PassContext
+    from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
     from haulout.passes.manager import PassManager
-    from haulout.passes.pipeline import dividing_passes
-    from haulout.passes.split_record import SplitRecord
-    from haulout.report.split import SplitReport
-    from haulout.target import DEFAULT
+    from haulout.passes.pipeline import standard_pipeline
+    from haulout.passes.split_report import SplitReport
+    from haulout.report.split import with_fences
+    from haulout.target import DEFAULT, load_target
 
     _check_cores(lnc)
+    machine = str(target or DEFAULT)
+    passes = standard_pipeline(capacity=load_target(machine).dram_bytes, split=split, target=machine)
+    placed = [each.name for each in passes].index(ExtendSharedLifetimes.name) + 1
     context = PassContext()
-    manager = PassManager(dividing_passes(target=str(target or DEFAULT), split=split))
     program, _ = _read(source, lnc, None, "data", fuse, replicated)
-    manager.run(program, context)
-    return SplitReport.of(context.split or SplitRecord(obstacle="the program runs on one core"))
+    program = PassManager(passes[:placed]).run(program, context)
+    if context.split is None:
+        return SplitReport(obstacle="the program runs on one core")
+    return with_fences(context.split, program)
 
 
 def _share_levels(program: Program, options: Mapping[str, Any]) -> list[ShareLevel]:

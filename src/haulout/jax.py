@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from haulout.frontends.hlo import from_jax
@@ -10,21 +11,30 @@ from haulout.frontends.hlo.from_jax import partition
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.lnc_splitter import LncSplitter
-from haulout.support.diagnostics import bad_input
 
-__all__ = ["lower", "partition"]
+__all__ = ["lower", "partition", "split_axis"]
 
 
 def lower(fn: Callable[..., Any], *specs: Any, lnc: int | None = None, **options: Any) -> Program:
     """The program of a JAX function, on as many cores as its mesh has devices, or cloned over `lnc` cores.
 
-    With `lnc` there is no mesh and no sharding: `haulout.compile` divides the work itself. The other arguments, and
-    the errors, are those of `partition` and of the HLO front end. Warns if there is a mesh but no sharded argument:
-    XLA then gives all of the work to every core.
+    With `lnc` XLA partitions nothing: `haulout.compile` divides the work itself, and shardings of arguments, of
+    results and by `with_sharding_constraint` only ask for cuts, as `split_axis` does. A mesh then names axes, and its
+    size does not matter. The other arguments, and the errors, are those of `partition` and of the HLO front end.
+    Without `lnc`, warns if there is a mesh but no sharded argument: XLA then gives all of the work to every core.
     """
-    program = from_jax.lower(fn, *specs, **options)
-    if lnc is None or lnc == program.lnc:
-        return program
-    if program.lnc != 1:
-        bad_input(f"lnc={lnc}, but the function is partitioned for {program.lnc} cores", help=["leave out the mesh"])
-    return LncSplitter(cores=lnc).run(program, PassContext())
+    program = from_jax.lower(fn, *specs, divide=lnc is not None, **options)
+    return program if lnc in (None, 1) else LncSplitter(cores=lnc or 1).run(program, PassContext())
+
+
+def split_axis(axis: int) -> AbstractContextManager[None]:
+    """A scope whose operations the cores are to divide along a dimension of their results.
+
+        with haulout.jax.split_axis(0):
+            hidden = jax.nn.gelu(x @ w)
+
+    `axis` counts from the end if it is negative. Operations whose results have no such dimension are free. It is
+    `jax.named_scope("haulout.split(axis=0)")`, so it takes part in no computation, and its derivatives are free.
+    Raises `bad-input` if JAX is not installed.
+    """
+    return from_jax.named_scope(f"haulout.split(axis={int(axis)})")

@@ -1,4 +1,5 @@
-"""Small random tensor programs whose cores run one list, as a front end makes them: whole arrays, each written once.
+"""Small random tensor programs whose cores run one list, as a front end makes them: whole arrays, some of which a
+result overwrites that is made of them.
 
     program = random_tensor_program(rng)
     inputs = lockstep_inputs(rng, program)
@@ -30,6 +31,8 @@ SHAPES: tuple[Shape, ...] = ((8, 4), (4, 8), (8,), (4,), (8, 4, 2), (5, 4), ())
 class _Value:
     row: int
     shape: Shape
+    block: int | None = None
+    """Where an operation made it."""
 
 
 class _Maker:
@@ -76,10 +79,14 @@ class _Maker:
         self.seq += 1
 
     def result(self, opcode: str, operands: list[_Value], shape: Shape, **attrs: AttrValue) -> None:
-        row = self.location(shape, Kind.INTERNAL)
+        self.store(opcode, operands, self.location(shape, Kind.INTERNAL), shape, attrs)
+
+    def store(
+        self, opcode: str, operands: list[_Value], row: int, shape: Shape, attrs: dict[str, AttrValue] | None = None
+    ) -> None:
         shapes = [*(each.shape for each in operands), shape]
         self.emit(opcode, [each.row for each in operands], row, shapes, attrs)
-        self.values.append(_Value(row, shape))
+        self.values = [*(each for each in self.values if each.row != row), _Value(row, shape, self.block)]
 
     def of(self, *ranks: int) -> _Value | None:
         fitting = [each for each in self.values if len(each.shape) in ranks]
@@ -100,7 +107,11 @@ class _Maker:
         same = [each for each in self.values if each.shape == shape]
         match rng.randrange(15):
             case 0 | 1:
-                self.result(rng.choice(("add", "maximum", "subtract")), [value, rng.choice(same)], shape)
+                opcode, pair = rng.choice(("add", "maximum", "subtract")), [value, rng.choice(same)]
+                if value.block == self.block and rng.random() < 0.5:
+                    self.store(opcode, pair, value.row, shape)
+                else:
+                    self.result(opcode, pair, shape)
             case 2:
                 dim = rng.randrange(len(shape))
                 zero = next(each for each in self.values if each.shape == ())

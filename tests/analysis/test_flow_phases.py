@@ -15,7 +15,7 @@ from tests.analysis.test_dependences import ordered
 from tests.brute import conflicts, longest_chain
 from tests.tiers import examples
 
-from haulout.analysis.flow_phases import FlowScan
+from haulout.analysis.flow_phases import STEPS, FlowScan
 from haulout.analysis.order_scan import WALK_LIMIT
 from haulout.checker import check_program, check_reordered
 from haulout.ir.builder import ProgramBuilder
@@ -24,10 +24,12 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.extend_shared_lifetimes import ExtendSharedLifetimes
-from haulout.passes.order_by_phases import sorted_by_phase
+from haulout.passes.order_by_phases import sorted_by_time
 from haulout.passes.order_cores import order_cores
 from haulout.sim import compare_schedules
 from haulout_generators.programs import random_program
+
+NO_CUTS = np.zeros(0, np.int64)
 
 
 def edges(program: Program) -> list[set[int]]:
@@ -83,21 +85,22 @@ def test_no_order_of_all_cores_needs_fewer_fences(rng: Random) -> None:
     if reduce(lambda total, each: total * len(each), orders, 1) <= 400:
         needed = (heaviest_path(program, before, list(choice)) for choice in product(*orders))
         least = min(each for each in needed if each is not None)
-    found = FlowScan(program).phases(len(rows))
+    found = FlowScan(program).phases(NO_CUTS)
     assert found.simultaneous == 0
-    assert int(found.earliest.max()) == int(found.latest.max()) == heaviest_path(program, before)
-    assert least in (None, int(found.earliest.max()))
+    most = int(found.earliest.max()) // STEPS
+    assert most == int(found.latest.max()) // STEPS == heaviest_path(program, before)
+    assert least in (None, most)
 
 
 @settings(max_examples=examples(150))
-@given(st.randoms(use_true_random=False), st.sampled_from([1, 2, 4, 16]))
-def test_every_sorted_order_is_proved_and_means_the_same(rng: Random, part: int) -> None:
+@given(st.randoms(use_true_random=False), st.sampled_from([0, 1, 2, 4, 16]))
+def test_every_sorted_order_is_proved_and_means_the_same(rng: Random, cuts: int) -> None:
     program = ordered(random_program(rng))
     scan = FlowScan(program)
-    found = scan.phases(len(program.instructions) // part)
-    assert np.all(found.earliest <= found.latest)
-    for phase in (found.earliest, found.latest):
-        moved, origin = sorted_by_phase(program, scan.segment, phase)
+    found = scan.phases(np.array(sorted(rng.choices(range(len(program.instructions) + 1), k=cuts)), np.int64))
+    assert np.all(found.earliest // STEPS <= found.latest // STEPS)
+    for time in (found.earliest, found.latest):
+        moved, origin = sorted_by_time(program, scan.segment, time)
         assert check_reordered(program, moved, origin) == []
         # Conflicts keep their order, by another way to look at them.
         position = np.argsort(origin)
@@ -111,7 +114,7 @@ def test_every_sorted_order_is_proved_and_means_the_same(rng: Random, part: int)
                 assert position[a] < position[b]
             else:
                 assert (seq[a] < seq[b]) == (new[a] < new[b])
-        assert longest_chain(moved) <= int(phase.max())
+        assert longest_chain(moved) <= int(time.max()) // STEPS
         moved, _ = order_cores(moved, set(DependenceKind), removable_fences=False)
         fenced = ExtendSharedLifetimes().run(moved, PassContext())
         assert check_program(fenced) == []
@@ -120,15 +123,46 @@ def test_every_sorted_order_is_proved_and_means_the_same(rng: Random, part: int)
 
 @settings(max_examples=examples(100))
 @given(st.randoms(use_true_random=False))
-def test_a_narrow_window_keeps_far_instructions_in_order(rng: Random) -> None:
+def test_phases_do_not_fall_across_a_cut(rng: Random) -> None:
     program = ordered(random_program(rng))
     scan = FlowScan(program)
-    order = np.lexsort((program.instructions.seq, scan.segment))
-    for window in (0, 3):
-        found = scan.phases(window)
-        for phase in (found.earliest[order], found.latest[order]):
-            for at in range(window + 1, len(order)):
-                assert phase[: at - window].max() <= phase[at]
+    seq = program.instructions.seq
+    order = np.lexsort((seq, scan.segment))
+    at = rng.randrange(len(order))
+    found = scan.phases(np.array([at], np.int64))
+    # the instructions of one time stay together
+    at = int(np.searchsorted(seq[order], seq[order[at]]))
+    for time in (found.earliest[order], found.latest[order]):
+        assert (time[:at] // STEPS).max(initial=0) <= (time[at:] // STEPS).min()
+
+
+def handed_on(count: int) -> Program:
+    """Core 0 makes values, one after the other; core 1 reads each; core 0 also does work of its own."""
+    build = ProgramBuilder("handed on", 2)
+    for core in range(2):
+        function = build.function(build.module(f"nc{core}", core), "main")
+        block = build.block(function, "entry")
+        for at in range(count):
+            remote = None if core == 0 else (f"s{at}", 0)
+            s = build.location(function, f"s{at}", Space.DRAM_SHARED, 8, remote=remote)
+            t, u = (build.location(function, f"{name}{at}", Space.DRAM_LOCAL, 8) for name in "tu")
+            if core == 0:
+                build.instruction(block, f"w{at}", "fill", Engine.ACT, [], [s], seq=2 * at)
+            else:
+                build.instruction(block, f"r{at}", "copy", Engine.ACT, [s], [t], seq=2 * at + 1)
+            build.instruction(block, f"o{at}", "fill", Engine.POOL, [], [u], seq=2 * at + core)
+    return build.freeze()
+
+
+def test_what_waits_for_a_fence_keeps_its_place_among_what_follows() -> None:
+    program = handed_on(8)
+    scan = FlowScan(program)
+    found = scan.phases(np.array([len(program.instructions) // 2], np.int64))
+    moved, _ = sorted_by_time(program, scan.segment, found.earliest)
+    second = [moved.instruction_name(row) for row in np.flatnonzero(moved.instruction_core == 1).tolist()]
+    # The reads of the first half are done in the second, between the work of its own of that half.
+    assert second[4:12] == ["r0", "o4", "r1", "o5", "r2", "o6", "r3", "o7"]
+    assert int(found.earliest.max()) // STEPS == 2
 
 
 def pieces(count: int, *, covered: bool) -> Program:
@@ -155,11 +189,11 @@ def pieces(count: int, *, covered: bool) -> Program:
 @pytest.mark.parametrize("covered", [False, True])
 def test_long_chains_may_cost_fences_but_never_order(covered: bool) -> None:
     program = pieces(3 * WALK_LIMIT, covered=covered)
-    found = FlowScan(program).phases(len(program.instructions))
+    found = FlowScan(program).phases(NO_CUTS)
     first = program.instruction_core == 0
-    assert np.all(found.earliest[first] == 0)
-    assert np.all(found.earliest[~first] == 1)
-    assert np.all(found.latest[first] == 0)
+    assert np.all(found.earliest[first] // STEPS == 0)
+    assert np.all(found.earliest[~first] // STEPS == 1)
+    assert np.all(found.latest[first] // STEPS == 0)
 
 
 def test_conflicts_of_one_seq_are_counted() -> None:
@@ -168,4 +202,4 @@ def test_conflicts_of_one_seq_are_counted() -> None:
         function = build.function(build.module(f"nc{core}", core), "main")
         s = build.location(function, "s", Space.DRAM_SHARED, 8, remote=None if core == 0 else ("s", 0))
         build.instruction(build.block(function, "entry"), "w", "fill", Engine.ACT, [], [s], seq=5)
-    assert FlowScan(build.freeze()).phases(2).simultaneous == 1
+    assert FlowScan(build.freeze()).phases(NO_CUTS).simultaneous == 1

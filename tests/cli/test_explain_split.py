@@ -19,11 +19,34 @@ def test_tables_and_totals() -> None:
         "divided: 4 operations, 100.00 % of the time of a core; results of 2 in local parts, of 2 shared"
     )
     row = next(line for line in lines if "%tanh" in line)
-    assert [cell.strip() for cell in row.split("│")[2:-1]] == ["%tanh", "tanh", "", "dim 0 of 4", "2", "shared", "1"]
+    assert [cell.strip() for cell in row.split("│")[2:-1]] == [
+        "%tanh",
+        "tanh",
+        "",
+        "dim 0 of 4",
+        "2",
+        "shared",
+        "1",
+        "",
+    ]
     shares = [float(line.split("│")[1].split("%")[0]) for line in lines if "│ %" in line or "% │" in line]
     assert shares == sorted(shares, reverse=True) and len(shares) == 4
     shown = haulout("explain-split", SPLIT, "--top", "1").stdout
     assert "and 3 more, " in shown and shown.count(" dim ") == 1
+
+
+def test_fences() -> None:
+    lines = haulout("explain-split", SPLIT, "--fences").stdout.splitlines()
+    assert "fences: 1" in lines
+    dot = next(line for line in lines if "%dot" in line)
+    assert dot.split("│")[-2].strip() == "1"
+    fence = next(line for line in lines if "%cb_sg0_fence0" in line)
+    assert [cell.strip() for cell in fence.split("│")[1:-1]] == [
+        "1",
+        "%cb_sg0_fence0",
+        "conflicts",
+        "%dot reads %tanh",
+    ]
 
 
 def test_json() -> None:
@@ -124,3 +147,19 @@ def test_options_override_the_level(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["-O4", "-O", "-Ofast", "--level=-1"])
 def test_other_levels_are_refused(level: str, tmp_path: Path) -> None:
     assert haulout("compile", HLO, level, "-o", tmp_path / "out").status == 2
+
+
+# -- annotations -----------------------------------------------------------------------------------------------------
+
+
+def test_an_annotation_is_shown_and_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "m.bir"
+    path.write_text(SPLIT.read_text().replace("seq=3", "seq=3 split=1").replace("seq=2", "seq=2 split=3"))
+    made = json.loads(haulout("explain-split", path, "--format", "json").stdout)["divided"]
+    assert {each["name"]: each["asked"] for each in made if each["asked"] is not None} == {"dot": 1, "tanh": 3}
+    assert {each["name"]: each["dim"] for each in made}["dot"] == 1
+    assert "asked" in haulout("explain-split", path).stdout
+    result = haulout("compile", path, "-q", "-o", tmp_path / "out")
+    assert result.status == 1
+    assert "warning[split-not-followed]" in result.stdout + result.stderr
+    assert haulout("compile", path, "-q", "--split", "axis=0", "-o", tmp_path / "out").status == 0

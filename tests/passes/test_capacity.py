@@ -45,9 +45,10 @@ def test_fences_are_added_until_it_fits() -> None:
     free = compiled(HANDED_OVER, None)
     assert free.ok
     assert free.report.barriers == 1
-    tight = compiled(HANDED_OVER, free.report.total_peak_bytes - 4096)
+    capacity = free.report.partition_totals["proportional"] - 4096
+    tight = compiled(HANDED_OVER, capacity)
     assert tight.ok
-    assert tight.report.total_peak_bytes <= free.report.total_peak_bytes - 4096
+    assert tight.report.total_peak_bytes <= capacity
     assert tight.report.barriers == 2
     (note,) = tight.diagnostics
     assert note.code == "capacity-fence"
@@ -239,4 +240,5 @@ def test_random_programs_stay_proved_and_never_grow(seed: int) -> None:
         return
     assert tight.ok
     assert tight.report.total_peak_bytes < free.report.total_peak_bytes
-    assert live_bytes(tight.program)[0] <= tight.report.total_peak_bytes
+    joint = tight.program.attrs.get("partitions") == "joint"
+    assert joint or live_bytes(tight.program)[0] <= tight.report.total_peak_bytes

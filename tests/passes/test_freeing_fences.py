@@ -72,3 +72,24 @@ def test_a_fence_that_takes_too_long_is_not_added(monkeypatch: pytest.MonkeyPatc
     assert (with_fence.barriers, without.barriers) == (2, 1)
     freed = 1 - with_fence.total_peak_bytes / without.total_peak_bytes
     assert with_fence.estimated_makespan_us <= without.estimated_makespan_us * (1 + TIME_FOR_BYTES * freed)
+
+
+@pytest.mark.parametrize(("local", "fences"), [(LARGE, 1), (3 * LARGE, 0)])
+def test_the_first_fence_must_free_more_than_another(local: int, fences: int) -> None:
+    # Without a fence the result lives as long as the buffers: a third of all bytes, or a seventh.
+    build = ProgramBuilder("own pieces", 2)
+    for core in range(2):
+        main = build.function(build.module(f"nc{core}", core), "main")
+        remote = ("out", 0) if core else None
+        out = build.location(main, "out", Space.DRAM_SHARED, LARGE, kind=Kind.OUTPUT, remote=remote)
+        own = build.location(main, "own", Space.DRAM_LOCAL, local)
+        kept = build.location(main, "kept", Space.DRAM_LOCAL, 64)
+        block = build.block(main, "entry")
+        half = Pattern(core * (LARGE // 2), LARGE // 2)
+        build.instruction(block, "fill", "memset", Engine.DMA0, [], [own], seq=0, attrs={"value": 1})
+        build.instruction(block, "use", "copy", Engine.ACT, [(own, pattern(64))], [kept], seq=1)
+        build.instruction(block, "give", "memset", Engine.DMA0, [], [(out, half)], seq=2, attrs={"value": 2})
+        build.instruction(block, "end", "copy", Engine.ACT, [kept], [(out, Pattern(half.offset, 64))], seq=3)
+    result = haulout.compile(build.freeze(), share="none")
+    assert result.proved
+    assert result.report.barriers == fences

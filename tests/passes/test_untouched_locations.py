@@ -14,7 +14,7 @@ from haulout.ir.text import parse_bir, print_bir
 from haulout.passes.coloring_allocator_dram_shared import Partitions
 from haulout_generators.programs import random_program
 
-KINDS: tuple[Partitions, ...] = ("proportional", "equal", "joint")
+KINDS: tuple[Partitions, ...] = ("smallest", "proportional", "equal", "joint")
 
 
 def with_untouched(program: Program, size: list[int], address: int | None = None, name: str = "idle") -> Program:

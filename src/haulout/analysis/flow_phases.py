@@ -11,8 +11,13 @@ Both are phases: every edge leads from a lower phase to a higher one, or stays i
 sorted by phase, stably, are a topological order with K fences. No order needs fewer: the edges of weight 1 on the
 heaviest path need a fence each, one after the other.
 
-A *window* limits how far instructions move: two that are further apart in source time keep the order of their phases,
-as if by an edge of weight 0. A wide window has fewer fences, a narrow one keeps the lists near the given ones.
+*Cuts* of source time limit how far instructions move: phases do not fall across a cut, so what is behind it comes in
+no earlier phase than anything before it. Without cuts there are the fewest fences; many cuts keep the lists near the
+given ones.
+
+Inside a phase instructions have *times*: each has its place between the cuts around it, as a part of the distance,
+or the time of what it depends on if that is later. What waits for a fence thus comes at its place *one part later*,
+among the instructions of that part: engines that would wait for each other there have work.
 
 Accesses are kept in chains as in `phases.py`, one for each (owner location, core, read or write). Phases may fall
 along a chain, so each access has the largest phase of its chain so far: a walk ends where that is too small to
@@ -35,12 +40,15 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.support.jit import njit, plain_if_small
 
+STEPS = 1 << 12
+"""Times in a phase."""
+
 
 class FlowPhases(NamedTuple):
-    """The range of phases of every instruction."""
+    """The range of phases of every instruction, as times: phase k has times from `k * STEPS` on."""
 
-    earliest: Ids
-    latest: Ids
+    earliest: Ints
+    latest: Ints
     simultaneous: int
     """Conflicts of two cores with equal `seq`, which no fence orders; they count as no edges."""
 
@@ -74,6 +82,8 @@ class FlowScan:
         """Of every instruction its block, as a number that all cores share."""
         self.cores = program.lnc
         self._order: Ids = np.lexsort((instructions.seq, self.segment)).astype(np.int32)
+        time = np.stack([self.segment, instructions.seq])[:, self._order]
+        self._starts: Ints = np.flatnonzero(np.append(True, np.any(time[:, 1:] != time[:, :-1], axis=0))[:rows])
         # The gather of an arm stays the last of its block, the join of a loop or a fork the first.
         self._last, self._first = instructions.gather, instructions.join
         edges = program.dependences.take(~program.dependences.carried)
@@ -98,25 +108,54 @@ class FlowScan:
             accesses.write & whole,
         )
 
-    def phases(self, window: int) -> FlowPhases:
-        """The phases with a window, in instructions of all cores together."""
-        work = (len(self.segment) + len(self._flow.owner)) * self.cores
+    def phases(self, cuts: Ints) -> FlowPhases:
+        """The phases with cuts of source time: each is the place of an instruction in the order of source time."""
+        rows = len(self.segment)
+        work = (rows + len(self._flow.owner)) * self.cores
+        cuts = self._starts[np.searchsorted(self._starts, cuts, side="right") - 1]
+        within = self._within(cuts)
         with plain_if_small(_scan_flow, work):
             earliest, clashes = _scan_flow(
-                self._x, self._flow, self._order, *self._producers, self._last, self.cores, window
+                self._x, self._flow, self._order, *self._producers, self._last, self.cores, cuts, within
             )
-            behind, _ = _scan_flow(
-                self._x, self._flow, self._order[::-1].copy(), *self._consumers, self._first, self.cores, window
-            )
-        needed = np.zeros(int(self.segment.max(initial=0)) + 1, np.int32)
-        np.maximum.at(needed, self.segment, behind)
-        return FlowPhases(earliest, (needed[self.segment] - behind).astype(np.int32), clashes)
+            back = self._order[::-1].copy(), *self._consumers, self._first, self.cores, rows - cuts[::-1]
+            behind, _ = _scan_flow(self._x, self._flow, *back, STEPS - 1 - within)
+        needed = np.zeros(int(self.segment.max(initial=0)) + 1, np.int64)
+        np.maximum.at(needed, self.segment, behind // STEPS)
+        return FlowPhases(earliest, (needed[self.segment] + 1) * STEPS - 1 - behind, clashes)
+
+    def _within(self, cuts: Ints) -> Ints:
+        """Of every instruction its place between the cuts around it and those of its segment, from 0 to `STEPS`."""
+        every = np.arange(len(self.segment))
+        parting = np.flatnonzero(np.diff(self.segment[self._order], prepend=NONE))
+        begins = np.union1d(parting, cuts[cuts < len(every)])
+        part = np.searchsorted(begins, every, side="right") - 1
+        length = np.diff(np.append(begins, len(every)))
+        # the cores' instructions of one time have one place
+        time = self._starts[np.searchsorted(self._starts, every, side="right") - 1]
+        within = np.empty(len(every), np.int64)
+        within[self._order] = (time - begins[part]) * STEPS // length[part]
+        return within
+
+
+@njit
+def _after(time: int, weight: int, within: int) -> int:
+    """The first time for an instruction after one at `time`, at its own place if that is in an earlier phase."""
+    return (time // STEPS + 1) * STEPS + within if weight else time
 
 
 @njit
 def _scan_flow(
-    x: Extents, flow: _Flow, order: Ids, link_starts: Ints, links: Ids, pinned: Bools, cores: int, window: int
-) -> tuple[Ids, int]:
+    x: Extents,
+    flow: _Flow,
+    order: Ids,
+    link_starts: Ints,
+    links: Ids,
+    pinned: Bools,
+    cores: int,
+    cuts: Ints,
+    within: Ints,
+) -> tuple[Ints, int]:
     """The weight of the heaviest path to each instruction, and the number of conflicts of cores with equal `seq`.
 
     `order` is ascending by (segment, source time, row); `links` are the producers of each instruction. In descending
@@ -128,20 +167,23 @@ def _scan_flow(
         owners = max(owners, flow.owner[access] + 1)
     head = np.full((owners, cores, 2), -1, np.int32)
     previous = np.full(len(flow.owner), -1, np.int32)
-    peak = np.zeros(len(flow.owner), np.int32)
-    phase = np.zeros(len(order), np.int32)
-    top = np.zeros(cores, np.int32)
+    peak = np.zeros(len(flow.owner), np.int64)
+    phase = np.zeros(len(order), np.int64)
+    top = np.zeros(cores, np.int64)
     clashes = 0
-    part, begin, floor = -1, 0, 0
+    part, reached, floor, following = -1, 0, 0, 0
     for at in range(len(order)):
         row = order[at]
         core, segment = flow.core[row], flow.segment[row]
         if segment != part:
-            part, begin, floor = segment, at, 0
+            part, reached, floor = segment, 0, 0
             top[:] = 0
-        if at - window - 1 >= begin:
-            floor = max(floor, phase[order[at - window - 1]])
-        best = max(floor, top[core]) if pinned[row] else floor
+        while following < len(cuts) and cuts[following] <= at:
+            floor = reached // STEPS
+            following += 1
+        best = floor * STEPS + within[row]
+        if pinned[row]:
+            best = max(best, top[core])
         for k in range(link_starts[row], link_starts[row + 1]):
             if flow.segment[links[k]] == segment:
                 best = max(best, phase[links[k]])
@@ -157,21 +199,23 @@ def _scan_flow(
                     tests = 0
                     while b >= 0 and flow.segment[flow.instruction[b]] == segment:
                         clash = weight == 1 and flow.seq[flow.instruction[b]] == flow.seq[row]
-                        if not clash and peak[b] + weight <= best:
+                        if not clash and _after(peak[b], weight, within[row]) <= best:
                             break
                         if tests == WALK_LIMIT:
-                            best = max(best, peak[b] + weight)
+                            best = max(best, _after(peak[b], weight, within[row]))
                             break
-                        if clash or phase[flow.instruction[b]] + weight > best:
+                        behind = _after(phase[flow.instruction[b]], weight, within[row])
+                        if clash or behind > best:
                             tests += 1
                             if _scan_meets(x, min(a, b), max(a, b)):
                                 if clash:
                                     clashes += 1
                                 else:
-                                    best = phase[flow.instruction[b]] + weight
+                                    best = behind
                         b = previous[b]
         phase[row] = best
         top[core] = max(top[core], best)
+        reached = max(reached, best)
         for a in range(first, end):
             owner = flow.owner[a]
             if owner < 0:

@@ -29,11 +29,18 @@ def fence_rows(program: Program, *, permanent: bool = False) -> Ids:
     return program.barriers.instruction[fence_mask(program, permanent=permanent)]
 
 
-def epochs(program: Program) -> Ids:
-    """Epoch of each instruction, counted from 0 on every core; a fence belongs to the epoch that it ends."""
+def epochs(program: Program, *, once: bool = False) -> Ids:
+    """Epoch of each instruction, counted from 0 on every core; a fence belongs to the epoch that it ends.
+
+    With `once`, only fences outside loops and forks count: these run exactly once, so they are an order in time.
+    """
     rows = len(program.instructions)
     cuts = np.zeros(rows + 1, np.int64)
-    cuts[fence_rows(program) + 1] += 1
+    fences = fence_rows(program)
+    if once and program.structure:
+        outside = np.array(program.structure.region_of, np.int64) == NONE
+        fences = fences[outside[program.instructions.block[fences]]]
+    cuts[fences + 1] += 1
     # A function begins a new epoch.
     function = program.instruction_function
     entry = np.zeros(rows, np.int64)

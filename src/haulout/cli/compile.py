@@ -56,8 +56,9 @@ if TYPE_CHECKING:
 @click.option("--capacity", type=BYTES, help="Bytes of DRAM for all cores together.")
 @click.option(
     "--partitions",
-    type=click.Choice(["proportional", "equal", "joint"]),
-    help="A part of DRAM for each core, by its needs or of equal size, or one space for all cores. Default: by -O.",
+    type=click.Choice(["smallest", "proportional", "equal", "joint"]),
+    help="A part of DRAM for each core, by its needs or of equal size; one space for all cores; or the smallest of "
+    "these. Default: by -O.",
 )
 @click.option(
     "--share",

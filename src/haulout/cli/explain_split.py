@@ -1,4 +1,4 @@
-"""`haulout explain-split INPUT`: which operations the cores divide, along which dimension, and why not the others."""
+"""`haulout explain-split INPUT`: which operations the cores divide, along which dimension, behind which fences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from haulout import api
 from haulout.cli.common import CORES, plain_console, split_option
 from haulout.cli.status import CLEAN, guarded
-from haulout.report.split import divided_table, split_lines, undivided_table
+from haulout.report.split import divided_table, fence_table, split_lines, undivided_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--top", type=click.IntRange(0), default=20, show_default=True, help="Lines of each table; 0: all operations."
 )
+@click.option("--fences", is_flag=True, help="Also a table of the fences: what each is for.")
 @click.option(
     "--format",
     "style",
@@ -61,14 +62,15 @@ def explain_split(
     fuse: Fuse,
     replicated: tuple[str, ...],
     top: int,
+    fences: bool,
     style: Literal["text", "json"],
 ) -> int:
     """Show which operations the cores divide.
 
     For every operation that several cores would do alike: its share of the estimated time, the dimension along which
-    it is cut, where its result is stored and how many operations read parts of other cores (apart), or why it is not
-    cut. INPUT is as for compile, but no kernel. Nothing
-    is compiled.
+    it is cut, where its result is stored, how many operations read parts of other cores (apart), and the numbers of
+    the fences that it needs, or why it is not cut. A fence that several operations need is listed with each; fences
+    are those of compile -O2. INPUT is as for compile, but no kernel. Nothing gets an address.
     """
     report = api.explain_split(source, lnc=lnc, split=split, target=target, fuse=fuse, replicated=replicated)
     if style == "json":
@@ -79,11 +81,13 @@ def explain_split(
         console.print(line, soft_wrap=True)
     most = top or len(report.divided) + len(report.undivided)
     if report.divided:
-        console.print(divided_table(report.divided[:most]))
+        console.print(divided_table(report.divided[:most], report.fences))
         _print_rest(console, [each.share for each in report.divided[most:]])
     if report.undivided:
-        console.print(undivided_table(report.undivided[:most]))
+        console.print(undivided_table(report.undivided[:most], report.fences))
         _print_rest(console, [each.share for each in report.undivided[most:]])
+    if fences and report.fences:
+        console.print(fence_table(report.fences))
     return CLEAN
 
 

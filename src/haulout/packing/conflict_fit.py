@@ -1,4 +1,7 @@
-"""First and best fit for buffers whose conflicts are arbitrary, not overlaps on one time axis.
+"""First and best fit for buffers on two time axes: that of their group, and one that all groups share.
+
+Two buffers of one group conflict if their ranges on its axis overlap, two of different groups if their ranges on the
+common axis do. Such conflicts are not overlaps on any one axis.
 
 Buffers are placed in several orders, each by first fit and by best fit. Buffers that end above the bound gain blame
 and are placed earlier in the next rounds. A placement takes O(n**2).
@@ -6,54 +9,97 @@ and are placed earlier in the next rounds. A placement takes O(n**2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from haulout.packing.instance import F64
 from haulout.packing.keys import rank
 from haulout.packing.problem import I64
+from haulout.support.jit import interpreted, njit
 
 _ROUNDS = 6
 _BLAME = 0.3
 _DECAY = 0.9
+_FEW = 20
+"""So few buffers are placed before a kernel is loaded."""
 
 
-def fit_conflicts(
-    size: I64, alignment: I64, conflicts: Callable[[int], NDArray[np.bool_]], keys: Sequence[F64], bound: int
-) -> tuple[I64, int]:
-    """Offsets and peak. `conflicts(k)`: which buffers conflict with buffer k; `keys`: priorities, greater goes first.
+class Buffers(NamedTuple):
+    """Buffers to place; ranges are half-open."""
 
-    `bound`: a peak that ends the search.
-    """
+    size: I64
+    alignment: I64
+    group: I64
+    begin: I64
+    end: I64
+    """On the axis of the group."""
+    first: I64
+    last: I64
+    """On the common axis."""
+
+
+def fit_conflicts(buffers: Buffers, keys: Sequence[F64], bound: int) -> tuple[I64, int]:
+    """Offsets and peak. `keys`: priorities, greater goes first. `bound`: a peak that ends the search."""
     best: tuple[I64, int] | None = None
+    size = buffers.size
     blame = np.zeros(len(size))
-    for turn in range(len(keys) + _ROUNDS):
-        order = np.argsort(-(rank(keys[turn % len(keys)]) + blame), kind="stable")
-        for tight in (False, True):
-            offset = _fit(size, alignment, conflicts, order, tight)
-            peak = int((offset + size).max(initial=0))
-            if best is None or peak < best[1]:
-                best = offset, peak
-            if peak <= bound:
-                return offset, peak
-        blame *= _DECAY
-        blame[offset + size > bound] += _BLAME
+    with interpreted() if len(size) <= _FEW else nullcontext():
+        for turn in range(len(keys) + _ROUNDS):
+            order = np.argsort(-(rank(keys[turn % len(keys)]) + blame), kind="stable")
+            for tight in (False, True):
+                offset = np.zeros(len(size), np.int64)
+                _scan_fit(*buffers, order, tight, offset)
+                peak = int((offset + size).max(initial=0))
+                if best is None or peak < best[1]:
+                    best = offset, peak
+                if peak <= bound:
+                    return offset, peak
+            blame *= _DECAY
+            blame[offset + size > bound] += _BLAME
     assert best is not None
     return best
 
 
-def _fit(size: I64, alignment: I64, conflicts: Callable[[int], NDArray[np.bool_]], order: I64, tight: bool) -> I64:
+@njit
+def _scan_fit(
+    size: I64,
+    alignment: I64,
+    group: I64,
+    begin: I64,
+    end: I64,
+    first: I64,
+    last: I64,
+    order: I64,
+    tight: bool,
+    offset: I64,
+) -> None:
     """Each buffer in the lowest, or the tightest, gap between the conflicting buffers placed before it."""
-    offset = np.full(len(order), -1, np.int64)
-    for k in order.tolist():
-        near = np.flatnonzero(conflicts(k) & (offset >= 0))
-        near = near[np.argsort(offset[near], kind="stable")]
-        ends = np.maximum.accumulate(np.concatenate([[0], (offset + size)[near]]))
-        step = int(alignment[k])
-        places = -(-ends // step) * step
-        room = np.append(offset[near], 1 << 62) - places
-        fits = np.flatnonzero(room >= size[k])
-        offset[k] = places[fits[np.argmin(room[fits])] if tight else fits[0]]
-    return offset
+    placed = np.empty(len(order), np.int64)  # by rising offset
+    for count in range(len(order)):
+        k = order[count]
+        reach, best, best_room = 0, -1, 0
+        for at in range(count):
+            j = placed[at]
+            if group[j] == group[k]:
+                if begin[j] >= end[k] or begin[k] >= end[j]:
+                    continue
+            elif first[j] >= last[k] or first[k] >= last[j]:
+                continue
+            place = -(-reach // alignment[k]) * alignment[k]
+            room = offset[j] - place
+            if room >= size[k] and (best == -1 or room < best_room):
+                best, best_room = place, room
+                if not tight:
+                    break
+            reach = max(reach, offset[j] + size[j])
+        if best == -1:
+            best = -(-reach // alignment[k]) * alignment[k]
+        offset[k] = best
+        at = count
+        while at > 0 and offset[placed[at - 1]] > best:
+            placed[at] = placed[at - 1]
+            at -= 1
+        placed[at] = k

@@ -32,6 +32,7 @@ from haulout.passes.options import Between
 from haulout.passes.split_uniform import SplitUniform
 from haulout.passes.splitting.candidates import find_candidates
 from haulout.passes.splitting.estimate import UNDIVIDED, SplitEstimator
+from haulout.passes.splitting.prefer import Annotations, parse_split
 from haulout.passes.splitting.worth import read_by_others
 from haulout.passes.unrolling.buffers import Alternating, alternating, with_buffers
 from haulout.passes.unrolling.unroll import refusal, unroll
@@ -100,8 +101,10 @@ class AlternateBuffers(Pass):
         return made
 
     def _estimate(self, program: Program) -> _Estimate:
+        asked = parse_split(())
+        notes = Annotations.of(program, asked)
         found = find_candidates(program)
-        _, cuts = SplitUniform(target=self.target).choose(program, found)
+        _, cuts = SplitUniform(target=self.target).choose(program, found, asked, notes)
         target = load_target(self.target)
         estimator = SplitEstimator(program, found.operations, found.classes, found.sizes.keys(), target)
         choice = np.full(len(program.instructions) // program.lnc, UNDIVIDED, np.int32)

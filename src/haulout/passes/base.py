@@ -15,7 +15,7 @@ from haulout.analysis.makespan import Estimate
 from haulout.ir.program import Program
 from haulout.ir.views import ModuleView
 from haulout.passes.options import check_options
-from haulout.passes.split_record import SplitRecord
+from haulout.passes.split_report import SplitReport
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity
 
 
@@ -46,7 +46,7 @@ class PassContext:
     """Result of the last `estimate`."""
     findings: list[Diagnostic] = field(default_factory=list)
     """Findings of the last `check`."""
-    split: SplitRecord | None = None
+    split: SplitReport | None = None
     """What `split_uniform` did with each operation."""
     stopped: bool = False
     """The remaining passes do not run, because the last `check` found errors."""

@@ -7,6 +7,7 @@ the core's list (`analysis/lifetimes.py`). The option `partitions` says how the 
     equal          all as large as the largest, core k at k times that size
     joint          one space: another core may reuse bytes after a fence (`joint_space.py`), if that takes less than
                    proportional partitions
+    smallest       joint where it takes less, else proportional, and nothing is said
 
 Views are not placed here; order 83 copies their owner's place.
 """
@@ -14,7 +15,7 @@ Views are not placed here; order 83 copies their owner's place.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from haulout.passes.options import Between, Bytes
 from haulout.passes.over_capacity import explain
 from haulout.support.diagnostics import fail
 
-Partitions = Literal["proportional", "equal", "joint"]
+Partitions = Literal["smallest", "proportional", "equal", "joint"]
 
 EFFORT = 0.1
 """Of the planner: a compile trades the last tenth of a percent for time."""
@@ -63,15 +64,15 @@ class ColoringAllocatorDramShared(Pass):
 
     capacity: Bytes | None = None
     """Bytes of DRAM for all cores together; None: unlimited."""
-    partitions: Partitions = "proportional"
-    """A partition of DRAM for each core, proportional to its need or equal, or one space for all cores."""
+    partitions: Partitions = "smallest"
+    """A partition of DRAM for each core, proportional to its need or equal, or one space for all cores; or what is
+    smallest."""
     effort: Annotated[float, Between(0, 1)] = EFFORT
     """Of the search for places: 0 is construction alone, 1 the most."""
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core, then choose the partitions."""
         program = without_claims(program)  # soon other values are in the same place
-        has_regions = bool(program.structure)
         locations = program.locations
         life = lifetimes(program)
         owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE)
@@ -82,7 +83,7 @@ class ColoringAllocatorDramShared(Pass):
         share = -(-max(layout.peaks, default=0) // step) * step
         totals = {"proportional": layout.total, "equal": share * program.lnc}
         pinned = bool((locations.address[owned] != NONE).any())
-        joint = None if pinned or has_regions else self._plan_joint(program, owned, life)
+        joint = None if pinned else self._plan_joint(program, owned, life)
         if joint is not None:
             totals["joint"] = min(joint.peak, layout.total)
         obstacle = "some locations already have addresses" if pinned else ""
@@ -140,7 +141,8 @@ class ColoringAllocatorDramShared(Pass):
     def _plan_joint(self, program: Program, owned: Bools, life: Lifetimes) -> JointPlan | None:
         """The joint space, if the option asks for it or it is cheap to compute."""
         rows = np.flatnonzero(owned)
-        if program.lnc < 2 or len(rows) > (MAX_LOCATIONS if self.partitions == "joint" else MAX_LOCATIONS // 6):
+        asked = self.partitions in ("joint", "smallest")
+        if program.lnc < 2 or len(rows) > (MAX_LOCATIONS if asked else MAX_LOCATIONS // 8):
             return None
         return plan_joint(program, rows, life)
 
@@ -168,11 +170,12 @@ class ColoringAllocatorDramShared(Pass):
                 address=address, total=share * program.lnc, origins=[core * share for core in range(program.lnc)]
             ), "equal"
         if not reason and joint is None:
-            reason = f"the program has loops or branches, or more than {MAX_LOCATIONS} locations"
+            reason = f"the program has more than {MAX_LOCATIONS} locations"
         elif joint is not None and joint.peak >= stacked.total:
             reason = f"a joint space needs {joint.peak} bytes, they need {stacked.total}"
         if reason or joint is None:
-            context.note("kept-partitions", f"partitions stay proportional: {reason}")
+            if self.partitions != "smallest":
+                context.note("kept-partitions", f"partitions stay proportional: {reason}")
             return stacked, "proportional"
         address = stacked.address.copy()
         address[owned] = joint.offset
@@ -207,7 +210,7 @@ class ColoringAllocatorDramShared(Pass):
             listed.append(f"{fences} fences were added to free storage earlier")
         elif fences is not None and bound > self.capacity:
             listed.append("no fence was added: freeing storage earlier is not enough")
-        others = [each for each in get_args(Partitions) if each != kind]
+        other = "" if self.partitions == "smallest" else ", or try --partitions smallest"
         fail(
             "over-capacity",
             f"the program needs {layout.total} bytes of DRAM, the capacity is {self.capacity}",
@@ -216,6 +219,6 @@ class ColoringAllocatorDramShared(Pass):
             help=[
                 "no placement fits: shorten lifetimes or raise the capacity"
                 if found.certain or bound > self.capacity
-                else f"a better placement may exist: raise the capacity, or try --partitions {' or '.join(others)}"
+                else f"a better placement may exist: raise the capacity{other}"
             ],
         )

@@ -38,6 +38,7 @@ from haulout.passes.fences.freeing import add_freeing_fences
 from haulout.passes.fences.loop_fences import round_slots
 from haulout.passes.fences.slots import insert_fences, phase_slots
 from haulout.passes.fences.spans import log_spans
+from haulout.passes.joint_space import joint_peak
 from haulout.passes.options import Bytes
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, fail
 from haulout.target import DEFAULT, Target, load_target
@@ -65,6 +66,8 @@ class ExtendSharedLifetimes(Pass):
     """The policy: the reference's brackets, or the fewest fences that order every conflict."""
     capacity: Bytes | None = None
     """Bytes of DRAM for all cores: `minimal` adds fences where storage must be freed earlier to fit."""
+    joint: bool = False
+    """Whether the cores may share one space (`joint_space.py`), which may fit where partitions do not."""
     target: str = DEFAULT
     """The machine on which `minimal` compares placements of equal count: a preset, or FILE.toml."""
 
@@ -164,7 +167,7 @@ class ExtendSharedLifetimes(Pass):
             [f"{stem}_fence{k}" for k in range(int(found.needed.sum()))],
             self.name,
             target,
-            capacity=self.capacity,
+            fits=None if self.capacity is None else self._fits,
             finish=lambda program: insert_fences(program, fences_between(program, f"{stem}_block"), self.name),
             cost=fence_runs,
         )
@@ -182,7 +185,7 @@ class ExtendSharedLifetimes(Pass):
         self, bare: Program, program: Program, capacity: int, target: Target, context: PassContext
     ) -> Program:
         """The program, with more fences if its live bytes exceed the capacity."""
-        if live_bytes(program)[0] <= capacity:
+        if self._fits(program):
             return program
         stem = f"{self._stem(program)}_free"
         if program.structure:
@@ -193,6 +196,14 @@ class ExtendSharedLifetimes(Pass):
             program = self._place(cut, phases(cut, fence_rows(cut)), target, context)
         context.diagnostics.extend(capacity_notes(program, added))
         return program
+
+    def _fits(self, program: Program) -> bool:
+        """Whether a program with its fences needs no more than the capacity."""
+        assert self.capacity is not None
+        if live_bytes(program)[0] <= self.capacity:
+            return True
+        needed = joint_peak(program) if self.joint else None
+        return needed is not None and needed <= self.capacity
 
     def _by_source(self, program: Program) -> Program:
         """A program without loops and forks, with the fewest fences at source time."""

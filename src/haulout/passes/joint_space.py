@@ -9,25 +9,27 @@ rows of two cores have no common order inside an epoch. So `haulout.packing.conf
     core 1, epoch 0   core 1, epoch 1
                       [--- c ---)
 
+Here only fences outside loops and forks end an epoch. One inside may run never, or it may separate an iteration from
+itself and not from the next.
+
 Bound: in one epoch, each core's most bytes live at one time, summed over the cores. A location that nothing accesses
 conflicts with none, but the space is at least as large as it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from haulout.analysis.lifetimes import Lifetimes, partial_outputs
+from haulout.analysis.lifetimes import Lifetimes, lifetimes, partial_outputs
 from haulout.analysis.straightline import epochs
-from haulout.ir.enums import NONE, Kind
+from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Ints
-from haulout.packing.conflict_fit import fit_conflicts
+from haulout.ir.schema import Ints
+from haulout.packing.conflict_fit import Buffers, fit_conflicts
 
-MAX_LOCATIONS = 3_000
+MAX_LOCATIONS = 4_000
 """With more locations, no joint space is tried: the time of a placement grows with the square."""
 
 
@@ -39,54 +41,43 @@ class JointPlan(NamedTuple):
     lower_bound: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Item:
-    """The locations to place: half-open ranges of rows of the owner's list, and of epochs."""
-
-    core: Ints
-    begin: Ints
-    end: Ints
-    first_epoch: Ints
-    last_epoch: Ints
-    size: Ints
-    align: Ints
-
-    def conflicts(self, k: int) -> Bools:
-        """Which locations conflict with location k, itself included."""
-        together = (self.first_epoch < self.last_epoch[k]) & (self.first_epoch[k] < self.last_epoch)
-        rows = (self.begin < self.end[k]) & (self.begin[k] < self.end)
-        found: Bools = np.where(self.core == self.core[k], rows, together)
-        return found
+def joint_peak(program: Program) -> int | None:
+    """The bytes that a joint space takes with the fences so far; None: it has too many locations."""
+    locations = program.locations
+    rows = np.flatnonzero((locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE))
+    return plan_joint(program, rows, lifetimes(program)).peak if len(rows) <= MAX_LOCATIONS else None
 
 
 def plan_joint(program: Program, rows: Ints, life: Lifetimes) -> JointPlan:
-    """Place the locations `rows`, of all cores, in one space. Straight-line programs only."""
+    """Place the locations `rows`, of all cores, in one space."""
     used = rows[(life.end[rows] > life.begin[rows]) & (program.locations.size[rows] > 0)]
-    first, last = location_epochs(program, used)
-    item = _Item(
+    epoch = epochs(program, once=True).astype(np.int64)
+    first, last = location_epochs(program, used, life, epoch)
+    align = np.maximum(program.locations.align[used], 1).astype(np.int64)
+    buffers = Buffers(
+        -(-program.locations.size[used].astype(np.int64) // align) * align,  # as in partitions
+        align,
         program.location_core[used].astype(np.int64),
         life.begin[used],
         life.end[used],
         first,
         last,
-        program.locations.size[used].astype(np.int64),
-        np.maximum(program.locations.align[used], 1).astype(np.int64),
     )
-    bound = _bound(program, item)
+    bound = _bound(program, buffers, epoch)
     offset = np.zeros(len(rows), np.int64)
     largest = int(program.locations.size[rows].max(initial=0))
     if not len(used):
         return JointPlan(offset, largest, largest)
-    span, length = (item.last_epoch - item.first_epoch).astype(float), (item.end - item.begin).astype(float)
-    keys = [span * item.size, item.size.astype(float), length * item.size, span * 1e6 + length]
-    placed, peak = fit_conflicts(item.size, item.align, item.conflicts, keys, bound)
+    span, length = (last - first).astype(float), (buffers.end - buffers.begin).astype(float)
+    keys = [span * buffers.size, buffers.size.astype(float), length * buffers.size, span * 1e6 + length]
+    placed, peak = fit_conflicts(buffers, keys, bound)
     offset[np.isin(rows, used)] = placed
     return JointPlan(offset, max(peak, largest), max(bound, largest))
 
 
-def location_epochs(program: Program, rows: Ints) -> tuple[Ints, Ints]:
-    """The half-open range of epochs in which each location is live, as `lifetimes` says."""
-    accesses, epoch = program.accesses, epochs(program).astype(np.int64)
+def location_epochs(program: Program, rows: Ints, life: Lifetimes, epoch: Ints) -> tuple[Ints, Ints]:
+    """The half-open range of epochs in which each location is live; `epoch` is that of each instruction."""
+    accesses = program.accesses
     count = int(epoch.max(initial=0)) + 1
     first = np.full(len(program.locations), count, np.int64)
     last = np.zeros(len(program.locations), np.int64)
@@ -97,25 +88,34 @@ def location_epochs(program: Program, rows: Ints) -> tuple[Ints, Ints]:
     kind = program.locations.kind
     lasting = kind != Kind.INTERNAL
     permanent = lasting & ((kind != Kind.OUTPUT) | (first == count) | partial_outputs(program))
-    return np.where(permanent, 0, first)[rows], np.where(lasting, count, last)[rows]
+    first, last = np.where(permanent, 0, first)[rows], np.where(lasting, count, last)[rows]
+    if program.structure and len(epoch):
+        # A lifetime may reach beyond the accesses: over a loop, and to where a condition is read.
+        after = np.searchsorted(program.instruction_core, np.arange(program.lnc), side="right")
+        after = after[program.location_core[rows]]  # of the owner's core, the position after its last row
+        begin, end = (
+            np.where(each < after, epoch[np.minimum(each, after - 1)], count - 1)
+            for each in (life.begin[rows], life.end[rows] - 1)
+        )
+        first, last = np.minimum(first, begin), np.maximum(last, end + 1)
+    return first, last
 
 
-def _bound(program: Program, item: _Item) -> int:
+def _bound(program: Program, buffers: Buffers, epoch: Ints) -> int:
     """The largest epoch: the sum over the cores of the most bytes that each has live at one time in it."""
-    if not len(item.core):
+    if not len(buffers.size):
         return 0
-    epoch = epochs(program).astype(np.int64)
     count = int(epoch.max(initial=0)) + 1
     best = np.zeros(count, np.int64)
     for core in range(program.lnc):
-        mine = np.flatnonzero(item.core == core)
+        mine = np.flatnonzero(buffers.group == core)
         rows = np.flatnonzero(program.instruction_core == core)
         if not len(mine) or not len(rows):
             continue
         first = int(rows[0])
         change = np.zeros(len(rows) + 2, np.int64)
-        np.add.at(change, item.begin[mine] - first, item.size[mine])
-        np.subtract.at(change, np.minimum(item.end[mine] - first, len(rows) + 1), item.size[mine])
+        np.add.at(change, buffers.begin[mine] - first, buffers.size[mine])
+        np.subtract.at(change, np.minimum(buffers.end[mine] - first, len(rows) + 1), buffers.size[mine])
         live = np.cumsum(change)[: len(rows)]
         peak = np.zeros(count, np.int64)
         np.maximum.at(peak, epoch[rows], live)

@@ -4,14 +4,17 @@ The fewest fences of `extend_shared_lifetimes` are those of the given lists. Mos
 front end: only conflicts and dependences must keep theirs. `analysis/flow_phases.py` finds the phases of every
 instruction by data flow, and each list sorted by phase needs as many fences as the largest phase.
 
-1. Orders: the given one; for each of `WINDOWS`, every instruction in its earliest phase, and in its latest.
-2. Each gets its fences, an estimate of its makespan, and one of its peak, the sum over all cores.
-3. Time and storage count alike: the order with the smallest product of both is taken, among those whose makespan and
-   whose peak are at most `WORSE` times that of the given order. A product that is hardly smaller (`PROMISE`)
-   moves nothing. With a capacity, an order that fits is better than one that does not.
+1. Orders: the given one; for every instruction in its earliest phase, and in its latest, those with source time cut
+   into `PARTS`; and the one with the fewest cuts, found one by one, with which the peak has `ROOM`.
+2. Each gets the edges and the fences that it needs, an estimate of its makespan, and one of its peak, the sum over
+   all cores.
+3. Time, storage and fences count alike: the order with the smallest product is taken, where each fence counts as
+   `FENCE`. The makespan may be at most `WORSE` times that of the given order, the peak `ROOM` times, and more where
+   time is saved for it. A product that is hardly smaller (`PROMISE`) moves nothing. With a capacity, an order that
+   fits is better than one that does not.
 4. Edges between tensors that share storage may change the time of both, so this order and the given one are compiled
    to the end, and compared once more by what comes out.
-5. New `seq`: by (block, phase, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
+5. New `seq`: by (block, time, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
    still sees the writes that it saw; the checker compares the two programs (`check_reordered`).
 
 Nothing moves where the order is the user's, or not known: without `seq`; with a barrier that no pass made, a
@@ -21,12 +24,13 @@ nothing; or where `seq` falls along a list, or a block has one that is not below
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from haulout.analysis.flow_phases import FlowScan
+from haulout.analysis.flow_phases import STEPS, FlowScan
 from haulout.analysis.makespan import makespan
 from haulout.analysis.phases import phases
 from haulout.analysis.straightline import fence_rows
@@ -34,7 +38,7 @@ from haulout.checker import check_reordered
 from haulout.ir.builder import reorder_instructions
 from haulout.ir.enums import NONE, DependenceKind, Space
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Ids
+from haulout.ir.schema import Bools, Ids, Ints
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
@@ -55,23 +59,31 @@ from haulout.passes.sync_shared_allocations import SyncSharedAllocations
 from haulout.support.diagnostics import HauloutError, fail
 from haulout.target import DEFAULT, Target, load_target
 
-WINDOWS = (1, 4, 16)
-"""Windows, as parts of all instructions."""
+PARTS = (1, 4, 16)
+"""Source time is cut into so many equal parts, between which phases do not fall."""
 WORSE = 1.01
-"""Neither makespan nor peak may be more than this times that of the given order ..."""
+"""The makespan may not be more than this times that of the given order, ..."""
+ROOM = 1.1
+"""... the peak not more than this ..."""
+ROOM_FOR_TIME = 0.25
+"""... and this part of the makespan that is saved, ..."""
+FENCE = 1.005
+"""... each fence counts as that much of both, for the estimate does not know how far apart cores arrive at it, ..."""
 GAIN = 0.995
-"""... and their product must be at most this times that of it ..."""
+"""... and the product of all must be at most this times that of the given order ..."""
 PROMISE = 0.95
 """... as compiled; before addresses it must be at most this times, for addresses make estimates worse."""
+GRID = 16
+"""Places that are tried for a cut that lowers the peak, ..."""
+MOST_CUTS = 4
+"""... of which there are at most so many ..."""
+WORK = 60_000
+"""... and in a long program fewer: places times instructions."""
 
 
 class _Order(NamedTuple):
-    """An order, and what it is worth with its fences."""
+    """What an order is worth with its fences."""
 
-    program: Program
-    """Without the fences."""
-    origin: Ids
-    """Of each instruction: its row in the given order."""
     fences: int
     makespan: float
     """Microseconds, to the nanosecond."""
@@ -80,9 +92,10 @@ class _Order(NamedTuple):
     def better(self, given: _Order, capacity: int | None, gain: float) -> tuple[bool, float, int] | None:
         """A key that is smallest for the best order; None where the given one stays."""
         fits, fitted = (capacity is None or each.peak <= capacity for each in (self, given))
-        product = self.makespan * self.peak
-        bounded = self.makespan <= WORSE * given.makespan and self.peak <= WORSE * given.peak
-        gains = bounded and product <= gain * given.makespan * given.peak
+        product, before = (each.makespan * each.peak * FENCE**each.fences for each in (self, given))
+        saved = 1 - self.makespan / max(given.makespan, 1e-3)
+        bounded = saved >= 1 - WORSE and self.peak <= (ROOM + ROOM_FOR_TIME * max(saved, 0.0)) * given.peak
+        gains = bounded and product <= gain * before
         if (fits, gains) < (fitted, True) or (fitted and not fits):
             return None
         return not fits, product, self.fences
@@ -120,42 +133,38 @@ class OrderByPhases(Pass):
         """The best order other than the given one; None if that is the best."""
         target = load_target(self.target)
         bare = drop_barriers(program, {LOWERING, ExtendSharedLifetimes.name})
-        scan, atoms = FlowScan(bare), _in_atoms(bare)
-        given: _Order | None = None
-        found: list[tuple[tuple[bool, float, int], int, _Order]] = []
-        seen = {np.arange(len(bare.instructions), dtype=np.int32).tobytes()}
-        for window in WINDOWS:
-            flow = scan.phases(len(bare.instructions) // window)
-            if flow.simultaneous:
-                return None
-            for phase in (flow.earliest, flow.latest):
-                phase = np.where(atoms[scan.segment], 0, phase).astype(np.int32)
-                tried, origin = sorted_by_phase(bare, scan.segment, phase)
-                if origin.tobytes() in seen:
-                    continue
-                seen.add(origin.tobytes())
-                given = given or _given(bare, target)
-                order = _judged(tried, origin, phase[origin], target)
-                key = order.better(given, self.capacity, PROMISE)
-                if key is not None:
-                    found.append((key, len(found), order))
-        if given is None or not found:
+        orders = _Orders(bare)
+        if not orders.free:
             return None
-        _, _, order = min(found)
-        if wrong := check_reordered(bare, order.program, order.origin):
+        given = _measured(_given_fences(bare), target)
+        found: list[tuple[tuple[bool, float, int], int, _Moved, Program]] = []
+        seen = {np.arange(len(bare.instructions), dtype=np.int32).tobytes()}
+        for latest in (False, True):
+            for cuts in (*orders.even_cuts(), *orders.cuts_within(latest, int(ROOM * given.peak))):
+                moved = orders.moved(cuts, latest)
+                if moved.origin.tobytes() in seen:
+                    continue
+                seen.add(moved.origin.tobytes())
+                # What the order of an engine implied before may need an edge now.
+                linked = order_cores(moved.program, set(DependenceKind), removable_fences=False)[0]
+                key = _measured(moved.fenced(linked), target).better(given, self.capacity, PROMISE)
+                if key is not None:
+                    found.append((key, len(found), moved, linked))
+        if not found:
+            return None
+        _, _, moved, linked = min(found)
+        if wrong := check_reordered(bare, moved.program, moved.origin):
             fail("internal-error", f"{self.name} changed the order of a conflict", notes=[wrong[0].message])
-        # What the order of an engine implied before may need an edge now.
-        moved = order_cores(order.program, set(DependenceKind), removable_fences=False)[0]
-        before, after = self._compiled(program, target), self._compiled(moved, target)
+        before, after = self._compiled(program, target), self._compiled(linked, target)
         if after is None or (before is not None and after.better(before, self.capacity, GAIN) is None):
             return None
         context.count(
             self.name,
-            moved=int(np.count_nonzero(order.origin != np.arange(len(order.origin)))),
+            moved=int(np.count_nonzero(moved.origin != np.arange(len(moved.origin)))),
             fences_before=given.fences if before is None else before.fences,
             fences_after=after.fences,
         )
-        return moved
+        return linked
 
     def _compiled(self, program: Program, target: Target) -> _Order | None:
         """A program with its final fences, addresses and edges; None where it does not fit."""
@@ -174,7 +183,7 @@ class OrderByPhases(Pass):
         dram = placed.locations.take(placed.locations.space <= Space.DRAM_SHARED)
         peak = int((dram.address + dram.size)[dram.address != NONE].max(initial=0))
         time = round(makespan(placed, target).makespan, 3)
-        return _Order(program, np.zeros(0, np.int32), len(fence_rows(placed)) // program.lnc, time, peak)
+        return _Order(len(fence_rows(placed)) // program.lnc, time, peak)
 
 
 def _may_move(program: Program) -> bool:
@@ -211,16 +220,16 @@ def _in_atoms(program: Program) -> Bools:
     return np.array([divergent(block) != NONE for block in range(len(program.blocks) // program.lnc)], bool)
 
 
-def sorted_by_phase(program: Program, segment: Ids, phase: Ids) -> tuple[Program, Ids]:
-    """Each block sorted by phase, stably, with new `seq` by (segment, phase, old `seq`); and the old row of each
+def sorted_by_time(program: Program, segment: Ids, time: Ints) -> tuple[Program, Ids]:
+    """Each block sorted by time, stably, with new `seq` by (segment, time, old `seq`); and the old row of each
     instruction.
     """
     rows = program.instructions
-    origin: Ids = np.lexsort((phase, rows.block)).astype(np.int32)
+    origin: Ids = np.lexsort((time, rows.block)).astype(np.int32)
     position = np.empty(len(origin), np.int32)
     position[origin] = np.arange(len(origin), dtype=np.int32)
-    by_time = np.lexsort((rows.seq, phase, segment))
-    keys = np.stack([segment[by_time], phase[by_time], rows.seq[by_time]])
+    by_time = np.lexsort((rows.seq, time, segment))
+    keys = np.stack([segment[by_time], time[by_time], rows.seq[by_time]])
     step = np.any(keys[:, 1:] != keys[:, :-1], axis=0)
     seq = np.empty(len(origin), np.int64)
     seq[by_time] = int(rows.seq.min()) + np.append(0, np.cumsum(step))
@@ -228,30 +237,85 @@ def sorted_by_phase(program: Program, segment: Ids, phase: Ids) -> tuple[Program
     return reorder_instructions(moved, position), origin
 
 
-def _given(program: Program, target: Target) -> _Order:
+class _Moved(NamedTuple):
+    """Lists that are sorted by (block, phase)."""
+
+    program: Program
+    origin: Ids
+    """Of each instruction: its row in the given order."""
+    phase: Ids
+
+    def fenced(self, program: Program) -> Program:
+        """`program`, which is this one or has more edges, with a fence of all cores where a phase begins."""
+        phase = self.phase
+        blocks, block = len(program.blocks) // program.lnc, program.instructions.block.astype(np.int64)
+        needed = np.zeros(blocks, np.int64)
+        np.maximum.at(needed, block % blocks, phase)
+        segment = np.repeat(np.arange(blocks), needed)
+        number = np.arange(len(segment)) - np.repeat(np.cumsum(needed) - needed, needed) + 1
+        wanted = (np.arange(program.lnc) * blocks + segment[:, None]).ravel()
+        most = int(needed.max(initial=0)) + 1
+        before = np.searchsorted(block * most + phase, wanted * most + np.repeat(number, program.lnc))
+        names = [f"fence{k}" for k in range(len(segment)) for _ in range(program.lnc)]
+        return _with_fences(program, Slots(before.astype(np.int32), wanted.astype(np.int32), names))
+
+
+class _Orders:
+    """The orders of a program without fences."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._scan, self._atoms = FlowScan(program), _in_atoms(program)
+        self._rows = len(program.instructions)
+        self.free = not self._scan.phases(_even_cuts(self._rows, 1)).simultaneous
+        """Whether no two cores conflict at one `seq`."""
+
+    def moved(self, cuts: Ints, latest: bool) -> _Moved:
+        """Every instruction in its earliest or latest phase, with some cuts of source time."""
+        flow = self._scan.phases(cuts)
+        time = np.where(self._atoms[self._scan.segment], 0, flow.latest if latest else flow.earliest)
+        tried, origin = sorted_by_time(self._program, self._scan.segment, time)
+        return _Moved(tried, origin, (time[origin] // STEPS).astype(np.int32))
+
+    def even_cuts(self) -> Iterator[Ints]:
+        """Those between equal parts."""
+        return (_even_cuts(self._rows, parts) for parts in PARTS)
+
+    def cuts_within(self, latest: bool, most: int) -> Iterator[Ints]:
+        """The fewest cuts, found one by one, with which the peak is at most so many bytes, if there are any."""
+        grid = _even_cuts(self._rows, min(GRID, WORK // max(self._rows, 1)))
+        chosen: tuple[int, ...] = ()
+        peak = self._peak((), latest)
+        while peak > most and len(chosen) < MOST_CUTS:
+            tries = [tuple(sorted({*chosen, place})) for place in grid.tolist()]
+            left, best = min(((self._peak(cuts, latest), cuts) for cuts in tries), default=(peak, chosen))
+            if left >= peak:
+                return
+            peak, chosen = left, best
+        if chosen and peak <= most:
+            yield np.array(chosen, np.int64)
+
+    def _peak(self, cuts: tuple[int, ...], latest: bool) -> int:
+        moved = self.moved(np.array(cuts, np.int64), latest)
+        return live_bytes(moved.fenced(moved.program))[0]
+
+
+def _even_cuts(rows: int, parts: int) -> Ints:
+    return np.arange(1, parts) * rows // max(parts, 1)
+
+
+def _given_fences(program: Program) -> Program:
     """The lists as they are, with the fewest fences at source time."""
     found = outside_atoms(program, phases(program, fence_rows(program)))
     names = [f"fence{k}" for k in range(int(found.needed.sum()))]
-    placed = insert_fences(program, phase_slots(program, found, names), OrderByPhases.name)
-    return _measured(program, np.arange(len(program.instructions), dtype=np.int32), placed, target)
+    return _with_fences(program, phase_slots(program, found, names))
 
 
-def _judged(program: Program, origin: Ids, phase: Ids, target: Target) -> _Order:
-    """Lists that are sorted by (block, phase), with a fence of all cores where a phase begins."""
-    blocks, block = len(program.blocks) // program.lnc, program.instructions.block.astype(np.int64)
-    needed = np.zeros(blocks, np.int64)
-    np.maximum.at(needed, block % blocks, phase)
-    segment = np.repeat(np.arange(blocks), needed)
-    number = np.arange(len(segment)) - np.repeat(np.cumsum(needed) - needed, needed) + 1
-    wanted = (np.arange(program.lnc) * blocks + segment[:, None]).ravel()
-    most = int(needed.max(initial=0)) + 1
-    before = np.searchsorted(block * most + phase, wanted * most + np.repeat(number, program.lnc))
-    names = [f"fence{k}" for k in range(len(segment)) for _ in range(program.lnc)]
-    slots = Slots(before.astype(np.int32), wanted.astype(np.int32), names)
-    return _measured(program, origin, insert_fences(program, slots, OrderByPhases.name), target)
+def _with_fences(program: Program, slots: Slots) -> Program:
+    placed = insert_fences(program, slots, OrderByPhases.name)
+    return insert_fences(placed, fences_between(placed, "block_fence"), OrderByPhases.name)
 
 
-def _measured(program: Program, origin: Ids, placed: Program, target: Target) -> _Order:
-    placed = insert_fences(placed, fences_between(placed, "block_fence"), OrderByPhases.name)
-    fences = len(fence_rows(placed)) // program.lnc
-    return _Order(program, origin, fences, round(makespan(placed, target).makespan, 3), live_bytes(placed)[0])
+def _measured(placed: Program, target: Target) -> _Order:
+    fences = len(fence_rows(placed)) // placed.lnc
+    return _Order(fences, round(makespan(placed, target).makespan, 3), live_bytes(placed)[0])

@@ -119,7 +119,7 @@ def _buffers(program: Program, life: Lifetimes, core: int) -> _Buffers:
 
 def _worst_epoch(program: Program, cores: list[_Buffers]) -> list[int]:
     """For each core the moment with the most live bytes in the epoch that is worst for all cores together."""
-    epoch = np.append(epochs(program), 0).astype(np.int64)
+    epoch = np.append(epochs(program, once=True), 0).astype(np.int64)
     count = int(epoch.max(initial=0)) + 1
     most = np.zeros((len(cores), count), np.int64)
     for each in cores:

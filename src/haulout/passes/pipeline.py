@@ -56,8 +56,8 @@ class Level:
 LEVELS = (
     Level(share="none", fuse="none", partitions="proportional", order=False, effort=0.0),
     Level(share="inputs", fuse="all", partitions="proportional", order=False, effort=EFFORT),
-    Level(share="all", fuse="all", partitions="proportional", order=True, effort=EFFORT),
-    Level(share="all", fuse="all", partitions="joint", order=True, effort=1.0),
+    Level(share="all", fuse="all", partitions="smallest", order=True, effort=EFFORT),
+    Level(share="all", fuse="all", partitions="smallest", order=True, effort=1.0),
 )
 """`-O0` to `-O3`: the fastest compile; work that always pays; the default; the least memory."""
 DEFAULT_LEVEL = 2
@@ -141,7 +141,9 @@ def standard_pipeline(
         AntiDependencyAnalyzerPostSharedDram(),
         LowerLocalCollectives(in_place=share == "all"),
         *([OrderByPhases(capacity=capacity, target=target)] if default.order and fences == "minimal" else []),
-        ExtendSharedLifetimes(fences=fences, capacity=capacity, target=target),
+        ExtendSharedLifetimes(
+            fences=fences, capacity=capacity, joint=partitions in ("smallest", "joint"), target=target
+        ),
         ColoringAllocatorDramShared(capacity=capacity, partitions=partitions, effort=default.effort),
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),

@@ -21,16 +21,26 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from haulout.ir.enums import Kind
+from haulout.ir.labels import instruction_label
 from haulout.ir.lockstep import runs_in_lockstep
 from haulout.ir.program import Program
+from haulout.ir.splits import without_splits
 from haulout.passes.base import Pass, PassContext
-from haulout.passes.split_record import SplitRecord
+from haulout.passes.split_report import SplitReport
 from haulout.passes.splitting.candidates import Candidates, find_candidates
 from haulout.passes.splitting.choose import Chooser, Cuts
 from haulout.passes.splitting.improve import improve
 from haulout.passes.splitting.parts import emit_parts
-from haulout.passes.splitting.prefer import check_named, named_rows, parse_split, preferred_keys
+from haulout.passes.splitting.prefer import (
+    Annotations,
+    Asked,
+    check_asked,
+    named_rows,
+    parse_split,
+    preferred_keys,
+)
 from haulout.passes.splitting.record import CONTRADICTION, TOO_DEAR, make_record
+from haulout.passes.splitting.values import separate
 from haulout.passes.splitting.worth import worthwhile
 from haulout.support.diagnostics import bad_input
 from haulout.target import DEFAULT, load_target
@@ -41,7 +51,8 @@ class SplitUniform(Pass):
     """Divides work that several cores would do alike, and stores its results once.
 
     Before: sound; cores in lockstep (`ir/lockstep.py`), else nothing changes. After: locations keep their names and
-    together the same values; a location that is cut into parts of its own on each core has the size of a part.
+    together the same values; a location that is cut into parts of its own on each core has the size of a part;
+    annotations (`ir/splits.py`) are gone. Warning: `split-not-followed` for one that cannot be followed.
     """
 
     name: ClassVar[str] = "split_uniform"
@@ -59,32 +70,39 @@ class SplitUniform(Pass):
 
     def run(self, program: Program, context: PassContext) -> Program:
         """The steps of the module docstring."""
+        asked = parse_split(self.split)
+        notes = Annotations.of(program, asked)
+        program = without_splits(program)
         if not runs_in_lockstep(program):
             context.count(self.name, operations=0)
             obstacle = "the cores do not run one list of instructions"
-            context.split = SplitRecord(obstacle=obstacle)
-            if named_rows(program, parse_split(self.split)):
+            context.split = SplitReport(obstacle=obstacle)
+            if named_rows(program, asked):
                 bad_input(f"split: no operation can be cut: {obstacle}")
+            for row in notes.rows:
+                notes.refuse(obstacle, instruction_label(program, row), "annotate a program of one core")
+            context.diagnostics.extend(notes.refused)
             return program
         found = find_candidates(program)
-        chosen, cuts = self.choose(program, found)
+        chosen, cuts = self.choose(program, found, asked, notes)
+        context.diagnostics.extend(notes.refused)
+        program, found, (chosen, cuts) = separate(program, found, (chosen, cuts))
         local = local_parts(program, found, cuts)
-        context.split = make_record(program, found, chosen, cuts, local, load_target(self.target))
+        context.split = make_record(program, found, chosen, cuts, local, load_target(self.target), notes.rows)
         self._count(program, found, chosen, cuts, local, context)
         return emit_parts(program, found.operations, cuts, found.classes, local) if cuts.axes else program
 
-    def choose(self, program: Program, found: Candidates) -> tuple[Cuts, Cuts]:
+    def choose(self, program: Program, found: Candidates, asked: Asked, notes: Annotations) -> tuple[Cuts, Cuts]:
         """The greedy choice, and what becomes of it: without what costs too much, and improved by local search.
 
-        What the user asks for is not improved.
+        The cuts of operations that the user names or annotates stay; what is asked of all is not improved.
         """
-        asked = parse_split(self.split)
-        chosen = Chooser(found.operations, found.sizes, preferred_keys(program, found, asked)).run()
-        named = check_named(program, found, asked, chosen)
+        chosen = Chooser(found.operations, found.sizes, preferred_keys(program, found, asked, notes)).run()
+        kept = check_asked(program, found, asked, notes, chosen)
         target = load_target(self.target)
-        cuts = worthwhile(program, found.operations, chosen, found.classes, target, named)
-        if not self.split:
-            cuts = improve(program, found.operations, found.sizes, found.classes, cuts, target)
+        cuts = worthwhile(program, found.operations, chosen, found.classes, target, kept)
+        if asked.dim is None:
+            cuts = improve(program, found.operations, found.sizes, found.classes, cuts, target, kept)
         return chosen, cuts
 
     def _count(

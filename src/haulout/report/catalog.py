@@ -148,6 +148,12 @@ CATALOG: dict[str, Entry] = {
         "that. Longer runs are not proved, and `simulate` stops them with `out-of-bounds`.",
         "Give the loop a `trip`, or the step a modulus.",
     ),
+    "split-not-followed": Entry(
+        "The source asks for a cut of a value along a dimension, and the cores cannot divide it so.",
+        "The work is divided in another way, or not at all, so the program may need more fences than was meant.",
+        "Ask for one of the cuts that the message lists, or remove the annotation. `haulout explain-split` shows "
+        "what is divided, and `--split` overrides annotations.",
+    ),
     "one-member-collective": Entry(
         "Each group of a collective has one member, or each of its pairs goes from a core to itself.",
         "It exchanges no data. Usually the program was partitioned for more cores than it has, or its groups "

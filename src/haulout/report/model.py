@@ -14,8 +14,9 @@ from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassRecord
+from haulout.passes.split_report import SplitReport
 from haulout.report.address_map import RemoteAddress, remote_address_map
-from haulout.report.split import SplitReport
+from haulout.report.split import with_fences
 from haulout.support.diagnostics import Diagnostic
 from haulout.support.render import as_json
 
@@ -178,7 +179,7 @@ def make_report(
         shared_locations=len(shared),
         shared_bytes=int(program.locations.size[shared].sum()),
         sharing=_sharing(context),
-        split=None if context.split is None else SplitReport.of(context.split),
+        split=None if context.split is None else with_fences(context.split, fenced),
         cores=[
             CoreReport(
                 core,

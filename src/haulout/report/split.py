@@ -1,125 +1,74 @@
-"""What `split_uniform` did, as a section of `report.json` and as tables."""
+"""What `split_uniform` did, and what each fence is for: the fences of a report, and tables."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 from rich.table import Table
 
-from haulout.passes.split_record import SplitRecord, Stored
+from haulout.analysis.fence_pairs import fence_pairs
+from haulout.analysis.straightline import fence_rows
+from haulout.ir.enums import NONE
+from haulout.ir.program import Program
+from haulout.passes.split_report import Divided, Fence, Judged, Ordered, SplitReport, Undivided, Why
+
+_SHOWN = 3
+"""Pairs of a fence that a table shows."""
 
 
-class Divided(msgspec.Struct):
-    """An operation of which each core does a part."""
+def with_fences(report: SplitReport, program: Program) -> SplitReport:
+    """The report with the fences of `program`, in which they are placed, and which operations need them."""
+    pairs = fence_pairs(program)
+    accesses = program.accesses
+    orders: defaultdict[int, dict[Ordered, None]] = defaultdict(dict)
+    columns = (
+        accesses.instruction[pairs.earlier],
+        accesses.instruction[pairs.later],
+        accesses.write[pairs.later],
+        pairs.carried,
+    )
+    for fence, earlier, later, write, carried in zip(
+        pairs.fence.tolist(), *(each.tolist() for each in columns), strict=True
+    ):
+        names = program.instruction_name(earlier), program.instruction_name(later)
+        orders[fence][Ordered(*names, "overwrites" if write else "reads", carried)] = None
+    rows = fence_rows(program)
+    fences = [
+        Fence(program.instruction_name(row), _why(program, row, orders[row]), list(orders[row]))
+        for row in rows[program.instruction_core[rows] == 0].tolist()
+    ]
+    needs: defaultdict[str, list[str]] = defaultdict(list)
+    every: list[Judged] = [*report.divided, *report.undivided]
+    known = {each.name for each in every}
+    for each in fences:
+        for name in {_operation(one.later, known): None for one in each.orders}:
+            needs[name].append(each.name)
+    return replace(
+        report,
+        divided=[replace(each, fences=needs[each.name]) for each in report.divided],
+        undivided=[replace(each, fences=needs[each.name]) for each in report.undivided],
+        fences=fences,
+    )
 
-    name: str
-    opcode: str
-    loc: str | None
-    """`FILE:LINE` in the user's source."""
-    dim: int | None
-    """The dimension of its result that is cut; null: a cut of a copy that follows no dimension."""
-    extent: int
-    """How many indices are divided."""
-    cores: int
-    """How many share the work."""
-    time_us: float
-    """Estimated microseconds if it were not divided, as often as it runs."""
-    share: float
-    """Of the time of all operations of a core."""
-    stored: Stored
-    """The result: a `local` part on each core, or one `shared` copy."""
-    read_apart: int
-    """Operations that read parts of other cores, which needs a fence before each, or one before several."""
+
+def _operation(name: str, known: set[str]) -> str:
+    """The operation that an instruction comes from: `%sum.out0` is a part of the collective `%sum`."""
+    while name not in known and "." in name:
+        name = name.rpartition(".")[0]
+    return name
 
 
-class Undivided(msgspec.Struct):
-    """An operation that several cores do alike."""
-
-    name: str
-    opcode: str
-    loc: str | None
-    reason: str
-    """Why it is not divided."""
-    time_us: float
-    share: float
-
-
-class SplitReport(msgspec.Struct):
-    """Operations of one core, in both lists those of the largest share first."""
-
-    obstacle: str | None
-    """Why no operation was looked at; null: all were."""
-    time_us: float
-    """Estimated microseconds of all operations of a core before the division."""
-    divided_share: float
-    """Of this time, what the cores divide."""
-    undivided_share: float
-    """What several cores do alike; the rest works on values that differ between cores."""
-    local_parts: int
-    """Divided operations whose results are local parts."""
-    shared: int
-    """Those whose results are shared."""
-    reasons: dict[str, float]
-    """Reason -> share of the time that is undivided because of it, the largest first."""
-    divided: list[Divided]
-    undivided: list[Undivided]
-
-    @classmethod
-    def of(cls, record: SplitRecord) -> SplitReport:
-        """The record with shares."""
-
-        def share(time: float) -> float:
-            return time / record.total_us if record.total_us else 0.0
-
-        divided = [
-            Divided(
-                each.name,
-                each.opcode,
-                each.loc,
-                each.dim,
-                each.extent,
-                each.cores,
-                round(each.time_us, 3),
-                round(share(each.time_us), 6),
-                each.stored,
-                each.read_apart,
-            )
-            for each in sorted(record.divided, key=lambda each: -each.time_us)
-        ]
-        undivided = [
-            Undivided(
-                each.name,
-                each.opcode,
-                each.loc,
-                each.reason,
-                round(each.time_us, 3),
-                round(share(each.time_us), 6),
-            )
-            for each in sorted(record.undivided, key=lambda each: -each.time_us)
-        ]
-        reasons: defaultdict[str, float] = defaultdict(float)
-        for one in record.undivided:
-            reasons[one.reason] += share(one.time_us)
-        return cls(
-            record.obstacle,
-            round(record.total_us, 3),
-            round(share(sum(each.time_us for each in record.divided)), 6),
-            round(sum(reasons.values()), 6),
-            sum(each.stored == "local" for each in divided),
-            sum(each.stored == "shared" for each in divided),
-            {
-                reason: round(reasons[reason], 6)
-                for reason in sorted(reasons, key=lambda each: (-reasons[each], each))
-            },
-            divided,
-            undivided,
-        )
-
-    def to_json(self) -> str:
-        """Indented JSON with a newline at the end."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+def _why(program: Program, row: int, orders: Iterable[Ordered]) -> Why:
+    carried = {each.next_iteration for each in orders}
+    if carried:
+        return "next iteration" if carried == {True} else "conflicts"
+    barriers = program.barriers
+    (at,) = (barriers.instruction == row).nonzero()[0]
+    if barriers.made_by[at] == NONE:
+        return "source"
+    return "storage" if "_free" in program.strings[int(barriers.name[at])] else "several"
 
 
 def split_lines(report: SplitReport) -> list[str]:
@@ -133,30 +82,79 @@ def split_lines(report: SplitReport) -> list[str]:
         f"not divided: {len(report.undivided)} operations, {_percent(report.undivided_share)}",
         *(f"  {_percent(share)}: {reason}" for reason, share in report.reasons.items()),
     ]
-    return [*lines, f"on values of each core alone: {_percent(rest)}"] if rest > 5e-6 else lines
+    alone = [f"on values of each core alone: {_percent(rest)}"] if rest > 5e-6 else []
+    return [*lines, *alone, _fence_line(report)]
 
 
-def divided_table(divided: Sequence[Divided]) -> Table:
-    """One line for each operation that is cut; `apart` is how many read parts of other cores."""
+def divided_table(divided: Sequence[Divided], fences: Sequence[Fence]) -> Table:
+    """One line for each operation that is cut; `apart`: how many read other cores' parts; `fences`: what it needs."""
     table = Table(title="divided", title_justify="left", title_style="bold")
-    for heading in ("time", "operation", "opcode", "source", "cut", "cores", "result", "apart"):
+    for heading in ("time", "operation", "opcode", "source", "cut", "cores", "result", "apart", "fences"):
         right = heading in ("time", "cores", "apart")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for each in divided:
         cut = f"dim {each.dim} of {each.extent}" if each.dim is not None else f"{each.extent} pieces"
-        cells = _place(each.loc), cut, str(each.cores), each.stored, str(each.read_apart or "")
+        cut += "" if each.asked is None else ", as asked" if each.asked == each.dim else f", asked: dim {each.asked}"
+        cells = (
+            _place(each.loc),
+            cut,
+            str(each.cores),
+            each.stored,
+            str(each.read_apart or ""),
+            _numbers(each.fences, fences),
+        )
         table.add_row(_percent(each.share), f"%{each.name}", each.opcode, *cells)
     return table
 
 
-def undivided_table(undivided: Sequence[Undivided]) -> Table:
+def undivided_table(undivided: Sequence[Undivided], fences: Sequence[Fence]) -> Table:
     """One line for each operation that several cores do alike."""
     table = Table(title="not divided", title_justify="left", title_style="bold")
-    for heading in ("time", "operation", "opcode", "source", "reason"):
+    for heading in ("time", "operation", "opcode", "source", "reason", "fences"):
         table.add_column(heading, justify="right" if heading == "time" else "left", overflow="fold")
     for each in undivided:
-        table.add_row(_percent(each.share), f"%{each.name}", each.opcode, _place(each.loc), each.reason)
+        table.add_row(
+            _percent(each.share),
+            f"%{each.name}",
+            each.opcode,
+            _place(each.loc),
+            each.reason,
+            _numbers(each.fences, fences),
+        )
     return table
+
+
+def _numbers(names: Sequence[str], fences: Sequence[Fence]) -> str:
+    """The numbers of fences in the list of a core, from 1."""
+    return " ".join(str(number) for number, each in enumerate(fences, 1) if each.name in names)
+
+
+def fence_table(fences: Sequence[Fence]) -> Table:
+    """One line for each fence: what needs it."""
+    table = Table(title="fences", title_justify="left", title_style="bold")
+    for heading in ("", "fence", "for", "orders"):
+        table.add_column(heading, overflow="fold")
+    for number, each in enumerate(fences, 1):
+        listed = [
+            f"%{one.later} {one.how} %{one.earlier}{' of the iteration before' if one.next_iteration else ''}"
+            for one in each.orders[:_SHOWN]
+        ]
+        more = len(each.orders) - len(listed)
+        table.add_row(
+            str(number), f"%{each.name}", each.why, "; ".join(listed) + (f"; and {more} more" if more else "")
+        )
+    return table
+
+
+def _fence_line(report: SplitReport) -> str:
+    """How many fences there are, and how many several operations need."""
+    needing = [len({one.later for one in each.orders}) for each in report.fences]
+    kinds = [each.why for each in report.fences]
+    shared = sum(count > 1 for count in needing)
+    counted = f"; {shared} that several operations need, listed with each" if shared else ""
+    for why, text in (("storage", "free storage"), ("next iteration", "order iterations of a loop alone")):
+        counted += f"; {kinds.count(why)} {text}" if why in kinds else ""
+    return f"fences: {len(report.fences)}{counted}"
 
 
 def _place(loc: str | None) -> str:

@@ -8,12 +8,17 @@ from pathlib import Path
 from haulout.frontends.hlo.fuse_elementwise import Fuse
 from haulout.frontends.hlo.lower import lower
 from haulout.frontends.hlo.parser import read_hlo
+from haulout.frontends.hlo.partitioned import is_partitioned
 from haulout.ir.program import Program
 
 
-def load_hlo(path: str | Path, *, fuse: Fuse = "all", replicated: Collection[str] = ()) -> Program:
+def load_hlo(
+    path: str | Path, *, fuse: Fuse = "all", replicated: Collection[str] = (), divide: bool = False
+) -> Program:
     """Read, parse and lower an HLO file; all cores get equal bytes for the parameters named in `replicated`.
 
-    `fuse` as in `lower`. Raises `HauloutError` when any of it fails.
+    With `divide` a module that XLA has not partitioned becomes a program of one core, to be divided by haulout; else
+    it is refused. `fuse` as in `lower`. Raises `HauloutError` when any of it fails.
     """
-    return lower(read_hlo(path), fuse=fuse, replicated=replicated)
+    module = read_hlo(path)
+    return lower(module, fuse=fuse, replicated=replicated, whole=divide and not is_partitioned(module))

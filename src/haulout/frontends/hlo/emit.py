@@ -36,6 +36,7 @@ from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import Engine, Space
+from haulout.ir.splits import KEY
 
 _COPIES = {
     Stage.ENTER: "init",
@@ -65,6 +66,7 @@ class Emitter:
         )
         self._storage = storage
         self._function = function = self.build.function(self.build.module("nc0", 0, subgraph=0), "main")
+        self._asked = {slot: array.split for array, slot in storage.homes.items() if array.split is not None}
         self._ids = {slot: self._location(function, slot) for slot in storage.slots}
         self._divergent = divergent
         self._forks = dict(_forks(steps))
@@ -88,6 +90,7 @@ class Emitter:
             dtype=slot.shape.dtype,
             shape=slot.shape.dims,
             data=slot.data[0] if slot.data else None,
+            attrs={KEY: self._asked[slot]} if slot in self._asked else None,
             loc=slot.source.loc,
         )
 
@@ -265,6 +268,11 @@ class Emitter:
                 loc=target.source.loc,
             )
 
+    def _has_dims(self, operation: Operation, opcode: str) -> bool:
+        """Whether the instruction has the dimensions of the result: a copy has those of its location."""
+        result = operation.results[0]
+        return opcode != "dma_copy" or self._storage.homes[result].shape.dims == result.shape.dims
+
     def _append(
         self,
         operation: Operation,
@@ -276,6 +284,8 @@ class Emitter:
     ) -> None:
         operands = [*reads, *writes]
         ids: list[Operand] = [(self._ids[self._storage.homes[view.array]], view.pattern) for view in operands]
+        if operation.split is not None and self._has_dims(operation, opcode):
+            attrs = {**attrs, KEY: operation.split}
         first = self.build.count("accesses")
         self.build.instruction(
             self._block,

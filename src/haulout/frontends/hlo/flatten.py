@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, NoReturn
 
 from haulout.frontends.hlo import attributes
+from haulout.frontends.hlo.annotations import Scope, dim_of_array, is_mark, scope_of, sharding_dim
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.tuples_and_views import TUPLES_AND_VIEWS, checked
@@ -108,6 +109,10 @@ def flatten(
     those of dynamic slices and updates that are known, by `seq`.
     """
     parameters = tuple(arrays_of(parameter) for parameter in computation.parameters)
+    if module.num_partitions == 1:
+        for parameter, value in zip(computation.parameters, parameters, strict=True):
+            if isinstance(value, View):
+                value.array.split = sharding_dim(parameter)
     walk = _Walk(module, known, control, starts or {})
     result = walk.run(computation, parameters)
     final = walk.final_arrays()
@@ -140,6 +145,8 @@ class _Frame:
     in_condition: bool
     """Whether what is walked is part of a loop's condition."""
     rest: Iterator[Instruction]
+    scope: Scope | None
+    """Of a cut that is asked for."""
     values: dict[str, Tree] = field(default_factory=dict)
 
 
@@ -183,8 +190,13 @@ class _Walk:
         arguments: tuple[Tree, ...],
         leave: _Leave,
         in_condition: bool = False,
+        caller: Instruction | None = None,
     ) -> None:
-        self._frames.append(_Frame(computation, arguments, leave, in_condition, iter(computation.instructions)))
+        around = self._frames[-1].scope if self._frames else None
+        scope = around if caller is None else scope_of(caller, around)
+        self._frames.append(
+            _Frame(computation, arguments, leave, in_condition, iter(computation.instructions), scope)
+        )
 
     def _visit(self, frame: _Frame, instruction: Instruction) -> None:
         self._count(instruction)
@@ -204,10 +216,14 @@ class _Walk:
             frame.values[instruction.name] = checked(instruction, TUPLES_AND_VIEWS[opcode](instruction, operands))
         elif opcode in _SOURCES:
             frame.values[instruction.name] = arrays_of(instruction)
+        elif self.module.num_partitions == 1 and is_mark(instruction):
+            frame.values[instruction.name] = _marked(instruction, operands)
         else:
             if opcode not in self.known:
                 _unsupported(instruction)
             operation, value = _operation(instruction, operands, self.seq)
+            if (scope := scope_of(instruction, frame.scope)) is not None:
+                operation.split = scope.dim(instruction)
             if (start := self.starts.get(self.seq)) is not None:
                 operation, value = self._moving(operation, start)
             self.steps.append(operation)
@@ -226,6 +242,7 @@ class _Walk:
             result.producer = update = MovingUpdate(
                 given.instruction, given.operands, given.results, given.seq, loop, *place
             )
+            update.split = given.split
             return update, update.result
         operand = given.operands[0]
         if operand.motion is not None and operand.motion.loop is not loop:
@@ -247,7 +264,7 @@ class _Walk:
         def leave(result: Tree) -> None:
             frame.values[call.name] = checked(call, result)
 
-        self._push(callee, operands, leave, frame.in_condition)
+        self._push(callee, operands, leave, frame.in_condition, call)
 
     # -- loops ------------------------------------------------------------------------------------------------
 
@@ -273,14 +290,14 @@ class _Walk:
             assert isinstance(result, View)
             loop.condition = plain(result)
             self._add_boundary(loop, Stage.BRANCH, state)
-            self._push(body, (state,), leave, frame.in_condition)
+            self._push(body, (state,), leave, frame.in_condition, instruction)
 
         def leave(result: Tree) -> None:
             loop.carried = tuple(self._carried(init, state, result))
             self._add_boundary(loop, Stage.LEAVE, state)
             frame.values[instruction.name] = state
 
-        self._push(condition, (state,), branch, True)
+        self._push(condition, (state,), branch, True, instruction)
 
     def _add_boundary(self, loop: Loop, stage: Stage, state: Tree) -> None:
         """A boundary, and numbers for its copies: each array is copied, and may be saved before."""
@@ -321,7 +338,7 @@ class _Walk:
         """Walk the branches with these numbers: one alone, or as two arms with half of them each."""
         if len(numbers) == 1:
             computation, operand = cases[numbers[0]]
-            self._push(computation, (operand,), leave)
+            self._push(computation, (operand,), leave, caller=instruction)
             return
         low, high = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
         if selector.shape.dtype == "pred":
@@ -451,6 +468,19 @@ def _operation(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -
     for array in arrays:
         array.producer = operation
     return operation, value
+
+
+def _marked(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
+    """The operand of a custom-call that only carries a sharding; what makes it is asked to be cut so."""
+    if len(operands) != 1:
+        instruction.fail(f"a custom-call of a sharding takes one operand, found {len(operands)}")
+    dim = sharding_dim(instruction)
+    value = checked(instruction, operands[0])
+    if dim is not None and isinstance(value, View):
+        producer = value.array.producer
+        made = producer if isinstance(producer, Operation) else value.array
+        made.split = dim_of_array(value, dim)
+    return value
 
 
 def _unsupported(instruction: Instruction) -> NoReturn:

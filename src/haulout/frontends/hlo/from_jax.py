@@ -40,12 +40,17 @@ MAX_LINES = 12
 """Of the child's complaint that are shown."""
 
 
-def lower(fn: Callable[..., Any], *specs: Any, **options: Any) -> Program:
+def lower(fn: Callable[..., Any], *specs: Any, divide: bool = False, **options: Any) -> Program:
     """The program of a JAX function on as many cores as its mesh has devices.
+
+    With `divide` XLA partitions nothing: it is the program of one core, and its shardings ask for cuts.
 
     Arguments and errors are those of `partition`, and those of the HLO front end. Warns if no argument is sharded:
     XLA then gives all of the work to every core.
     """
+    if divide:
+        text = partition(fn, *specs, partitioned=False, **options)
+        return lower_hlo(parse_hlo(text, f"<jax:{_name(fn)}>"), whole=True)
     module = parse_hlo(partition(fn, *specs, **options), f"<jax:{_name(fn)}>")
     if _is_undivided(module):
         warnings.warn(
@@ -73,14 +78,15 @@ def partition(
     out_shardings: Any = None,
     donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (),
+    partitioned: bool = True,
 ) -> str:
     """The HLO text of a JAX function after SPMD partitioning.
 
     `specs` are the function's arguments: arrays, or pytrees of `jax.ShapeDtypeStruct`. `mesh` is a mapping from axis
     names to sizes, a `jax.sharding.AbstractMesh` or a `Mesh`; it is the context mesh while tracing, and gives a
     meaning to the `PartitionSpec`s in the shardings, which may also be shardings of JAX. What is None is left to XLA.
-    No argument is dropped, used or not. Raises `HauloutError`: JAX is not installed, the function cannot be traced,
-    or XLA fails.
+    No argument is dropped, used or not. Where `partitioned` is false it is the text before any pass. Raises
+    `HauloutError`: JAX is not installed, the function cannot be traced, or XLA fails.
     """
     jax = _import_jax()
     try:
@@ -105,7 +111,13 @@ def partition(
         # Whatever the user's function raises while it is traced; the cause keeps the traceback for a debugger.
         first, *rest = str(error).strip().splitlines() or [type(error).__name__]
         bad_input(f"JAX cannot trace {_name(fn)}: {type(error).__name__}: {first}", notes=rest[:MAX_LINES])
-    return _compile(bytecode.getvalue(), devices, Path(jax.__file__).parents[1])
+    return _compile(bytecode.getvalue(), devices, Path(jax.__file__).parents[1], partitioned)
+
+
+def named_scope(name: str) -> contextlib.AbstractContextManager[None]:
+    """`jax.named_scope`; `bad-input` if JAX is not installed."""
+    scope: contextlib.AbstractContextManager[None] = _import_jax().named_scope(name)
+    return scope
 
 
 def _import_jax() -> Any:
@@ -152,7 +164,7 @@ def _devices(module: Any) -> int:
     return max(found)
 
 
-def _compile(bytecode: bytes, devices: int, packages: Path) -> str:
+def _compile(bytecode: bytes, devices: int, packages: Path, partitioned: bool) -> str:
     """Compile in a child process; the text of the module that XLA dumped."""
     with tempfile.TemporaryDirectory(prefix="haulout-") as name:
         directory = Path(name)
@@ -164,7 +176,7 @@ def _compile(bytecode: bytes, devices: int, packages: Path) -> str:
         # -P: the script's own directory must not hide modules of the standard library.
         command = [sys.executable, "-P", child.__file__, str(module), str(devices)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        found = sorted(dump.glob(_AFTER_PARTITIONING if devices > 1 else _BEFORE_ANY_PASS))
+        found = sorted(dump.glob(_AFTER_PARTITIONING if partitioned and devices > 1 else _BEFORE_ANY_PASS))
         if done.returncode != 0 or len(found) != 1:
             lines = done.stderr.strip().splitlines()[-MAX_LINES:]
             fail(

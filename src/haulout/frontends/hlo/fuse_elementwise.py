@@ -109,12 +109,21 @@ class _Fusion:
             return
         if any(self.piece[reader] != self.piece[step] for reader in readers):
             return
+        if step.split is not None and not all(self._takes_split(step, reader) for reader in readers):
+            return
         if max(self.at[reader] for reader in readers) - self.at[step] > MAX_DISTANCE:
             return
         found = {reader: substituted(self.expressions[reader], array, mine) for reader in readers}
         fused = {reader: each for reader, each in found.items() if each is not None and _fits(each)}
         if len(fused) == len(found) and self._saves_time(array, mine, fused):
             self._fuse(step, fused, below)
+
+    def _takes_split(self, step: Operation, reader: Operation) -> bool:
+        """Whether a cut that is asked for of a step means the same for what reads its result."""
+        array = step.results[0]
+        views = [view for view in self.expressions[reader].operands if view.array is array]
+        alike = reader.results[0].shape.dims == array.shape.dims and all(view.layout is None for view in views)
+        return alike and reader.split in (None, step.split)
 
     def _saves_time(self, array: Array, mine: Expression, fused: Mapping[Operation, Expression]) -> bool:
         """Whether the readers move no more bytes than they and the step did."""
@@ -148,6 +157,7 @@ class _Fusion:
             self._drop(reader)
             self._put(reader, expression)
             self.changed.add(reader)
+            reader.split = step.split if reader.split is None else reader.split
 
     def _put(self, step: Operation, expression: Expression) -> None:
         self.expressions[step] = expression
@@ -165,6 +175,7 @@ class _Fusion:
         expression = self.expressions[step]
         initial = step.operands[1:] if step.opcode == "reduce" else ()
         fused = Fused(step.instruction, (*expression.operands, *initial), step.results, step.seq, expression)
+        fused.split = step.split
         step.results[0].producer = fused
         return fused
 

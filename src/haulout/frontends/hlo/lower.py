@@ -23,6 +23,7 @@ parameters are the first locations of the function, in their order.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from haulout.frontends.hlo.affine_starts import flatten_with_views
 from haulout.frontends.hlo.boundary_copies import plan_boundaries
@@ -67,10 +68,11 @@ _MADE = {**fused.RULES, **movement.MADE}
 """What the front end makes of them."""
 
 
-def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] = ()) -> Program:
+def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] = (), whole: bool = False) -> Program:
     """The program of `module` on `num_partitions` cores; `fuse` says which element-wise operations become one.
 
-    All cores get equal bytes for parameters in `replicated`.
+    All cores get equal bytes for parameters in `replicated`. With `whole` the module is one that XLA has not
+    partitioned: it becomes a program of one core, and its shardings ask for cuts (`annotations.py`).
 
     Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
     not partitioned, on an opcode or an attribute that is not supported, and on shapes that do not fit together.
@@ -79,7 +81,10 @@ def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] 
         module.attributes["num_partitions"].fail(
             f"{module.num_partitions} partitions; at most {MAX_CORES} cores are supported"
         )
-    require_partitioned(module)
+    if whole:
+        module = replace(module, num_partitions=1)
+    else:
+        require_partitioned(module)
     flat = flatten_with_views(module, RULES)
     choose_movements(live_steps(flat))
     results = [view.array for _, view in leaves(flat.result)]

@@ -43,6 +43,12 @@ class MetadataTables:
         return f"{file}:{location['line']}" if file is not None and "line" in location else None
 
 
+def op_name(metadata: Excerpt) -> str:
+    """The path of scopes and the primitive that an instruction comes from."""
+    fields = {match[1]: match[2] for match in _FIELD.finditer(metadata.text) if match[2] is not None}
+    return _unescape(fields.get("op_name", ""))
+
+
 def parse_tables(cursor: Cursor) -> MetadataTables:
     """Read the tables, in any order."""
     tables = MetadataTables()

@@ -1,4 +1,6 @@
-"""Modules that XLA has not partitioned are refused: every core runs the text as it is.
+"""Modules that XLA has not partitioned are refused, unless haulout is to divide them (`annotations.py`).
+
+Every core runs the text as it is.
 
 A module before partitioning has the shapes of the whole program, so each core would compute all of it. Each of these
 constructs shows it, and is refused at its place:
@@ -21,13 +23,15 @@ from typing import NoReturn
 
 from haulout.frontends.hlo.model import HloModule, Instruction
 from haulout.frontends.hlo.source import Excerpt
+from haulout.support.diagnostics import HauloutError
 
 HOW = (
     "partition it first: haulout.jax.lower(fn, *specs, mesh=..., in_shardings=...) lets XLA do it",
     "or run it with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_pass_re=spmd-partitioning', and take the file "
     "DIR/*.after_spmd-partitioning*.txt",
 )
-"""What to do about a module that is not partitioned."""
+"""What to do about a module that is not partitioned as it should be."""
+_OR_DIVIDE = (*HOW, "or let haulout divide it, with --lnc N: then its shardings ask for cuts")
 
 _MARKS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape")
 _SHARDY = ("xla.sdy.", "sdy.")
@@ -40,11 +44,20 @@ _AXIS = re.compile(r"\{\s*\\?[\"']")
 MAX_DIGITS = 9
 
 
+def is_partitioned(module: HloModule) -> bool:
+    """Whether nothing says that the module is not partitioned."""
+    try:
+        require_partitioned(module)
+    except HauloutError:
+        return False
+    return True
+
+
 def require_partitioned(module: HloModule) -> None:
     """Raise `HauloutError` (`bad-input`) at the first thing that says that the module is not partitioned."""
     header = module.attributes.get("frontend_attributes")
     if header is not None and "xla.sdy.meshes" in header.text and _mesh_size(header.text) > 1:
-        header.fail("this module is not partitioned: it names the meshes of Shardy", "xla.sdy.meshes", HOW)
+        header.fail("this module is not partitioned: it names the meshes of Shardy", "xla.sdy.meshes", _OR_DIVIDE)
     for computation in module.computations.values():
         for instruction in computation.instructions:
             _check_custom_call(module, instruction)
@@ -65,7 +78,9 @@ def _check_custom_call(module: HloModule, instruction: Instruction) -> None:
     name = target.text.strip("\"'")
     if module.num_partitions > 1 and (name in _MARKS or name.startswith(_SHARDY)):
         target.fail(
-            f"this module is not partitioned: it has a custom-call of {name}", "what the partitioner resolves", HOW
+            f"this module is not partitioned: it has a custom-call of {name}",
+            "what the partitioner resolves",
+            _OR_DIVIDE,
         )
 
 
@@ -75,7 +90,7 @@ def _check_sharding(module: HloModule, instruction: Instruction, value: Excerpt,
         value.fail(
             f"this sharding is over {devices} devices, the module has num_partitions={module.num_partitions}",
             f"of {instruction.opcode} %{instruction.name}",
-            HOW,
+            _OR_DIVIDE,
         )
     splits = "devices=" in value.text or ("mesh" in value.text and _AXIS.search(value.text))
     if devices > 1 and splits and not at_entry:
@@ -86,7 +101,7 @@ def _unresolved(instruction: Instruction, value: Excerpt) -> NoReturn:
     value.fail(
         f"this module is not partitioned: {instruction.opcode} %{instruction.name} is still to be split over devices",
         "its sharding",
-        HOW,
+        _OR_DIVIDE,
     )
 
 

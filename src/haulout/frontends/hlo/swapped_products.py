@@ -48,6 +48,8 @@ def _swappable(movement: Operation) -> Operation | None:
     product = movement.operands[0].array.producer
     if not isinstance(product, Operation) or product.opcode != "dot" or len(product.operands) != 2:
         return None
+    if product.split is not None:
+        return None  # a cut is asked for along a dimension of this very result
     swapped = _swapped(product)
     if swapped is None or movement.results[0].shape != swapped.shape:
         return None

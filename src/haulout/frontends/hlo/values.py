@@ -36,6 +36,8 @@ class Array:
     shape: Shape
     index: tuple[int, ...] = ()
     producer: Operation | Loop | Branch | None = field(default=None, repr=False)
+    split: int | None = field(default=None, init=False)
+    """The dimension along which the source asks for a cut of it, where no operation makes it (`annotations.py`)."""
 
     @property
     def name(self) -> str:
@@ -110,6 +112,8 @@ class Operation:
     operands: tuple[View, ...]
     results: tuple[Array, ...]
     seq: int
+    split: int | None = field(default=None, init=False)
+    """The dimension of the results along which the source asks for a cut (`annotations.py`)."""
 
     @property
     def opcode(self) -> str:

@@ -10,7 +10,7 @@ it have the same count and are all correct:
     even       the best of these, with each fence moved to balance the two phases beside it
 
 Each is estimated on the target (`analysis/makespan.py`) and the shortest is taken. With a capacity, only placements
-whose live bytes fit count. If none fits, it is `source`, because the fences that free storage are at source time too.
+that fit count. If none fits, it is `source`, because the fences that free storage are at source time too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from haulout.analysis.makespan import Estimator, makespan
 from haulout.analysis.phases import Phases
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
-from haulout.passes.fences.capacity import live_bytes
 from haulout.passes.fences.slots import Gaps, cut_slots, gaps, insert_fences, source_time
 from haulout.target.model import Target
 
@@ -50,12 +49,13 @@ def choose_slots(
     made_by: str,
     target: Target,
     *,
-    capacity: int | None = None,
+    fits: Callable[[Program], bool] | None = None,
     finish: Callable[[Program], Program] = lambda program: program,
     cost: Callable[[Program], float] = lambda program: 0.0,
 ) -> Choice:
     """The program with the fences that its phases need, placed by the rule with the shortest estimate.
 
+    `fits` says whether a finished program fits into the capacity; None: there is none.
     In a program with loops or forks `finish` adds the fences between blocks, and `cost` is the cost of the fences of
     a finished program; the estimate decides between equal costs only.
     """
@@ -73,15 +73,15 @@ def choose_slots(
         if any(np.array_equal(cuts, other) for other in seen):
             return
         seen.append(cuts)
-        whole = built(found, cuts) if has_regions or capacity is not None else None
+        whole = built(found, cuts) if has_regions or fits is not None else None
         if whole is not None and has_regions:
             estimate = makespan(whole, target)
         else:
             estimate = judge.estimate(cuts.astype(np.int32))
         time = makespans[rule] = estimate.makespan
-        fits = capacity is None or whole is None or live_bytes(whole)[0] <= capacity
+        fitting = fits is None or whole is None or fits(whole)
         # Estimates that differ by less than a nanosecond are equal.
-        key = (0.0 if whole is None else cost(whole), not fits, round(time, 3) if fits else 0.0)
+        key = (0.0 if whole is None else cost(whole), not fitting, round(time, 3) if fitting else 0.0)
         if best is None or key < best[0]:
             best = key, rule, found, cuts, estimate.balance
 

@@ -2,14 +2,15 @@
 
 With the fewest fences an epoch may be long, and what another core reads in it is held to its end. A fence directly
 after the last access of a large buffer by another core, or before the first, may lower the peak by far more than it
-costs. It is added if the bytes live at one time fall by at least `LEAST_GAIN`, and the estimated time rises by at
-most `TIME_FOR_BYTES` of that; then the next one is looked for. `capacity.py` finds fences for a given number of
-bytes.
+costs. It is added if the bytes live at one time fall by at least `LEAST_GAIN`, or `FIRST_GAIN` if there is no other
+fence, and the estimated time rises by at most `TIME_FOR_BYTES` of that; then the next one is looked for.
+`capacity.py` finds fences for a given number of bytes.
 """
 
 from __future__ import annotations
 
 from haulout.analysis.makespan import makespan
+from haulout.analysis.straightline import fence_rows
 from haulout.ir.program import Program
 from haulout.passes.fences.capacity import candidates, live_bytes
 from haulout.passes.fences.exact_cover import NestPlan, nest_slots
@@ -17,7 +18,9 @@ from haulout.passes.fences.slots import insert_fences
 from haulout.target import Target
 
 LEAST_GAIN = 0.03
-"""Of the bytes live at one time: what a fence must free."""
+"""Of the bytes live at one time: what a fence must free, ..."""
+FIRST_GAIN = 0.2
+"""... and what the first one must: cores that never meet cannot wait for each other, whatever delays one of them."""
 LEAST_BYTES = 1 << 16
 """And in bytes, of all cores together."""
 TIME_FOR_BYTES = 0.25
@@ -33,7 +36,8 @@ def add_freeing_fences(program: Program, stem: str, made_by: str, target: Target
     added = 0
     while added < MAX_ADDED:
         live = live_bytes(program)[0]
-        wanted = live - max(int(live * LEAST_GAIN), LEAST_BYTES)
+        least = LEAST_GAIN if len(fence_rows(program)) else FIRST_GAIN
+        wanted = live - max(int(live * least), LEAST_BYTES)
         if wanted < 0:
             break
         best: tuple[int, float, Program] | None = None

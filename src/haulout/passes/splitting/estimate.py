@@ -2,12 +2,14 @@
 
 The cores do alike, so one of them is followed. An instruction takes the time of its part, or of all of it. Two
 accesses of one location, at least one of which writes it, are an edge. Its weight is 1 if the location is cut and
-one of them touches what another core's part is (they do not *agree* with its key), else 0. In each loop body, and
+one of them touches what another core's part is (they do not *agree* with its key), else 0. What would overwrite a
+value that other cores read gets another location (`values.py`), so such an edge falls away. In each loop body, and
 outside of loops, with an inner loop as one item:
 
 1. *Phases*: the phase of an item is the weight of the heaviest path to it. A fence lies between two phases.
-2. *Time*: items sorted by phase, each starts when its engine is free and what it depends on is done. All engines
-   stop at a fence. The same with the latest phase that each may have; the shorter of both counts.
+2. *Time*: each item in list order starts when its engine is free and what it depends on is done; and each fence takes
+   its time. That engines stop at a fence does not count: what waits for it may move (`order_by_phases`), and the
+   others find work meanwhile.
 3. *Loops*: an edge of weight 1 from item a to item b comes back from b to a in the next iteration. If no fence lies
    between, the iteration costs one more. The time of an iteration counts as often as the loop runs.
 
@@ -34,12 +36,17 @@ from haulout.passes.fences.exact_cover import block_weight
 from haulout.passes.splitting.keys import Key
 from haulout.passes.splitting.operations import Classes, Operation, part_attrs
 from haulout.passes.splitting.parts import PartColumns
+from haulout.passes.splitting.values import values_of
 from haulout.support.jit import njit
 from haulout.target import Target
 
 F64 = npt.NDArray[np.float64]
 UNDIVIDED = -1
 """The choice of an instruction that is not cut, in the place of the number of one of its axes."""
+_NO_EDGE = -(1 << 20)
+"""The weight of an edge that falls away: what would overwrite a value that other cores read gets another location."""
+FENCE_WEIGHT = 1.5
+"""Of a fence's time: engines run dry before it, and cores arrive one after the other."""
 _SHARE_OF_WORK = 1 / 32
 _MANY = 32
 """An access is compared with as many before it in its location; more would cost time, and they hardly matter."""
@@ -73,7 +80,7 @@ class SplitEstimator:
         target: Target,
     ) -> None:
         self._rows = len(program.instructions) // program.lnc
-        self._fence = target.barrier(program.lnc)
+        self._fence = FENCE_WEIGHT * target.barrier(program.lnc)
         self._engines = int(program.instructions.engine.max(initial=0)) + 1
         most = max((len(each.axes) for each in operations.values()), default=0)
         self.times = np.repeat(durations(program, target)[: self._rows, None], most + 1, axis=1)
@@ -134,6 +141,8 @@ class SplitEstimator:
             source=columns[:, 2].astype(np.int32),
         )
         self._one, self._other = columns[:, 3], columns[:, 4]
+        value = values_of(program)
+        self._overwrites = value[self._one] != value[self._other]
         self._location = accesses.location[self._one]
         self._instruction = accesses.instruction[: len(accesses) // program.lnc]
         self._reader = accesses.instruction[self._other]
@@ -178,12 +187,12 @@ class SplitEstimator:
         writer = self._writer[self._location]
         of_location = np.where(self._may_be_cut[self._location], key[writer], NONE)
         apart = (of_location != NONE) & ((key[self._one] != of_location) | (key[self._other] != of_location))
-        found: Ids = apart.astype(np.int32)
+        found: Ids = np.where(apart, np.where(self._overwrites, _NO_EDGE, 1), 0).astype(np.int32)
         return found
 
     def crossing(self, choice: Ids) -> list[tuple[int, int]]:
         """Instructions of the edges that need a fence: the one before it and the one behind."""
-        found = np.flatnonzero(self.weights(choice))
+        found = np.flatnonzero(self.weights(choice) > 0)
         pairs = zip(self._instruction[self._one[found]].tolist(), self._reader[found].tolist(), strict=True)
         return list(dict.fromkeys(pairs))
 
@@ -201,7 +210,6 @@ class SplitEstimator:
 def scan_split(items: _Items, weight: Ids, times: F64, fence: float, engines: int) -> float:
     """The time of the program."""
     phase = np.zeros(len(items.engine), np.int64)
-    latest = np.zeros(len(items.engine), np.int64)
     spent = np.zeros(len(items.engine))
     spent[: len(times)] = times
     total = 0.0
@@ -216,17 +224,10 @@ def scan_split(items: _Items, weight: Ids, times: F64, fence: float, engines: in
             top = max(top, least)
         again = 0
         for place in range(begin, end):
-            latest[items.order[place]] = top
             for edge in range(items.edge_starts[place], items.edge_starts[place + 1]):
-                if weight[edge] and top - phase[items.order[place]] + phase[items.source[edge]] < 1:
+                if weight[edge] > 0 and top - phase[items.order[place]] + phase[items.source[edge]] < 1:
                     again = 1
-        total = _run_group(items, begin, end, phase, spent, fence, engines)
-        if top > 0:
-            for place in range(end - 1, begin - 1, -1):
-                for edge in range(items.edge_starts[place], items.edge_starts[place + 1]):
-                    source = items.source[edge]
-                    latest[source] = min(latest[source], latest[items.order[place]] - weight[edge])
-            total = min(total, _run_group(items, begin, end, latest, spent, fence, engines))
+        total = _run_group(items, begin, end, spent, engines) + top * fence
         if items.loop[group] >= 0:
             total = (total + again * fence) * items.trip[group]
             spent[items.loop[group]] = total
@@ -234,18 +235,13 @@ def scan_split(items: _Items, weight: Ids, times: F64, fence: float, engines: in
 
 
 @njit
-def _run_group(items: _Items, begin: int, end: int, phase: Ints, spent: F64, fence: float, engines: int) -> float:
-    """The time of items `begin:end` of the order, sorted by their phases."""
+def _run_group(items: _Items, begin: int, end: int, spent: F64, engines: int) -> float:
+    """The time of items `begin:end` of the order, without fences."""
     done = np.zeros(len(items.engine))
-    place_of = np.argsort(phase[items.order[begin:end]], kind="mergesort")
     clocks = np.zeros(engines)
-    at, end_of_all = 0, 0.0
-    for place in begin + place_of:
+    end_of_all = 0.0
+    for place in range(begin, end):
         item = items.order[place]
-        if phase[item] > at:
-            end_of_all += fence * (phase[item] - at)
-            clocks[:] = end_of_all
-            at = phase[item]
         engine = items.engine[item]
         start = end_of_all if engine < 0 else clocks[engine]
         for edge in range(items.edge_starts[place], items.edge_starts[place + 1]):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -298,8 +299,9 @@ def improve(
     classes: Mapping[int, Classes],
     cuts: Cuts,
     target: Target,
+    keep: Collection[int] = (),
 ) -> Cuts:
-    """Cuts with a lower estimated time than `cuts`, or these.
+    """Cuts with a lower estimated time than `cuts`, or these. The cuts of the operations `keep` stay.
 
     The estimate knows little of the fences of collectives: a program that has some keeps its cuts.
 
@@ -308,6 +310,7 @@ def improve(
     opcodes = np.unique(program.instructions.opcode).tolist()
     if any(lookup(program.strings[opcode]).collective for opcode in opcodes):
         return cuts
+    operations = {**operations, **{row: replace(operations[row], axes=(cuts.axes[row],)) for row in keep}}
     units = Units(operations, sizes)
     if not units.rows:
         return cuts
@@ -320,6 +323,7 @@ def improve(
             sizes.get(at, 0) * (program.lnc - len(classes[at])) * 1000 > least and at in cuts.keys for at in written
         )
     }
+    must |= {units.of_row[row] for row in keep}
     estimator = SplitEstimator(program, operations, classes, sizes.keys(), target)
     search = Search(program, units, estimator, must)
     start = np.full(len(units.rows), UNDIVIDED, np.int32)

@@ -1,26 +1,32 @@
-"""Cuts that a user asks for: `axis=DIM` for all results where that is possible, `NAME=DIM` for one operation.
+"""Cuts that a user asks for: `axis=DIM` for all results where that is possible, `NAME=DIM` for one operation, and
+annotations of the source, `split=DIM` of an instruction or a location (`ir/splits.py`).
 
-Both become keys that locations may have, for `choose.py`. A location that cannot have one of them in the end is
-chosen as if nothing had been asked, unless an operation was named: then it is an error.
+All become keys that locations may have, for `choose.py`. A location that cannot have one of them in the end is
+chosen as if nothing had been asked. Then it is an error if an operation was named, and a warning if it is annotated.
+What is asked by name wins over an annotation, and `axis=DIM` over all of them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NoReturn
 
 from haulout.ir.attributes import format_name
-from haulout.ir.labels import instruction_label
+from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
+from haulout.ir.splits import NO_DIMENSION, asked_dims
 from haulout.passes.splitting.candidates import Candidates
 from haulout.passes.splitting.choose import Cuts
 from haulout.passes.splitting.keys import Key
 from haulout.passes.splitting.operations import Operation
 from haulout.passes.splitting.record import cuts_of, result_dim, results_of, undivided_reason
-from haulout.support.diagnostics import bad_input
+from haulout.support.diagnostics import Diagnostic, Label, Severity, bad_input
+
+Refuse = Callable[[str, Label, str], object]
+"""Takes a message, a place and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,36 @@ class Asked:
     """Of all results."""
     named: Mapping[str, int]
     """Of the results of single operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """What the source asks for, of the first core; `refused` collects what cannot be done."""
+
+    rows: Mapping[int, int] = field(default_factory=dict)
+    """Of an instruction the dimension of its result."""
+    locations: Mapping[int, int] = field(default_factory=dict)
+    """Of a location its dimension."""
+    refused: list[Diagnostic] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, program: Program, asked: Asked) -> Annotations:
+        """Those of a program that what is asked leaves in force."""
+        if asked.dim is not None:
+            return cls()
+        found = (
+            {row: dim for row, dim in asked_dims(program, table.attrs).items() if row < len(table) // program.lnc}
+            for table in (program.instructions, program.locations)
+        )
+        rows, locations = found
+        return cls(
+            {row: dim for row, dim in rows.items() if program.instruction_name(row) not in asked.named}, locations
+        )
+
+    def refuse(self, message: str, label: Label, advice: str) -> None:
+        """Note what cannot be done."""
+        text = f"an annotation cannot be followed: {message}"
+        self.refused.append(Diagnostic("split-not-followed", Severity.WARNING, text, (label,), (), (advice,)))
 
 
 def parse_split(items: Collection[str]) -> Asked:
@@ -69,48 +105,129 @@ def named_rows(program: Program, asked: Asked) -> dict[int, int]:
 _LIST = "`haulout explain-split` lists all operations"
 
 
-def preferred_keys(program: Program, found: Candidates, asked: Asked) -> dict[int, frozenset[Key]]:
+def preferred_keys(
+    program: Program, found: Candidates, asked: Asked, notes: Annotations
+) -> dict[int, frozenset[Key]]:
     """Of each location for which something is asked the keys that it may have.
 
     Raises `bad-input` for an operation that is named and cannot be cut so.
     """
-    made: dict[int, frozenset[Key]] = {}
-    if asked.dim is not None:
-        writers: defaultdict[int, list[tuple[Operation, int]]] = defaultdict(list)
-        for operation in found.operations.values():
+    made = dict(_of_all(program, found, asked.dim)) if asked.dim is not None else {}
+    for location, dim in notes.locations.items():
+        made = _of_location(program, found, location, dim, notes) | made
+    for wanted, refuse in ((notes.rows, notes.refuse), (named_rows(program, asked), _fail)):
+        for row, dim in wanted.items():
+            operation = found.operations.get(row)
+            if operation is None:
+                results = results_of(program, row)
+                alike = bool(results) and all(at in found.classes for at in results)
+                why = undivided_reason(program, found, Cuts(), row) if alike else "its result differs between cores"
+                _refuse(program, row, f"cannot be cut: {why}", None, refuse)
+                continue
             for at, operand in enumerate(operation.operands):
                 if operand.write:
-                    writers[operand.location].append((operation, at))
-        for location, touches in writers.items():
-            wanted = {key for touch in touches for key in _keys(program, *touch, asked.dim)}
-            for operation, at in touches:
-                wanted &= {axis.keys[at] for axis in operation.axes}
-            if wanted:
-                made[location] = frozenset(wanted)
-    for row, dim in named_rows(program, asked).items():
-        named = found.operations.get(row)
-        if named is None:
-            results = results_of(program, row)
-            alike = bool(results) and all(at in found.classes for at in results)
-            why = undivided_reason(program, found, Cuts(), row) if alike else "its result differs between cores"
-            _refuse(program, row, f"cannot be cut: {why}")
-        for at, operand in enumerate(named.operands):
-            if operand.write:
-                keys = _keys(program, named, at, dim)
-                if not keys:
-                    _refuse(program, row, f"cannot be cut along dimension {dim}", named)
-                made[operand.location] = frozenset(keys)
+                    keys = _keys(program, operation, at, dim)
+                    if keys:
+                        made[operand.location] = frozenset(keys)
+                    else:
+                        _refuse(program, row, f"cannot be cut along {_named(dim)}", operation, refuse)
     return made
 
 
-def check_named(program: Program, found: Candidates, asked: Asked, chosen: Cuts) -> Collection[int]:
-    """The operations that are named; `bad-input` where one has not the cut that was asked for."""
-    rows = named_rows(program, asked)
-    for row, dim in rows.items():
-        operation, axis = found.operations[row], chosen.axes.get(row)
-        if axis is None or result_dim(program, operation, axis)[0] != dim:
-            _refuse(program, row, f"cannot be cut along dimension {dim} as others write the same bytes", operation)
-    return rows
+def check_asked(
+    program: Program, found: Candidates, asked: Asked, notes: Annotations, chosen: Cuts
+) -> dict[int, int]:
+    """The operations that are named or annotated and cut so, and the dimension.
+
+    Raises `bad-input` where one that is named has not the cut that was asked for.
+    """
+    kept: dict[int, int] = {}
+    for wanted, refuse in ((notes.rows, notes.refuse), (named_rows(program, asked), _fail)):
+        for row, dim in wanted.items():
+            operation, axis = found.operations.get(row), chosen.axes.get(row)
+            if operation is None:
+                continue  # refused before
+            if axis is not None and result_dim(program, operation, axis)[0] == dim:
+                kept[row] = dim
+            elif any(_keys(program, operation, at, dim) for at, each in enumerate(operation.operands) if each.write):
+                others = "as others write the same bytes, or another annotation contradicts it"
+                _refuse(program, row, f"cannot be cut along {_named(dim)} {others}", operation, refuse)
+    for location, dim in notes.locations.items():
+        kept.update(dict.fromkeys(_following(program, found, location, dim, notes, chosen), dim))
+    return kept
+
+
+def _of_all(program: Program, found: Candidates, dim: int) -> Iterator[tuple[int, frozenset[Key]]]:
+    """Keys of locations for cuts of all results along one dimension."""
+    writers: defaultdict[int, list[tuple[Operation, int]]] = defaultdict(list)
+    for operation in found.operations.values():
+        for at, operand in enumerate(operation.operands):
+            if operand.write:
+                writers[operand.location].append((operation, at))
+    for location, touches in writers.items():
+        wanted = {key for touch in touches for key in _keys(program, *touch, dim)}
+        for operation, at in touches:
+            wanted &= {axis.keys[at] for axis in operation.axes}
+        if wanted:
+            yield location, frozenset(wanted)
+
+
+def _of_location(
+    program: Program, found: Candidates, location: int, dim: int, notes: Annotations
+) -> dict[int, frozenset[Key]]:
+    """Keys for the results of what reads an annotated location, or for itself where it is written."""
+    made: defaultdict[int, set[Key]] = defaultdict(set)
+    cuts: set[int] = set()
+    shape = program.shape(location)
+    for operation, touched in _touches(program, found, location):
+        for at in touched:
+            cuts.update(each for axis in operation.axes if (each := axis.dims[at]) is not None and each < len(shape))
+            for axis in operation.axes:
+                for other, key in zip(operation.operands, axis.keys, strict=True):
+                    if axis.dims[at] == dim and other.write and key is not None:
+                        made[other.location].add(key)
+    if not made:
+        listed = ", ".join(f"dimension {each} of {shape[each]}" for each in sorted(cuts))
+        message = f"nothing that touches {_name(program, location)} can be cut along {_named(dim)}"
+        notes.refuse(message, location_label(program, location), f"its cuts: {listed}" if listed else _LIST)
+    return {at: frozenset(keys) for at, keys in made.items()}
+
+
+def _following(
+    program: Program, found: Candidates, location: int, dim: int, notes: Annotations, chosen: Cuts
+) -> list[int]:
+    """The operations that are cut as an annotation of a location asks."""
+    possible, following = False, []
+    for operation, touched in _touches(program, found, location):
+        possible |= any(axis.dims[at] == dim for axis in operation.axes for at in touched)
+        axis = chosen.axes.get(operation.row)
+        if axis is not None and any(axis.dims[at] == dim for at in touched):
+            following.append(operation.row)
+    if possible and not following:
+        message = f"nothing that touches {_name(program, location)} is cut along {_named(dim)}"
+        notes.refuse(f"{message}, as other cuts contradict it", location_label(program, location), _LIST)
+    return following
+
+
+def _touches(program: Program, found: Candidates, location: int) -> Iterator[tuple[Operation, list[int]]]:
+    """Operations with operands that are a location in its own shape, and which they are."""
+    shape = program.shape(location)
+    for operation in found.operations.values():
+        mine = [
+            at
+            for at, operand in enumerate(operation.operands)
+            if operand.location == location and operand.shape[: len(shape)] == shape
+        ]
+        if mine:
+            yield operation, mine
+
+
+def _name(program: Program, location: int) -> str:
+    return f"%{format_name(program.strings[int(program.locations.name[location])])}"
+
+
+def _named(dim: int) -> str:
+    return "what is no single dimension of it" if dim == NO_DIMENSION else f"dimension {dim}"
 
 
 def _keys(program: Program, operation: Operation, at: int, dim: int) -> set[Key]:
@@ -119,11 +236,15 @@ def _keys(program: Program, operation: Operation, at: int, dim: int) -> set[Key]
     return {key for key in keys if key is not None}
 
 
-def _refuse(program: Program, row: int, message: str, operation: Operation | None = None) -> NoReturn:
+def _refuse(program: Program, row: int, message: str, operation: Operation | None, refuse: Refuse) -> None:
     cuts = [] if operation is None else sorted(set(cuts_of(program, operation)))
     listed = ", ".join(f"dimension {dim} of {extent}" for dim, extent in cuts)
-    bad_input(
-        f"split: %{format_name(program.instruction_name(row))} {message}",
+    refuse(
+        f"%{format_name(program.instruction_name(row))} {message}",
         instruction_label(program, row),
-        help=[f"its cuts: {listed}" if listed else _LIST],
+        f"its cuts: {listed}" if listed else _LIST,
     )
+
+
+def _fail(message: str, label: Label, advice: str) -> NoReturn:
+    bad_input(f"split: {message}", label, help=[advice])

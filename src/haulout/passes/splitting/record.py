@@ -1,12 +1,13 @@
-"""What was cut and what was not, with places in the source and shares of time (`passes/split_record.py`)."""
+"""What was cut and what was not, with places in the source and shares of time (`passes/split_report.py`)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 import numpy as np
+from msgspec.structs import asdict
 
 from haulout.analysis.durations import durations
 from haulout.ir.arrays import operand_arrays
@@ -16,7 +17,7 @@ from haulout.ir.opcodes import Axes, lookup
 from haulout.ir.patterns import row_major_strides
 from haulout.ir.program import Program
 from haulout.passes.fences.exact_cover import block_weight
-from haulout.passes.split_record import DividedOperation, SplitRecord, Stored, UndividedOperation
+from haulout.passes.split_report import Divided, Judged, SplitReport, Stored, Undivided
 from haulout.passes.splitting.candidates import Candidates
 from haulout.passes.splitting.choose import Cuts
 from haulout.passes.splitting.operations import Axis, Operation
@@ -28,12 +29,18 @@ CONTRADICTION = "its cuts contradict those of other operations that write the sa
 
 
 def make_record(
-    program: Program, found: Candidates, chosen: Cuts, cuts: Cuts, local: Collection[int], target: Target
-) -> SplitRecord:
+    program: Program,
+    found: Candidates,
+    chosen: Cuts,
+    cuts: Cuts,
+    local: Collection[int],
+    target: Target,
+    annotated: Mapping[int, int],
+) -> SplitReport:
     """A row for each operation of the first core that is cut, or that several cores do alike.
 
     `chosen` are all cuts, `cuts` those that are worth their fences; `local` are the locations that are cut into a
-    part on each core.
+    part on each core; `annotated` are the dimensions that the source asks for.
     """
     rows = len(program.instructions) // program.lnc
     blocks, structure = program.instructions.block, program.structure
@@ -43,12 +50,19 @@ def make_record(
     apart: defaultdict[int, set[int]] = defaultdict(set)
     for location, row in read_by_others(program, found.operations, cuts, gathered=True):
         apart[location].add(row)
-    made = SplitRecord(total_us=sum(time))
+    divided: list[Divided] = []
+    undivided: list[Undivided] = []
     for row in range(rows):
         results = results_of(program, row)
         if not results:
             continue
-        said = program.instruction_name(row), _opcode(program, row), _loc(program, row)
+        said = Judged(
+            name=program.instruction_name(row),
+            opcode=_opcode(program, row),
+            loc=_loc(program, row),
+            time_us=time[row],
+            asked=annotated.get(row),
+        )
         axis = cuts.axes.get(row)
         if axis is not None:
             operation = found.operations[row]
@@ -56,10 +70,12 @@ def make_record(
             stored: Stored = "local" if all(at in local for at in results) else "shared"
             dim, extent = result_dim(program, operation, axis)
             cores = len(operation.classes[0])
-            made.divided.append(DividedOperation(*said, dim, extent, cores, time[row], stored, len(readers)))
+            divided.append(
+                Divided(**asdict(said), dim=dim, extent=extent, cores=cores, stored=stored, read_apart=len(readers))
+            )
         elif all(at in found.classes for at in results):
-            made.undivided.append(UndividedOperation(*said, undivided_reason(program, found, chosen, row), time[row]))
-    return made
+            undivided.append(Undivided(**asdict(said), reason=undivided_reason(program, found, chosen, row)))
+    return SplitReport.of(divided, undivided, sum(time))
 
 
 def undivided_reason(program: Program, found: Candidates, chosen: Cuts, row: int) -> str:

@@ -213,6 +213,18 @@ PROGRAMS: dict[str, Example] = {
         "haulout simulate example.bir",
         "error[unequal-bytes]: %y is claimed to be equal, same=[[0,1]], but cores 0 and 1 differ after %c",
     ),
+    "split-not-followed": Example(
+        {
+            "example.bir": (
+                'bir 1\nprogram "example" lnc=1\nmodule @nc0 core=0 {\n  func @main {\n'
+                "    mloc %x dram.local size=64 kind=input dtype=f32 shape=[4,4]\n"
+                "    mloc %y dram.local size=64 kind=output dtype=f32 shape=[4,4]\n    block ^entry:\n"
+                "      %a = tanh @act (%x) -> (%y) seq=0 split=2\n  }\n}\n"
+            )
+        },
+        "haulout compile example.bir --lnc 2 -o out",
+        "warning[split-not-followed]: an annotation cannot be followed: %a cannot be cut along dimension 2",
+    ),
     "one-member-collective": checked(
         "warning[one-member-collective]: %sum exchanges nothing: each of its groups has one member (groups=[[0]])",
         "mloc %x dram.local size=64 kind=input dtype=f32 shape=[16]\n"
