@@ -31,12 +31,12 @@ module @nc0 core=0 {
     block ^loop -> ^body, ^end cond=go:
       %less = compare @vector (%k, %trips) -> (%go) seq=2 direction=LT
     block ^body -> ^loop:
-      %row = add @vector (%rows[0:256], %add) -> (%table[0:256]) seq=3 step=[[0,loop,256,0],[2,loop,256,MODULUS]] SHAPES
+      %row = add @vector (%rows[0:256], %add) -> (%table[0:256]) seq=3 STEPS SHAPES
       %count = add @vector (%k, %one) -> (%k) seq=4
     block ^end:
   }
 }
-""".replace("SHAPES", "shapes=[[8,8],[8,8],[8,8]]")
+""".replace("SHAPES", "shapes=[[8,8],[8,8],[8,8]]").replace("STEPS", "step=[[0,loop,256,0],[2,loop,256,MODULUS]]")
 
 
 @pytest.mark.parametrize("modulus", [0, 3])
