@@ -118,10 +118,10 @@ def test_the_search_is_needed() -> None:
 
 @pytest.mark.long("300 s")
 def test_compiled_programs_are_near_the_best_of_all_assignments() -> None:
-    """Storage that is used again, and lists that are sorted only where there are fences, are not in the estimate."""
-    count, others = near_the_best(range(330), 60, compiled)
+    """Storage that is used again, which makes instructions wait, is not in the estimate."""
+    count, others = near_the_best(range(340), 60, compiled)
     assert count >= 150
-    assert len(others) <= 0.01 * count, others
+    assert len(others) <= 0.02 * count, others
 
 
 def beside_a_product(side: int, product: int) -> Program:
