@@ -2,8 +2,8 @@
 
     # RUN: [not] haulout ARGS [2>&1] | filecheck ARGS
 
-`%s` is the file, `%S` its folder, `%t` a scratch path; `not` says that the command must fail; filecheck reads the command's stdout,
-with `2>&1` (findings of `opt`) its stderr behind it.
+`%s` is the file, `%S` its folder, `%t` a scratch path; `not` says that the command must fail; filecheck reads the
+command's stdout, with `2>&1` (findings of `opt`) its stderr behind it.
 """
 
 from __future__ import annotations
