@@ -49,6 +49,10 @@ class Estimate:
     """[fence, core]: when the core arrives; inside a loop, in the first iteration."""
     done: F64
     """Of each fence: when all leave it."""
+    begin: F64
+    """Of each instruction: when it starts; in a loop, in the first iteration."""
+    finish: F64
+    """Of each instruction: when it is complete; a barrier starts then."""
     assumed: int
     """Loops whose trip was assumed."""
 
@@ -86,6 +90,8 @@ class Estimator:
             waited=found.waited,
             arrival=found.arrival[order],
             done=found.done[order],
+            begin=found.finish - self.columns.duration,
+            finish=found.finish,
             assumed=self.assumed,
         )
 

@@ -170,7 +170,7 @@ class OrderByPhases(Pass):
         """A program with its final fences, addresses and edges; None where it does not fit."""
         passes = (
             ExtendSharedLifetimes(capacity=self.capacity, target=self.target),
-            ColoringAllocatorDramShared(capacity=self.capacity),
+            ColoringAllocatorDramShared(capacity=self.capacity, target=self.target),
             SyncSharedAllocations(),
             AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
         )

@@ -144,7 +144,9 @@ def standard_pipeline(
         ExtendSharedLifetimes(
             fences=fences, capacity=capacity, joint=partitions in ("smallest", "joint"), target=target
         ),
-        ColoringAllocatorDramShared(capacity=capacity, partitions=partitions, effort=default.effort),
+        ColoringAllocatorDramShared(
+            capacity=capacity, partitions=partitions, effort=default.effort, target=target
+        ),
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]
