@@ -40,6 +40,7 @@ from haulout.ir.enums import NONE, DependenceKind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
+from haulout.passes.assign_queues import AssignQueues
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
 from haulout.passes.extend_shared_lifetimes import (
@@ -191,6 +192,7 @@ class OrderByPhases(Pass):
         """A program with its final fences, addresses and edges; None where it does not fit."""
         passes = (
             ExtendSharedLifetimes(capacity=self.capacity, target=self.target),
+            AssignQueues(target=self.target),
             ColoringAllocatorDramShared(capacity=self.capacity, target=self.target),
             SyncSharedAllocations(),
             AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
