@@ -85,7 +85,7 @@ def _first_free(clocks: F64, queues: Ids, ready: float) -> int:
         free, least = clocks[queue], clocks[best]
         if max(free, ready) < max(least, ready) or (least < free <= ready):
             best = queue
-    return best
+    return int(best)
 
 
 @njit

@@ -67,8 +67,8 @@ def fit_conflicts(buffers: Buffers, keys: Sequence[F64], bound: int) -> tuple[I6
 def conflict(x: Buffers, j: int, k: int) -> bool:
     """Whether two buffers may share no byte."""
     if x.group[j] == x.group[k]:
-        return x.begin[j] < x.end[k] and x.begin[k] < x.end[j]
-    return x.first[j] < x.last[k] and x.first[k] < x.last[j]
+        return bool(x.begin[j] < x.end[k] and x.begin[k] < x.end[j])
+    return bool(x.first[j] < x.last[k] and x.first[k] < x.last[j])
 
 
 @njit

@@ -10,9 +10,9 @@ used, and done, if nobody waited for bytes, this costs the part of these times t
             |             [- d -)
             +----------------------> time
 
-The largest buffers first, each that waits, or is waited for, moves to the lowest of the places with the least waiting,
-if that is less than before. So the sum falls with every move, and no place is above the peak. Only places directly
-above a buffer come into question: between those, moving down changes nothing.
+The largest buffers first, each that waits or is waited for moves to the lowest of the places with the least waiting,
+if that is less than before. So the sum falls with every move, and no buffer rises above the peak. Only places
+directly above a buffer need to be tried: sliding down to one meets no buffer that was not met before.
 """
 
 from __future__ import annotations
@@ -45,21 +45,23 @@ def _wait(x: Buffers, start: I64, done: I64, j: int, k: int) -> int:
     """How long one of two buffers that share bytes waits for the other; they do not conflict."""
     if x.group[j] != x.group[k]:
         return 0
-    return max(0, done[j] - start[k] if x.begin[j] < x.begin[k] else done[k] - start[j])
+    first, second = (j, k) if x.begin[j] < x.begin[k] else (k, j)
+    return max(0, int(done[first] - start[second]))
 
 
 @njit
 def _scan_waits(x: Buffers, start: I64, done: I64, order: I64, limit: int, visits: int, offset: I64) -> None:
     """Move buffers until none can wait less, or `visits` are used up."""
-    near, rivals, waits = np.empty(len(order), np.int64), np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+    count = len(order)
+    near, rivals, waits = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     moves = 1
     while moves > 0:
         moves = 0
         for k in order:
             size, align = x.size[k], x.alignment[k]
             conflicts = found = now = 0
-            visits -= len(order)
-            for j in range(len(order)):
+            visits -= count
+            for j in range(count):
                 if j == k:
                     continue
                 if conflict(x, j, k):

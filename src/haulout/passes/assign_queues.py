@@ -1,9 +1,9 @@
 """assign_queues: every DMA instruction on the queue that lets it start first.
 
 A front end gives out the queues in turn, so a short copy may come behind a long one that it does not need. Here the
-lists and fences are final, and the makespan estimate takes, for each DMA instruction in list order, the queue with the
-earliest start; of several, the one that is free last, which leaves the others for what is ready earlier. Only queues
-that the program uses already are given out.
+lists and fences are final, and the makespan estimate takes, for each DMA instruction in list order, the queue with
+the earliest start; of several, the one that is free last, which leaves the others for what is ready earlier. Only
+queues that the program uses already are given out.
 
 The order of a queue is order that no edge repeats. So the edges are completed for the new queues, as for a program
 that has none. If the estimate of the result is not lower by `GAIN`, the queues stay.

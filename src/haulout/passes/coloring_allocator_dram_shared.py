@@ -99,10 +99,12 @@ class ColoringAllocatorDramShared(Pass):
         if self.capacity is not None and layout.total > self.capacity:
             self._over_capacity(program, context, life, layout, kind, bound)
         if self.effort and not pinned:
-            cores = program.location_core
-            whole = [(owned, 0, layout.total)]
-            parts = [(owned & (cores == core), layout.origins[core], layout.peaks[core]) for core in range(program.lnc)]
-            spaces = whole if kind == "joint" else parts
+            spaces = [
+                (owned & (program.location_core == core), layout.origins[core], layout.peaks[core])
+                for core in range(program.lnc)
+            ]
+            if kind == "joint":
+                spaces = [(owned, 0, layout.total)]
             address = fewer_waits(program, life, layout.address, spaces, load_target(self.target))
             layout = layout._replace(address=address)
         for core in range(program.lnc):

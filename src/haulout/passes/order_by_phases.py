@@ -13,7 +13,7 @@ instruction by data flow, and each list sorted by phase needs as many fences as 
    time is saved for it. A product that is hardly smaller (`PROMISE`) moves nothing. With a capacity, an order that
    fits is better than one that does not.
 4. Edges between tensors that share storage may change the time of both, so this order and the given one are compiled
-   to the end, and compared once more by what comes out. Where that is less than another order promised, so is that one.
+   to the end, and compared once more by what comes out. If another order promised more than that, it is compiled too.
 5. New `seq`: by (block, time, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
    still sees the writes that it saw; the checker compares the two programs (`check_reordered`).
 
@@ -170,11 +170,11 @@ class OrderByPhases(Pass):
         for promised, moved, linked in sorted(found, key=lambda each: each[0].key(self.capacity))[:MOST_COMPILED]:
             if best is not None and best[0].key(self.capacity) <= promised.key(self.capacity):
                 break
-            order = self._compiled(linked, target)
-            if order is None or (before is not None and not order.better(before, self.capacity, GAIN)):
+            made = self._compiled(linked, target)
+            if made is None or (before is not None and not made.better(before, self.capacity, GAIN)):
                 continue
-            if best is None or order.key(self.capacity) < best[0].key(self.capacity):
-                best = order, moved, linked
+            if best is None or made.key(self.capacity) < best[0].key(self.capacity):
+                best = made, moved, linked
         if best is None:
             return None
         after, moved, linked = best

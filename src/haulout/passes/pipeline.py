@@ -147,9 +147,7 @@ def standard_pipeline(
             fences=fences, capacity=capacity, joint=partitions in ("smallest", "joint"), target=target
         ),
         *([AssignQueues(target=target)] if default.order else []),
-        ColoringAllocatorDramShared(
-            capacity=capacity, partitions=partitions, effort=default.effort, target=target
-        ),
+        ColoringAllocatorDramShared(capacity=capacity, partitions=partitions, effort=default.effort, target=target),
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]

@@ -2,9 +2,9 @@
 
 Lifetimes on the list decide which locations may share bytes, but engines run ahead of one another: the next user of
 some bytes may come late in the list and early in time. Order 84 then adds an edge that makes it wait. The makespan
-estimate, before there are such edges, tells when each location is used; `haulout.packing.fewer_waits` moves those that
-would wait to bytes that are free at that time. A fence, a dependence or a common engine that orders two locations
-already is in the estimate, so they do not wait. No peak rises.
+estimate, before there are such edges, tells when each location is used; `haulout.packing.fewer_waits` moves those
+that would wait to bytes that are free at that time. A fence, a dependence or a common engine that orders two
+locations already is in the estimate, so they do not wait. No peak rises.
 """
 
 from __future__ import annotations
