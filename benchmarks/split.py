@@ -2,10 +2,10 @@
 
     python benchmarks/split.py FOLDER [CSV] [--only GLOB] [--cores 2,4,8] [--why]
 
-FOLDER has unpartitioned HLO files of one device; those named `NAME.tiny.hlo` are left out. Each is compiled for one
-core and for each number of cores. CSV has a row a program and number of devices, `program,devices,total`: bytes that
-XLA holds in all its devices together, with the best sharding for that many; the row of one device is what one copy
-takes. The columns:
+FOLDER has unpartitioned HLO files of one device, as `split_models.py` makes them; those named `NAME.tiny.hlo` are
+left out. Each is compiled for one core and for each number of cores. CSV has a row a program and number of devices,
+`program,devices,total`: bytes that XLA holds in all its devices together, with the best sharding for that many; the
+row of one device is what one copy takes. The columns:
 
     DRAM         peak of all cores together
     XLA1         the same over XLA's total on one device

@@ -73,6 +73,8 @@ class LoopShape:
     """An instruction changes a shared location in one step, also where other cores touch it."""
     stray: float = 0.0
     """In a chained program, in arms of divergent forks: an instruction may touch any shared location."""
+    meeting: float = 0.0
+    """In a block where all cores come: some of them exchange data (`sendrecv`)."""
 
 
 @dataclass(slots=True)
@@ -95,6 +97,9 @@ class _Block:
     met: tuple[int, ...] = ()
     """The cores that meet at the barrier before the work; none: all."""
     line: Engine = Engine.ALL
+    exchange: tuple[int, ...] = ()
+    """The cores of a `sendrecv`, each of which sends to the next; just the first two when `one_way`."""
+    one_way: bool = False
     alone: int = 0
     """In a chained program: the core that may touch shared locations."""
 
@@ -135,6 +140,9 @@ class _Generator:
             made.line = self.random.choice(self.shape.lines)
             if self.blocks and (self.blocks[-1].alone not in made.met or made.alone not in made.met):
                 made.alone = self.blocks[-1].alone
+        if self.shape.meeting and not apart and self.cores > 1 and self.chance(self.shape.meeting):
+            made.exchange = tuple(self.random.sample(range(self.cores), self.random.randint(2, self.cores)))
+            made.one_way = self.chance(0.4)
         self.blocks.append(made)
         return made
 
@@ -261,6 +269,8 @@ class _Generator:
                 steps.insert(self.random.randint(0, len(steps)), ("cond", cond))
             if block.header and not steps:
                 steps = [("nop", None)]
+            if core in block.exchange[: 2 if block.one_way else None]:
+                steps.insert(self.random.randint(0, len(steps)), ("exchange", None))
             if block.join and self.chained and not self.chance(self.shape.slip / 2):
                 steps.insert(0, ("nop", None))
             if block.barrier[0] and (not block.met or core in block.met):
@@ -338,6 +348,8 @@ class _Generator:
             return build.instruction(row, name, "make", engine, (), [value], seq=seq)
         if kind == "nop":
             return build.instruction(row, name, "nop", Engine.SYNC, seq=seq)
+        if kind == "exchange":
+            return self.exchange(build, row, name, engine, core, block, ids, seq)
         if kind in ("fill", "use"):
             operands = [(int(value or 0), None if kind == "fill" else self.pattern())]
             sides = ((), operands) if kind == "fill" else (operands, ())
@@ -356,6 +368,24 @@ class _Generator:
             if block.loops and pattern is not None and not pattern.is_unknown and self.chance(self.shape.stepped):
                 self.move(build, first + at, block, pattern)
         return made
+
+    def exchange(
+        self,
+        build: ProgramBuilder,
+        row: int,
+        name: str,
+        engine: Engine,
+        core: int,
+        block: _Block,
+        ids: list[int],
+        seq: int | None,
+    ) -> int:
+        ring = block.exchange[:2] if block.one_way else block.exchange
+        at = ring.index(core)
+        sends, receives = not block.one_way or at == 0, not block.one_way or at == 1
+        reads, writes = ([(self.random.choice(ids), self.pattern())] if side else [] for side in (sends, receives))
+        to, source = ring[(at + 1) % len(ring)] if sends else None, ring[at - 1] if receives else None
+        return build.sendrecv(row, name, engine, to=to, source=source, seq=seq, reads=reads, writes=writes)
 
     def accumulate(
         self,

@@ -1,4 +1,4 @@
-"""Moves below the peak: the placement stays valid, the peak stays, and waiting falls as far as one move can take it."""
+"""Moves below the peak: the placement stays valid, the peak stays, and waiting falls as far as one move takes it."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ def test_no_single_move_waits_less(case: Case) -> None:
 def test_the_lowest_of_the_places_without_waiting() -> None:
     every = np.array([0, 0, 0, 0])
     # a is in use until 9; b, and what is above it, until 1; c comes at 2, after all of them in the list.
-    x = Buffers(
-        np.array([4, 4, 4, 4]), every + 1, every, np.array([0, 0, 0, 5]), every + [5, 5, 5, 9], every, every + 1
-    )
+    begin, end = np.array([0, 0, 0, 5]), np.array([5, 5, 5, 9])
+    x = Buffers(np.full(4, 4), every + 1, every, begin, end, every, every + 1)
     moved = with_fewer_waits(x, np.array([0, 0, 0, 2]), np.array([9, 1, 1, 9]), np.array([0, 4, 8, 0]), 12)
     assert moved.tolist() == [0, 4, 8, 4]

@@ -31,11 +31,14 @@ from haulout.checker.explain.causes import Chains
 from haulout.checker.explain.dedup import Dedup, Faults, finding_key, unordered
 from haulout.checker.explain.findings import Reporter, bare
 from haulout.checker.explain.unproved import unproved_paths
+from haulout.checker.flow.prove import find_left, is_proved
 from haulout.checker.model import Function, Model, Runs, functions
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph, check_acyclic
 from haulout.checker.order.happens_before import build_order, schedule_accesses
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
+from haulout.checker.paths.choices import Paths, find_nodes, first_path
+from haulout.checker.paths.path_selection import Plan
 from haulout.checker.paths.step_trips import Copies
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.benign_writes import excuse_writes
@@ -54,6 +57,8 @@ from haulout.ir.verify import check_sound
 from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.jit import compiled_if_large, plain_if_small
 
+_MAX_LEFT = 32
+"""Runs that are checked for pairs that the proof by data flow leaves open."""
 MAX_FINDINGS = 50
 """Findings that are listed for one program."""
 
@@ -94,14 +99,15 @@ def check_function(function: Function, source: Program | None, adviser: Adviser)
     runs = function.runs
     if runs is None:
         return adviser.finish(_check(function.straight(), source, Dedup(), adviser))
+    if source is None and is_proved(runs):
+        return list(runs.notes)
     # All runs are checked before any is reported: the value of a fix is what it does to them all.
-    faults, unproved, copies = _check_runs(runs, source)
+    faults, unproved, copies, plan = _check_runs(runs, source)
     if not faults:
         return unproved + runs.notes
     adviser.know(faults)
     dedup = Dedup(faults.work)
     found: list[Diagnostic] = []
-    plan = runs.plan(copies)
     for model in runs.models(copies, plan, plan.paths):
         found += dedup.new_findings(_check(model, source, dedup, adviser))
     return dedup.with_common_provisos(adviser.finish(found)) + unproved + runs.notes
@@ -116,7 +122,9 @@ def _faults_of(program: Program, work: int, *, name: str, source: Program | None
         if isinstance(function, list):
             return Faults(others=frozenset(map(finding_key, function)))
         if function.runs is not None:
-            faults, unproved, _ = _check_runs(function.runs, source, work)
+            if source is None and is_proved(function.runs):
+                return Faults(work=work + function.runs.size)
+            faults, unproved, _, _ = _check_runs(function.runs, source, work)
             return replace(faults, others=faults.others | {finding_key(each) for each in unproved})
         dedup = Dedup(work)
         dedup.new_findings(_check(function.straight(), source, dedup, None))
@@ -127,25 +135,52 @@ def _faults_of(program: Program, work: int, *, name: str, source: Program | None
 
 def _check_runs(
     runs: Runs, source: Program | None, work: int = 0
-) -> tuple[Faults, list[Diagnostic], dict[int, Copies]]:
-    """What is wrong with any run; that some were not checked, if so; and the iterations of each loop that were."""
+) -> tuple[Faults, list[Diagnostic], dict[int, Copies], Plan]:
+    """What is wrong with any run; that some were not checked, if so; and the paths, with the iterations of each loop,
+    that were.
+    """
     copies = runs.copies(deep=False)
-    faults, unproved = _check_paths(runs, copies, source, Dedup(work))
+    plan = runs.plan(copies)
+    if (plan.missing or plan.unsure) and source is None and (found := _check_left(runs, work)):
+        return found
+    faults, unproved = _check_paths(runs, copies, plan, source, Dedup(work))
     if faults and (deep := runs.copies(deep=True)) != copies:
         # More iterations may order what is left unordered so far.
-        shallow, copies = faults, deep
-        faults, missed = _check_paths(runs, copies, source, Dedup(faults.work, faults.runs))
+        shallow, copies, plan = faults, deep, runs.plan(deep)
+        faults, missed = _check_paths(runs, copies, plan, source, Dedup(faults.work, faults.runs))
         if not shallow <= faults:
             unproved = unproved or missed
-    return faults, unproved, copies
+    return faults, unproved, copies, plan
+
+
+def _check_left(runs: Runs, work: int) -> tuple[Faults, list[Diagnostic], dict[int, Copies], Plan] | None:
+    """What is wrong with few runs, when they show every pair that the proof by data flow leaves open: then all else
+    is proved. None where they do not.
+    """
+    left = find_left(runs)
+    if not left:
+        return None
+    copies, dedup = runs.copies(deep=True), Dedup(work)
+    everyone = (1 << len(runs.flow.functions)) - 1
+    # Everything first, then little: what both show does not depend on what else runs.
+    paths = [first_path(find_nodes(runs.flow.structure, copies), everyone), left[0].path]
+    checked: Paths = []
+    while paths and len(checked) < _MAX_LEFT:
+        for model in runs.models(copies, Plan(paths), paths):
+            dedup.new_findings(_check(model, None, dedup, None))
+        checked += paths
+        left = [each for each in left if not dedup.has(*each.operands)]
+        paths = [each.path for each in left[:1]]
+        if paths and paths[0] in checked:
+            return None
+    return (dedup.faults(), [], copies, Plan(checked)) if not left else None
 
 
 def _check_paths(
-    runs: Runs, copies: Mapping[int, Copies], source: Program | None, dedup: Dedup
+    runs: Runs, copies: Mapping[int, Copies], plan: Plan, source: Program | None, dedup: Dedup
 ) -> tuple[Faults, list[Diagnostic]]:
     """What is wrong with the runs of the planned paths; and that these are not all, if so."""
     checked = 0
-    plan = runs.plan(copies)
     for model in runs.models(copies, plan, plan.paths):
         dedup.new_findings(_check(model, source, dedup, None))
         checked += 1

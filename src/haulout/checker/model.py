@@ -31,7 +31,7 @@ from haulout.ir.enums import NONE, Engine
 from haulout.ir.labels import instruction_label, place
 from haulout.ir.program import Program
 from haulout.ir.read_structure import chain
-from haulout.ir.schema import Bools, Bytes, Ids, Ints
+from haulout.ir.schema import Bools, Bytes, Dependences, Ids, Ints
 from haulout.ir.structure import Structure
 from haulout.support.diagnostics import Diagnostic, Entity, HauloutError, Label, Proviso, bad_input
 
@@ -228,6 +228,11 @@ class Runs:
     notes: list[Diagnostic]
     """What the proof assumes of its loops."""
 
+    @property
+    def size(self) -> int:
+        """How many instructions there are, on all cores."""
+        return sum(self.flow.sizes)
+
     def copies(self, deep: bool) -> dict[int, Copies]:
         """The iterations of each loop that are checked."""
         engine, block = self.flow.program.instructions.engine, self.flow.program.instructions.block
@@ -245,6 +250,17 @@ class Runs:
         """The models of the runs of some paths of a plan."""
         for run in find_runs(self.flow, copies, plan, paths, forgets):
             yield self.model(run, copies)
+
+    def text(self) -> Model:
+        """A model that has every block once: no run, but all that may run. Patterns do not move, and it has no
+        dependences but those of branches.
+        """
+        blocks = [(block, (0,) * len(self.flow.structure.loops_around(block))) for block in self.flow.blocks]
+        everyone = (1 << len(self.flow.functions)) - 1
+        run = Run(tuple(blocks), (everyone,) * len(blocks), (), ())
+        flow = replace(self.flow, program=self.flow.program.replace(dependences=Dependences.empty()))
+        unrolled = unroll(flow, run, self.steps.none(), {}, self.footprints)
+        return _model(unrolled.program, self.name, self.flow.functions, unrolled)
 
     def model(self, run: Run, copies: Mapping[int, Copies]) -> Model:
         """The model of one run."""

@@ -45,6 +45,29 @@ module @nc0 core=0 {
 }
 """
 
+_LOOP = """bir 1
+program "a loop and a branch" lnc=1
+module @nc0 core=0 {
+  func @main {
+    mloc %c dram.local size=4 kind=input dtype=s32 shape=[1]
+    mloc %x dram.local size=64 kind=input dtype=f32 shape=[16]
+    mloc %a dram.local size=64 dtype=f32 shape=[16] address=0
+    mloc %b dram.local size=64 dtype=f32 shape=[16] address=0
+    mloc %out dram.local size=64 kind=output dtype=f32 shape=[16] address=64
+    block ^entry -> ^head:
+      %one = dma_copy @dma0 (%x) -> (%a) signal=[["s",1]]
+      %two = dma_copy @dma1 (%a) -> (%out) wait=[["s",1]] signal=[["t",1]]
+    block ^head -> ^body, ^after cond=c:
+      %three = dma_copy @dma0 (%x) -> (%b) wait=[["t",1]]
+    block ^body -> ^arm, ^join cond=c:
+    block ^arm -> ^join:
+      %four = nop @dma0 () -> ()
+    block ^join -> ^head:
+    block ^after:
+  }
+}
+"""
+
 _ONE_CORE = """bir 1
 program "divided over two cores" lnc=1
 module @nc0 core=0 {
@@ -104,9 +127,9 @@ def _import_all() -> None:
 
 
 def _programs(folder: Path) -> Iterator[Path]:
-    """The example programs of `haulout explain`, which have every kind of finding, and one more."""
+    """The example programs of `haulout explain`, which have every kind of finding, and two more."""
     texts = [text for each in EXAMPLES.values() for name, text in each.files.items() if name.endswith(".bir")]
-    for number, text in enumerate([*texts, _COUNTING]):
+    for number, text in enumerate([*texts, _COUNTING, _LOOP]):
         path = folder / f"{number}.bir"
         path.write_text(text, encoding="utf-8")
         yield path

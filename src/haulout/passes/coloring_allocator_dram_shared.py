@@ -145,7 +145,10 @@ class ColoringAllocatorDramShared(Pass):
             solution = self._plan_core(program, rows, life, origin, address, effort)
             address[rows] = origin + solution.offset
             origins[core] = origin
-            peaks[core], bounds[core] = int(solution.peak), int(solution.lower_bound)
+            # What nothing accesses shares any bytes, but of its core's partition.
+            size = locations.size[rows]
+            peaks[core] = max(int(solution.peak), int((solution.offset + size).max(initial=0)))
+            bounds[core] = max(int(solution.lower_bound), int(size.max(initial=0)))
             base = max(base, origin + peaks[core])
             if base > SIZE_MAX:
                 fail("over-capacity", f"core {core} ends at {base}; addresses end at 2**62")

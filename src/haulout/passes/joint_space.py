@@ -12,7 +12,8 @@ rows of two cores have no common order inside an epoch. So `haulout.packing.conf
 Here only fences outside loops and forks end an epoch. One inside may run never, or it may separate an iteration from
 itself and not from the next.
 
-Bound: in one epoch, each core's most bytes live at one time, summed over the cores.
+Bound: in one epoch, each core's most bytes live at one time, summed over the cores. A location that nothing accesses
+conflicts with none, but the space is at least as large as it.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ def plan_joint(program: Program, rows: Ints, life: Lifetimes) -> JointPlan:
     buffers = buffers._replace(size=-(-buffers.size // buffers.alignment) * buffers.alignment)  # as in partitions
     bound = _bound(program, buffers, epoch)
     offset = np.zeros(len(rows), np.int64)
+    largest = int(program.locations.size[rows].max(initial=0))
     if not len(used):
-        return JointPlan(offset, 0, 0)
+        return JointPlan(offset, largest, largest)
     span, length = (buffers.last - buffers.first).astype(float), (buffers.end - buffers.begin).astype(float)
     keys = [span * buffers.size, buffers.size.astype(float), length * buffers.size, span * 1e6 + length]
     placed, peak = fit_conflicts(buffers, keys, bound)
     offset[np.isin(rows, used)] = placed
-    return JointPlan(offset, peak, bound)
+    return JointPlan(offset, max(peak, largest), max(bound, largest))
 
 
 def location_buffers(program: Program, rows: Ints, life: Lifetimes, epoch: Ints) -> Buffers:

@@ -80,6 +80,11 @@ class Dedup:
         fresh.sort()
         return replace(conflicts, first=conflicts.first[fresh], second=conflicts.second[fresh], total=len(fresh))
 
+    def has(self, one: int, other: int) -> bool:
+        """True if two operands were found unordered, or ordered against the source."""
+        keys = [one << 32 | other, other << 32 | one]
+        return any(bool(np.isin(keys, known).any()) for known in self._pairs.values())
+
     def faults(self) -> Faults:
         """All that is wrong in the runs so far."""
         # A finding on a pair represents others, and which one is shown may vary: pairs count, not findings.

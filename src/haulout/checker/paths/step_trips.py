@@ -21,7 +21,7 @@ unknown bytes: two iterations then show everything that may happen.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -68,6 +68,10 @@ class FunctionSteps:
     phase: Ints
     in_header: Bools
     """The access is in the loop's header, which runs once more."""
+
+    def none(self) -> FunctionSteps:
+        """The same without any step."""
+        return FunctionSteps(*(getattr(self, each.name)[:0] for each in fields(self)))
 
 
 def find_steps(flow: ControlFlow) -> FunctionSteps:

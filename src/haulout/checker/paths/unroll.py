@@ -431,17 +431,18 @@ def _carried(flow: ControlFlow, run: Run, core: int, first: int, second: int) ->
 
 def _branch_waits(program: Program, layout: _Layout) -> Ints:
     """The writes of `cond` that each branch waits for: those of the header, in the same copy."""
-    accesses, owner = program.accesses, program.owner
-    found = []
-    for branch in layout.branches.tolist():
-        block, execution = int(layout.block[branch]), int(layout.execution[branch])
-        cond = int(program.blocks.cond[block])
-        if cond == NONE:
-            continue
-        begin, end = layout.starts[block : block + 2].tolist()
-        rows = slice(int(program.access_starts[begin]), int(program.access_starts[end]))
-        writes = accesses.write[rows] & (owner[accesses.location[rows]] == owner[cond])
-        first = int(layout.begin[layout.core[branch], execution])
-        for row in np.unique(accesses.instruction[rows][writes]).tolist():
-            found.append((first + row - begin, branch))
-    return np.array(found, np.int64).reshape(-1, 2).T
+    accesses, owner = program.accesses, np.append(program.owner, NONE)
+    block = layout.block[layout.branches]
+    cond = owner[program.blocks.cond[block]]
+    begin, end = layout.starts[block], layout.starts[block + 1]
+    first = layout.begin[layout.core[layout.branches], layout.execution[layout.branches]]
+    # The accesses of each branch's block.
+    rows = np.append(program.access_starts, len(accesses))
+    size = rows[end] - rows[begin]
+    which, access = np.repeat(np.arange(len(block)), size), join_ranges(rows[begin], size)
+    kept = accesses.write[access] & (owner[accesses.location[access]] == cond[which]) & (cond[which] != NONE)
+    which, instruction = which[kept], accesses.instruction[access[kept]]
+    new = np.append(True, (which[1:] != which[:-1]) | (instruction[1:] != instruction[:-1]))[: len(which)]
+    which, instruction = which[new], instruction[new]
+    found: Ints = np.stack([first[which] + instruction - begin[which], layout.branches[which]])
+    return found

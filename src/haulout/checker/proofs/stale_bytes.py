@@ -79,7 +79,7 @@ def check_stale_bytes(model: Model, extents: Extents, schedule: Ids) -> list[Dia
     # Check places whose patterns are too fine for atoms byte by byte.
     fine = np.zeros(len(mine), bool)
     fine[layout.place[(extents.atomless & ~extents.unknown)[extents.of_access]]] = True
-    pairs = [_scan_inside(layout, model.access_starts, atoms, _MAX_PAIRS)]
+    pairs = [scan_inside(layout, model.access_starts, atoms, _MAX_PAIRS)]
     pairs.append(_scan_stale_reads(layout, schedule, fine, atoms, _MAX_PAIRS))
     for place in np.flatnonzero(fine & placed).tolist():
         pairs.append(_byte_by_byte(model, extents, layout, schedule, place))
@@ -120,7 +120,7 @@ def _scan_permanent(layout: Layout, living: Bools, permanent: Bools, atoms: int,
 
 
 @njit
-def _scan_inside(layout: Layout, access_starts: Ints, atoms: int, limit: int) -> tuple[Ids, Ids]:
+def scan_inside(layout: Layout, access_starts: Ints, atoms: int, limit: int) -> tuple[Ids, Ids]:
     """Pairs (write, other access) of one instruction that touch the same atom and are of different places."""
     takers, readers = np.empty(limit, np.int32), np.empty(limit, np.int32)
     count = 0

@@ -86,9 +86,7 @@ def separate(program: Program, found: Candidates, cuts: Sequence[Cuts]) -> tuple
         row: replace(each, operands=tuple(replace(it, location=int(moved[it.access])) for it in each.operands))
         for row, each in found.operations.items()
     }
-    candidates = Candidates(
-        spread(found.classes), spread(found.sizes), operations, spread(found.kept), found.refused
-    )
+    candidates = Candidates(spread(found.classes), spread(found.sizes), operations, spread(found.kept), found.refused)
     return program, candidates, [Cuts(spread(each.keys), each.axes) for each in cuts]
 
 

@@ -1,0 +1,140 @@
+"""Order in a program with loops and branches by brute force: every run's graph, every pair of accesses.
+
+A pair is named as the claims of `checker/flow` name it: the two operands, the level of the loop whose iterations tell
+them apart, and how many iterations lie between, 2 for more. Level 0 is the function, and an iteration of a loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from haulout.checker.flow.claims import Queries, scan_claims
+from haulout.checker.flow.pairs import Touches, find_touches
+from haulout.checker.flow.text import Text
+from haulout.checker.flow.waits import find_graph
+from haulout.checker.model import Model, Runs
+from haulout.checker.order.barriers import check_barriers, find_barriers
+from haulout.checker.order.graph import build_graph
+from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
+from haulout.checker.paths.choices import all_paths, find_nodes
+from haulout.checker.paths.runs import walk
+from haulout.checker.paths.step_trips import Copies
+from haulout.ir.enums import NONE
+from haulout.ir.schema import Ints
+
+Pair = tuple[int, int, int, int]
+"""(First, second, level, lag); an operand of a branch is -1 less its block."""
+_MOST = 1 << 18
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The pairs of accesses on two lines in all runs."""
+
+    pairs: set[Pair]
+    unordered: set[Pair]
+    runs: int
+
+
+def unclaimed(text: Text) -> set[Pair]:
+    """The pairs that the claims leave open."""
+    graph, touches = find_graph(text), find_touches(text)
+    assert graph is not None
+    found = scan_claims(graph, _all_pairs(text, touches), _MOST)
+    assert found.total <= _MOST
+    name, count = _names(touches.model), found.total
+    columns = name[found.first[:count]], name[found.second[:count]], found.level[:count], found.lag[:count]
+    return set(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def all_pairs_of_runs(runs: Runs, most: int) -> Seen | None:
+    """Every run with up to three iterations of loops of unknown count; None: too many, or some run is stuck."""
+    structure, cores = runs.flow.structure, len(runs.flow.functions)
+    copies = {
+        loop.header: Copies(3, 2) if loop.trip == NONE else Copies(loop.trip) for loop in structure.loops.values()
+    }
+    everyone = (1 << cores) - 1
+    paths = all_paths(find_nodes(structure, copies), everyone, most, lambda node: everyone)
+    if paths is None:
+        return None
+    seen = Seen(set(), set(), len(paths))
+    for path in paths:
+        run = walk(structure, copies, cores, path)
+        model = runs.model(run, copies)
+        barriers, exchanges = find_barriers(model), find_sendrecvs(model)
+        if check_barriers(model, barriers) or check_sendrecvs(model, exchanges):
+            return None
+        graph = build_graph(model, barriers, exchanges)
+        if len(graph.order) < graph.nodes:
+            return None
+        later = [0] * graph.nodes
+        for node in graph.order.tolist()[::-1]:
+            for other in graph.successors[graph.starts[node] : graph.starts[node + 1]].tolist():
+                later[node] |= later[other] | 1 << other
+        node = np.where(model.write, graph.leave[model.instruction], graph.enter[model.instruction]).tolist()
+        assert model.unrolled is not None
+        places = model.unrolled.execution[model.rows[model.instruction]].tolist()
+        name, queue = _names(model).tolist(), model.queue[model.instruction].tolist()
+        core = model.core[model.instruction].tolist()
+        for j in range(len(name)):
+            for i in range(j):
+                if queue[i] == queue[j]:
+                    continue
+                level, turns = 0, 0
+                one, other = (run.executions[places[at]] for at in (i, j))
+                around = (structure.loops_around(block) for block, _ in (one, other))
+                for loop, same, k, m in zip(*around, one[1], other[1], strict=False):
+                    apart = core[i] != core[j] and structure.divergent_fork(structure.loops[loop].header) != NONE
+                    if loop != same or apart:  # cores that choose for themselves share no iteration
+                        break
+                    level, turns = level + 1, m - k
+                    if turns:
+                        break
+                first, second = (j, i) if turns < 0 else (i, j)
+                pair = name[first], name[second], level, min(abs(turns), 2)
+                seen.pairs.add(pair)
+                before = later[node[first]] >> node[second] & 1
+                after = turns == 0 and later[node[second]] >> node[first] & 1
+                if not (before or after):
+                    seen.unordered.add(pair)
+    return seen
+
+
+def turned(pair: Pair) -> Pair:
+    """The same pair in the other order, in one iteration; between iterations there is one order only."""
+    first, second, level, lag = pair
+    return pair if lag else (second, first, level, lag)
+
+
+def _names(model: Model) -> Ints:
+    unrolled = model.unrolled
+    assert unrolled is not None
+    origin = unrolled.access_origin[model.access].astype(np.int64)
+    return np.where(origin == NONE, -1 - unrolled.block[model.rows[model.instruction]], origin)
+
+
+def _all_pairs(text: Text, touches: Touches) -> Queries:
+    """Questions as if all accesses were writes to one place."""
+    event = touches.event
+    count, by_event = len(event), np.argsort(event, kind="stable")
+    line, position = text.events.line[event], text.events.position[event]
+    order = np.lexsort((position, line))
+    first = np.flatnonzero(np.append(True, line[order][1:] != line[order][:-1])[:count])
+    groups = (
+        np.array([0, len(first)]),
+        line[order][first].astype(np.int32),
+        np.append(first, count).astype(np.int64),
+        position[order].astype(np.int32),
+        order.astype(np.int32),
+    )
+    return Queries(
+        np.searchsorted(event[by_event], np.arange(len(text.events.line) + 1)),
+        by_event.astype(np.int32),
+        np.ones(count, bool),
+        np.arange(count + 1),
+        np.zeros(count, np.int32),
+        *groups,
+        *groups,
+    )
