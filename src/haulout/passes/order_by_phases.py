@@ -170,6 +170,8 @@ class OrderByPhases(Pass):
         for promised, moved, linked in sorted(found, key=lambda each: each[0].key(self.capacity))[:MOST_COMPILED]:
             if best is not None and best[0].key(self.capacity) <= promised.key(self.capacity):
                 break
+            if wrong := check_reordered(bare, moved.program, moved.origin):
+                fail("internal-error", f"{self.name} changed the order of a conflict", notes=[wrong[0].message])
             made = self._compiled(linked, target)
             if made is None or (before is not None and not made.better(before, self.capacity, GAIN)):
                 continue
@@ -178,8 +180,6 @@ class OrderByPhases(Pass):
         if best is None:
             return None
         after, moved, linked = best
-        if wrong := check_reordered(bare, moved.program, moved.origin):
-            fail("internal-error", f"{self.name} changed the order of a conflict", notes=[wrong[0].message])
         context.count(
             self.name,
             moved=int(np.count_nonzero(moved.origin != np.arange(len(moved.origin)))),
