@@ -260,9 +260,9 @@ def _part_times(program: Program, operations: list[Operation], at: int, target: 
     made = PartColumns(program, {})
     for operation in operations:
         axis, parts = operation.axes[at], len(operation.classes[0])
-        interval = axis.largest(operation.operands, parts)
-        boxes = axis.boxes(operation.operands, interval)
-        made.row(operation.row, 0, axis.opcode, part_attrs(operation, axis, boxes, interval))
+        place = axis.largest(operation.operands, parts)
+        boxes = axis.boxes(operation.operands, place)
+        made.row(operation.row, 0, axis.opcode, part_attrs(operation, axis, boxes, place))
         for box in boxes:
             made.operand(box, 0)
     return durations(made.finish(), target)
