@@ -79,7 +79,7 @@ def test_straight_code_is_proved_and_reads_the_same_writes(rng: Random) -> None:
 def test_numbers_are_the_same(name: str) -> None:
     source = haulout.load(DATA / f"{name}.hlo")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order_by_phases, "PARTS", ())
+        patch.setattr(order_by_phases, "_may_move", lambda _: False)
         kept = haulout.compile(source)
     with every_order_is_better():
         moved = haulout.compile(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -90,23 +91,38 @@ def test_rows_are_what_the_pass_did(seed: int) -> None:
     divided, undivided = ({each.name for each in made} for made in (record.divided, record.undivided))
     assert not divided & undivided
     assert record.time_us >= sum(each.time_us for each in (*record.divided, *record.undivided)) - 1e-3 * (rows + 1)
-    left = {after.instruction_name(row): row for row in np.flatnonzero(after.instruction_core == 0).tolist()}
+    first = np.flatnonzero(after.instruction_core == 0).tolist()
+    rows_after = {after.instruction_name(row): row for row in first}
     for row in range(rows):
         name = program.instruction_name(row)
-        if name not in left:
-            assert name in divided  # the first core has no part of it
+        if name not in rows_after:
+            # The first core has no share of it.
+            assert name in divided
             continue
-        both = (program, row), (after, left[name])
-        touched = [(made, slice(*made.access_starts[at : at + 2].tolist())) for made, at in both]
-        patterns = [[made.pattern(int(at)) for at in made.accesses.pattern[mine]] for made, mine in touched]
-        attrs = [made.instruction_attrs(at) for made, at in both]
-        sizes = [made.locations.size[made.accesses.location[mine]].tolist() for made, mine in touched]
+        found = [_operands(program, row), _operands(after, rows_after[name])]
         if name not in divided:
-            assert attrs[0] == attrs[1]
+            assert found[0].attrs == found[1].attrs
             if name in undivided:
-                assert patterns[0] == patterns[1]
+                assert found[0].patterns == found[1].patterns
         else:
-            assert patterns[0] != patterns[1] or attrs[0] != attrs[1] or sizes[0] != sizes[1]
+            assert found[0] != found[1]
+
+
+class _Operands(NamedTuple):
+    """Operands of an instruction without their places."""
+
+    attrs: object
+    patterns: list[object]
+    sizes: list[int]
+
+
+def _operands(program: Program, row: int) -> _Operands:
+    mine = slice(*program.access_starts[row : row + 2].tolist())
+    return _Operands(
+        program.instruction_attrs(row),
+        [program.pattern(int(at)) for at in program.accesses.pattern[mine]],
+        program.locations.size[program.accesses.location[mine]].tolist(),
+    )
 
 
 @settings(max_examples=examples(60), deadline=None)
