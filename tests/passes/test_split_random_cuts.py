@@ -399,7 +399,9 @@ def ask_for_all(operations: dict[int, Operation], sizes: dict[int, int]) -> None
     (operation,) = operations.values()
     for factor in (1, 2, 3):
         for at, operand in enumerate(operation.operands):
-            outer = [operand.key(Share(dim), groups, groups) for dim, groups in enumerate(operand.shape) if groups > 1]
+            outer = [
+                operand.key(Share(dim), groups, groups) for dim, groups in enumerate(operand.shape) if groups > 1
+            ]
             for stride, extent in zip(operand.strides, operand.shape, strict=True):
                 for indices in {extent * factor, extent // factor}:
                     for key in asked_keys(stride, indices, operation.parts, outer):
@@ -416,7 +418,12 @@ def asked_keys(stride: int, indices: int, parts: int, outer: Sequence[Key | None
     if indices >= parts:
         yield Key(period // parts, parts) if indices % parts == 0 else Key(stride, indices)
     for far in outer:
-        if far is not None and parts % far.indices == 0 and indices % (each := parts // far.indices) == 0 and each > 1:
+        if (
+            far is not None
+            and parts % far.indices == 0
+            and indices % (each := parts // far.indices) == 0
+            and each > 1
+        ):
             both = Key(period // each, each).within(far)
             if both is not None:
                 yield both

@@ -73,9 +73,10 @@ class Axis:
 
     def boxes(self, operands: Sequence[Operand], place: Place) -> list[Box]:
         """Of each operand what the part with this place needs."""
-        outer = self.outer or (None,) * len(operands)
-        within = [each if dim is None else each.at(dim, place.group) for each, dim in zip(operands, outer, strict=True)]
-        shares = zip(within, self.shares, strict=True)
+        if self.outer:
+            pairs = zip(operands, self.outer, strict=True)
+            operands = [each if dim is None else each.at(dim, place.group) for each, dim in pairs]
+        shares = zip(operands, self.shares, strict=True)
         return [each.box(share, place.interval, self.extent) for each, share in shares]
 
     def largest(self, operands: Sequence[Operand], parts: int) -> Place:
