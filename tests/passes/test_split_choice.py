@@ -10,11 +10,14 @@ import pytest
 from tests.passes.split_graphs import TARGET, all_assignments, graph
 from tests.tiers import examples
 
+import haulout
 from haulout.analysis.makespan import makespan
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import ProgramBuilder
 from haulout.ir.enums import Engine, Kind, Space
+from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
+from haulout.ir.replicate import replicate
 from haulout.passes.base import PassContext
 from haulout.passes.lnc_splitter import LncSplitter
 from haulout.passes.pipeline import standard_pipeline
@@ -162,3 +165,35 @@ def test_bytes_are_saved_where_that_costs_little_time(side: int, product: int, c
     program = beside_a_product(side, product)
     cuts = searched(program, find_candidates(program))
     assert ("tanh" in {program.instruction_name(row) for row in cuts.axes}) == cut
+
+
+def program_with_mask(cores: int) -> Program:
+    """A matrix by rows, the products of its columns, and these times a row of numbers."""
+    build = ProgramBuilder("mask", 1, attrs={"outputs": ["c"]})
+    main = build.function(build.module("nc0", 0, subgraph=0), "main")
+    block = build.block(main, "entry")
+
+    def array(name: str, shape: list[int], kind: Kind = Kind.INTERNAL) -> int:
+        size = 4 * int(np.prod(shape))
+        return build.location(main, name, Space.DRAM_LOCAL, size, kind=kind, dtype="f32", shape=shape)
+
+    x, c = array("x", [4096, 64], Kind.INPUT), array("c", [64, 64], Kind.OUTPUT)
+    a, b, m = array("a", [4096, 64]), array("b", [64, 64]), array("m", [64])
+    by_rows = {"lhs_contracting": [0], "rhs_contracting": [0]}
+    build.instruction(block, "double", "add", Engine.VECTOR, [x, x], [a], seq=0)
+    build.instruction(block, "products", "dot", Engine.PE, [a, a], [b], seq=1, attrs=by_rows)
+    build.instruction(block, "count", "iota", Engine.VECTOR, [], [m], seq=2, attrs={"dim": 0})
+    scaled = {"shapes": [[64, 64]] * 3}
+    row = (m, Pattern(0, 4, ((0, 64), (4, 64))))
+    build.instruction(block, "scale", "multiply", Engine.VECTOR, [b, row], [c], seq=3, attrs=scaled)
+    return replicate(build.freeze(), cores, same={x: [list(range(cores))]})
+
+
+def test_a_short_operation_is_not_cut_for_a_fence() -> None:
+    """By the estimate its fence is that of the products."""
+    result = haulout.compile(program_with_mask(4))
+    assert result.proved
+    split = result.report.split
+    assert {each.name for each in split.divided} == {"double", "products", "scale"}
+    assert [each.name for each in split.undivided] == ["count"]
+    assert result.report.barriers == 1

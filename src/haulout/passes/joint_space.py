@@ -48,6 +48,15 @@ def joint_peak(program: Program) -> int | None:
     return plan_joint(program, rows, lifetimes(program)).peak if len(rows) <= MAX_LOCATIONS else None
 
 
+def joint_bound(program: Program) -> int:
+    """The fewest bytes that a joint space may take with the fences so far."""
+    locations, life = program.locations, lifetimes(program)
+    rows = np.flatnonzero((locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE))
+    used = rows[(life.end[rows] > life.begin[rows]) & (locations.size[rows] > 0)]
+    epoch = epochs(program, once=True).astype(np.int64)
+    return _bound(program, location_buffers(program, used, life, epoch), epoch)
+
+
 def plan_joint(program: Program, rows: Ints, life: Lifetimes) -> JointPlan:
     """Place the locations `rows`, of all cores, in one space."""
     used = rows[(life.end[rows] > life.begin[rows]) & (program.locations.size[rows] > 0)]

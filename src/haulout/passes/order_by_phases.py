@@ -191,7 +191,7 @@ class OrderByPhases(Pass):
     def _compiled(self, program: Program, target: Target) -> _Order | None:
         """A program with its final fences, addresses and edges; None where it does not fit."""
         passes = (
-            ExtendSharedLifetimes(capacity=self.capacity, target=self.target),
+            ExtendSharedLifetimes(capacity=self.capacity, joint=True, target=self.target),
             AssignQueues(target=self.target),
             ColoringAllocatorDramShared(capacity=self.capacity, target=self.target),
             SyncSharedAllocations(),

@@ -13,6 +13,7 @@ once (`worth.py`). Time comes first: for bytes, a choice may take a little longe
 one of those leaves all undivided. Where a fence is needed, the units on both sides of it are tried in pairs, since
 neither may gain alone. The search begins at the two best of the greedy choice and choices that spread from one unit
 each. It ends when no move helps, or after a fixed number of estimates; so it is deterministic.
+At the end, cuts that gain next to nothing and need a fence are undone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from itertools import product
 
 import numpy as np
 
+from haulout.ir.enums import Kind
 from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
@@ -46,6 +48,8 @@ _FOR_BYTES = 0.02
 """A choice may take so much longer than the fastest one, as a share of its time, to save bytes."""
 _TOO_SLOW = 1e3
 """The price of a microsecond above that."""
+_SMALL = 1 / 256
+"""Of the time of a fence: what a cut must gain for each conflict between cores that it makes."""
 _FEW = 60
 """So many units are tried in pairs with all their options; of more, one of each pair is left undivided."""
 
@@ -161,6 +165,10 @@ class Search:
         self._copies = np.array(copies)
         self._rows = len(program.instructions) // program.lnc
         self._must = must_cut
+        kind = program.locations.kind
+        self._inner = {
+            unit for unit, written in enumerate(units.written) if all(kind[at] == Kind.INTERNAL for at in written)
+        }
         self._forms = self._alike(program)
         self._unit = np.full(self._rows, len(units.rows))
         most = max(map(len, units.options), default=0)
@@ -189,6 +197,28 @@ class Search:
                     improved |= self._pairs()
         best = min(self._known, key=lambda each: self._cost_of(*self._known[each]))
         return np.frombuffer(best, np.int32)
+
+    def simpler(self, options: Ids) -> Ids:
+        """The choice without cuts of short operations that gain next to nothing and need a fence.
+
+        The estimate takes it that all which may move to one fence does. Where that is wrong, they cost one each.
+        Operations that write what the program returns keep their cuts: nothing waits for these.
+        """
+        spans = self._spans()
+        estimator, choice = self._estimator, self.choice(options)
+        time, pairs = estimator.estimate(choice), estimator.crossing(choice)
+        of_row = self._units.of_row
+        ends = {of_row[row] for rows in pairs for row in rows if row in of_row} - set(self._must)
+        short = [each for each in ends & self._inner if spans[each] <= estimator.fence]
+        for unit in sorted(short, key=lambda each: (spans[each], each)):
+            tried = options.copy()
+            tried[unit] = UNDIVIDED
+            choice = self.choice(tried)
+            left, its_time = estimator.crossing(choice), estimator.estimate(choice)
+            fewer = len(pairs) - len(left)
+            if fewer > 0 and its_time <= time + _SMALL * estimator.fence * fewer:
+                options, time, pairs = tried, its_time, left
+        return options
 
     def choice(self, options: Ids) -> Ids:
         """Of each instruction the number of its axis."""
@@ -352,7 +382,7 @@ def improve(
             start[unit] = options.index(axes)
         elif axes[0] != UNDIVIDED:  # another combination with these keys
             start[unit] = next((at for at, each in enumerate(options) if each[0] == axes[0]), UNDIVIDED)
-    found = search.choice(search.run(start))
+    found = search.choice(search.simpler(search.run(start)))
     made = Cuts()
     for row, number in enumerate(found.tolist()):
         if number != UNDIVIDED:
