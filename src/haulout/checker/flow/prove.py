@@ -202,7 +202,9 @@ def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Open | None:
         graph = find_graph(text, trust)
         if graph is None:
             return None
-        found = scan_claims(graph, queries, _MAX_OPEN)
+        # Each event asks what all lines know.
+        with compiled_if_large(12 * len(text.schedule) * len(text.places)):
+            found = scan_claims(graph, queries, _MAX_OPEN)
         if found.total > _MAX_OPEN:
             return None
         signals = np.flatnonzero(found.first[: found.total] >= accesses)
