@@ -48,6 +48,7 @@ DESIGN_NOTES = {
     "lower_local_collectives": "collectives.md",
     "order_by_phases": "fences.md",
     "extend_shared_lifetimes": "fences.md",
+    "assign_queues": "cost-model.md",
     "coloring_allocator_dram_shared": "lifetimes-and-allocation.md",
     "sync_shared_allocations": "lifetimes-and-allocation.md",
     "lower_sync": "lower-sync.md",

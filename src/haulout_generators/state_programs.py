@@ -44,7 +44,7 @@ class _Scope:
     temporaries: list[int] = field(default_factory=list)
     """Those of `readable` that this scope may write again."""
     headers: tuple[int, ...] = ()
-    """Of the loops around that say how often they run; the checker bounds no others."""
+    """Of the loops around, those too that do not say how often they run."""
 
 
 class _Maker:
@@ -181,9 +181,7 @@ class _Maker:
         build.edge(self.block, header)
         self.block = header
         self.emit("compare", [(count, None, []), (limit, None, [])], (go, None, []), direction="LT")
-        inner = _Scope(
-            list(scope.readable), scope.states, headers=(*scope.headers, header) if known else scope.headers
-        )
+        inner = _Scope(list(scope.readable), scope.states, headers=(*scope.headers, header))
         if rng.random() < 0.3:
             self.step(inner)
         self.block = build.block(self.function, f"body{number}")

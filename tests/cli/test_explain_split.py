@@ -9,10 +9,12 @@ import pytest
 from tests.cli.command import FIXED, HLO, ROOT, haulout
 
 SPLIT = ROOT / "tests" / "filecheck" / "split_uniform.bir"
+CHEAP = ("--target", ROOT / "tests" / "filecheck" / "cheap_fences.toml")
+"""A machine for which small programs are divided."""
 
 
 def test_tables_and_totals() -> None:
-    result = haulout("explain-split", SPLIT)
+    result = haulout("explain-split", SPLIT, *CHEAP)
     assert result.status == 0
     lines = result.stdout.splitlines()
     assert lines[0] == (
@@ -31,12 +33,12 @@ def test_tables_and_totals() -> None:
     ]
     shares = [float(line.split("│")[1].split("%")[0]) for line in lines if "│ %" in line or "% │" in line]
     assert shares == sorted(shares, reverse=True) and len(shares) == 4
-    shown = haulout("explain-split", SPLIT, "--top", "1").stdout
+    shown = haulout("explain-split", SPLIT, *CHEAP, "--top", "1").stdout
     assert "and 3 more, " in shown and shown.count(" dim ") == 1
 
 
 def test_fences() -> None:
-    lines = haulout("explain-split", SPLIT, "--fences").stdout.splitlines()
+    lines = haulout("explain-split", SPLIT, *CHEAP, "--fences").stdout.splitlines()
     assert "fences: 1" in lines
     dot = next(line for line in lines if "%dot" in line)
     assert dot.split("│")[-2].strip() == "1"
@@ -50,7 +52,7 @@ def test_fences() -> None:
 
 
 def test_json() -> None:
-    result = haulout("explain-split", SPLIT, "--format", "json")
+    result = haulout("explain-split", SPLIT, *CHEAP, "--format", "json")
     assert result.status == 0
     assert {each["name"] for each in json.loads(result.stdout)["divided"]} == {"sum", "add", "tanh", "dot"}
 
@@ -63,7 +65,7 @@ def test_what_is_not_divided_has_a_reason() -> None:
 
 
 def test_cuts_that_are_asked_for(tmp_path: Path) -> None:
-    result = haulout("explain-split", SPLIT, "--split", "axis=1", "--split", "%dot=0", "--format", "json")
+    result = haulout("explain-split", SPLIT, *CHEAP, "--split", "axis=1", "--split", "%dot=0", "--format", "json")
     dims = {each["name"]: each["dim"] for each in json.loads(result.stdout)["divided"]}
     assert dims == {"sum": 1, "add": 1, "tanh": 1, "dot": 0}
     assert haulout("compile", SPLIT, "-q", "--split", "dot=1", "-o", tmp_path).status == 0
@@ -84,7 +86,7 @@ def test_cuts_that_are_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_cuts_that_are_refused(split: str, told: list[str], tmp_path: Path) -> None:
-    for command in (("explain-split", SPLIT), ("compile", SPLIT, "-q", "-o", tmp_path / "out")):
+    for command in (("explain-split", SPLIT, *CHEAP), ("compile", SPLIT, "-q", "-o", tmp_path / "out")):
         result = haulout(*command, "--split", split)
         assert result.status == 2
         for text in ("error[bad-input]", *told):
@@ -93,7 +95,7 @@ def test_cuts_that_are_refused(split: str, told: list[str], tmp_path: Path) -> N
 
 
 def test_two_cuts_of_one_operation_are_refused() -> None:
-    result = haulout("explain-split", SPLIT, "--split", "dot=0", "--split", "%dot=1")
+    result = haulout("explain-split", SPLIT, *CHEAP, "--split", "dot=0", "--split", "%dot=1")
     assert result.status == 2
     assert "two dimensions of %dot: 0 and 1" in result.stdout + result.stderr
 
@@ -155,7 +157,7 @@ def test_other_levels_are_refused(level: str, tmp_path: Path) -> None:
 def test_an_annotation_is_shown_and_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "m.bir"
     path.write_text(SPLIT.read_text().replace("seq=3", "seq=3 split=1").replace("seq=2", "seq=2 split=3"))
-    made = json.loads(haulout("explain-split", path, "--format", "json").stdout)["divided"]
+    made = json.loads(haulout("explain-split", path, *CHEAP, "--format", "json").stdout)["divided"]
     assert {each["name"]: each["asked"] for each in made if each["asked"] is not None} == {"dot": 1, "tanh": 3}
     assert {each["name"]: each["dim"] for each in made}["dot"] == 1
     assert "asked" in haulout("explain-split", path).stdout

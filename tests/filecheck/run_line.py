@@ -2,8 +2,8 @@
 
     # RUN: [not] haulout ARGS [2>&1] | filecheck ARGS
 
-`%s` is the file, `%t` a scratch path; `not` says that the command must fail; filecheck reads the command's stdout,
-with `2>&1` (findings of `opt`) its stderr behind it.
+`%s` is the file, `%S` its folder, `%t` a scratch path; `not` says that the command must fail; filecheck reads the
+command's stdout, with `2>&1` (findings of `opt`) its stderr behind it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def run_lines(path: Path) -> list[str]:
 
 def failure_of(line: str, path: Path, scratch: Path) -> str | None:
     """Why a RUN line fails, None when it succeeds."""
-    words = shlex.split(line.replace("%s", shlex.quote(str(path))).replace("%t", shlex.quote(str(scratch))))
+    line = line.replace("%s", shlex.quote(str(path))).replace("%S", str(path.parent))
+    words = shlex.split(line.replace("%t", shlex.quote(str(scratch))))
     bar = words.index("|")
     command, check = words[:bar], words[bar + 1 :]
     must_fail = command[0] == "not"

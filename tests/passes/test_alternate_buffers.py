@@ -106,7 +106,7 @@ def shapes() -> dict[str, tuple[int, int]]:
 
 
 def test_a_copy_of_the_new_state_is_gone() -> None:
-    program, context = changed(loop(6, COPIED))
+    program, context = changed(loop(400, COPIED))
     assert context.counters["alternate_buffers"] == {"loops": 1, "buffers": 1}
     text = print_bir(program)
     assert "%next" not in text

@@ -93,3 +93,27 @@ def test_the_first_fence_must_free_more_than_another(local: int, fences: int) ->
     result = haulout.compile(build.freeze(), share="none")
     assert result.proved
     assert result.report.barriers == fences
+
+
+def test_a_fence_pays_where_the_cores_share_one_space() -> None:
+    """Core 1 is done with its own buffer when it fills one of core 0: each core needs one buffer in any case."""
+    build = ProgramBuilder("in turn", 2)
+    for core in range(2):
+        main = build.function(build.module(f"nc{core}", core), "main")
+        sent = build.location(main, "sent", Space.DRAM_SHARED, LARGE, remote=("sent", 0) if core else None)
+        out = build.location(main, "out", Space.DRAM_LOCAL, 64, kind=Kind.OUTPUT)
+        block = build.block(main, "entry")
+        if core:
+            own = build.location(main, "own", Space.DRAM_LOCAL, LARGE)
+            build.instruction(block, "fill", "memset", Engine.DMA0, [], [own], seq=0, attrs={"value": 1})
+            build.instruction(block, "use", "copy", Engine.ACT, [(own, pattern(64))], [out], seq=1)
+            build.instruction(block, "give", "memset", Engine.DMA0, [], [sent], seq=2, attrs={"value": 2})
+        else:
+            build.instruction(block, "take", "copy", Engine.ACT, [(sent, pattern(64))], [out], seq=3)
+    program = build.freeze()
+    one_space, apart = (haulout.compile(program, partitions=each) for each in ("smallest", "proportional"))
+    assert one_space.proved
+    assert apart.proved
+    assert (one_space.report.barriers, apart.report.barriers) == (2, 1)
+    assert one_space.report.total_peak_bytes < 1.1 * LARGE
+    assert apart.report.total_peak_bytes > 1.9 * LARGE

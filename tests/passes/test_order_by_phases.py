@@ -11,6 +11,7 @@ from haulout.passes import order_by_phases
 from haulout.passes.base import PassContext
 from haulout.passes.order_by_phases import OrderByPhases
 from haulout.support.diagnostics import HauloutError
+from haulout.target import Target
 
 TEXT = """
 bir 1
@@ -98,6 +99,20 @@ def test_storage_may_grow_with_the_time_that_is_saved(monkeypatch: pytest.Monkey
     assert order(large) == TWO
     monkeypatch.setattr(order_by_phases, "ROOM_FOR_TIME", 0.0)
     assert order(large) == GIVEN
+
+
+def test_the_next_order_is_compiled_where_the_best_one_promised_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = OrderByPhases._compiled
+    seen: list[list[str]] = []
+
+    def slow_if_moved(self: OrderByPhases, program: Program, target: Target) -> object:
+        made = compiled(self, program, target)
+        seen.append(names(program))
+        return made._replace(makespan=2 * made.makespan) if made is not None and names(program) == MOVED else made
+
+    monkeypatch.setattr(OrderByPhases, "_compiled", slow_if_moved)
+    assert order(TEXT) == TWO
+    assert seen == [GIVEN, MOVED, TWO]
 
 
 def test_an_order_that_does_not_fit_is_not_taken() -> None:

@@ -152,6 +152,37 @@ def test_an_operand_moves_by_whole_periods_of_its_key(motion: tuple[int, ...], k
     assert packed.motion == tuple(each // 2 for each in motion)
 
 
+def test_groups_of_parts_divide_another_dimension() -> None:
+    """A group norm on 8 cores: 2 images by 4 groups of channels, whatever the dimensions are written as."""
+    image = Operand(0, 0, False, 4, 0, (2, 3, 4, 2), (96, 32, 8, 4))
+    mean = Operand(0, 0, False, 4, 0, (2, 4), (16, 4))
+    batch, groups = Key(96, 2), Key(8, 4)
+    assert image.key(Share(0), 2, 2) == batch
+    assert image.key(Share(2), 4, 4) == groups
+    assert groups.within(batch) == Key(8, 4, batch)
+    assert Key(8, 4, batch).period == 192
+    assert Key(16, 4).within(Key(64, 2)) == Key(16, 8)  # adjacent dimensions are one
+    near, far = mean.key(Share(1), 4, 4), mean.key(Share(0), 2, 2)
+    assert near is not None and far is not None
+    assert near.within(far) == Key(4, 8)
+    assert Key(12, 2).within(Key(8, 4)) is None  # their periods cross
+
+
+def test_an_operation_offers_cuts_of_two_dimensions() -> None:
+    case = ("reduce", {"dims": [1], "op": "add"}, [(S, [2, 3, 4]), (S, [])], [(S, [2, 4])])
+    operation = read_operation(program_of(case, 8), 0, (tuple(range(8)),))
+    assert operation is not None
+    first = operation.axes[0]
+    assert (first.outer, first.dims, first.groups) == ((0, None, 0), (2, None, 1), 2)
+    assert first.keys == (Key(4, 4, Key(48, 2)), None, Key(4, 8))
+    inputs = inputs_of(case)
+    expected = haulout.simulate(program_of(case, 8), inputs).outputs
+    for axis in operation.axes:
+        found = haulout.simulate(cut(program_of(case, 8), operation, axis), inputs).outputs
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=f"{axis}")
+
+
 def test_a_part_is_packed_in_the_order_of_its_bytes() -> None:
     values = np.arange(48, dtype=np.uint8)
     operand = Operand(0, 0, False, 4, 0, (2, 2, 3), (24, 12, 4))

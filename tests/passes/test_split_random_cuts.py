@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -20,8 +20,8 @@ from haulout.ir.opcodes import OPCODES, lookup
 from haulout.ir.patterns import Pattern, row_major_strides
 from haulout.ir.program import Program
 from haulout.passes.splitting.asked_cuts import add_asked_cuts, axes_with_key
-from haulout.passes.splitting.keys import Box, Key, intervals
-from haulout.passes.splitting.operations import Axis, Operation, part_attrs, read_operation
+from haulout.passes.splitting.keys import Box, Key, Share, intervals
+from haulout.passes.splitting.operations import Axis, Operation, Place, part_attrs, read_operation
 from haulout.sim.numerics import TensorType, evaluate
 
 F, S, P = "f32", "s32", "pred"
@@ -314,12 +314,12 @@ class Memory:
         return made
 
 
-def run(case: Case, operation: Operation, axis: Axis, interval: tuple[int, int], memory: Memory) -> None:
+def run(case: Case, operation: Operation, axis: Axis, place: Place, memory: Memory) -> None:
     """One part, on memory."""
-    boxes = axis.boxes(operation.operands, interval)
+    boxes = axis.boxes(operation.operands, place)
     if any(box.is_empty for box in boxes):
         return
-    execute(case, axis.opcode, part_attrs(operation, axis, boxes, interval), boxes, memory)
+    execute(case, axis.opcode, part_attrs(operation, axis, boxes, place), boxes, memory)
 
 
 def execute(case: Case, opcode: str, attrs: dict[str, Any], boxes: Sequence[Box], memory: Memory) -> None:
@@ -340,8 +340,10 @@ def execute(case: Case, opcode: str, attrs: dict[str, Any], boxes: Sequence[Box]
 
 def owners(key: Key, parts: int, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The part to which bytes belong."""
+    if key.outer is not None:
+        return at % key.outer.period // key.outer.unit * key.indices + owners(key.inner, key.indices, at)
     starts = [begin for begin, _ in intervals(key.indices, parts)]
-    return np.searchsorted(starts, at % key.period // key.unit, side="right") - 1
+    return np.searchsorted(starts, at % (key.unit * key.indices) // key.unit, side="right") - 1
 
 
 def check_packed(key: Key, parts: int, part: int, box: Box, size: int) -> None:
@@ -356,8 +358,8 @@ def check_packed(key: Key, parts: int, part: int, box: Box, size: int) -> None:
         np.testing.assert_array_equal(held.ravel()[box.packed(key, parts, part).pattern.bytes()], at)
 
 
-def check(case: Case, seed: int, parts: int, opcodes: set[str]) -> int:
-    """All cuts of an instance; how many there were."""
+def check(case: Case, seed: int, parts: int, opcodes: set[str]) -> tuple[int, int]:
+    """All cuts of an instance; how many there were, and how many of them of two dimensions."""
     rng = Random(seed)
     program = program_of(case, rng)
     operation = read_operation(program, 0, (tuple(range(parts)),))
@@ -370,25 +372,26 @@ def check(case: Case, seed: int, parts: int, opcodes: set[str]) -> int:
     whole = memory.copy()
     everything = [each.box(None, (0, 0), 0) for each in operation.operands]
     execute(case, operation.opcode, operation.attrs, everything, whole)
-    count = 0
+    count = in_groups = 0
     for axis in operation.axes:
         results = [at for at, each in enumerate(operation.operands) if each.write]
         if any(axis.keys[at] is None for at in results):
             continue
         count += 1
         opcodes.add(operation.opcode)
-        order = [(part, each) for part, each in enumerate(intervals(axis.extent, parts))]
+        in_groups += axis.groups > 1
+        order = list(enumerate(axis.places(parts)))
         rng.shuffle(order)
         mine = memory.copy()
-        for part, interval in order:
-            run(case, operation, axis, interval, mine)
-            for at, box in enumerate(axis.boxes(operation.operands, interval)):
+        for part, place in order:
+            run(case, operation, axis, place, mine)
+            for at, box in enumerate(axis.boxes(operation.operands, place)):
                 key = axis.keys[at]
                 if key is not None and not box.is_empty:
                     check_packed(key, parts, part, box, len(memory.bytes[box.location]))
         for found, expected in zip(mine.bytes, whole.bytes, strict=True):
             np.testing.assert_array_equal(found, expected, err_msg=f"{case} {axis}")
-    return count
+    return count, in_groups
 
 
 def ask_for_all(operations: dict[int, Operation], sizes: dict[int, int]) -> None:
@@ -396,16 +399,34 @@ def ask_for_all(operations: dict[int, Operation], sizes: dict[int, int]) -> None
     (operation,) = operations.values()
     for factor in (1, 2, 3):
         for at, operand in enumerate(operation.operands):
+            outer = [
+                operand.key(Share(dim), groups, groups) for dim, groups in enumerate(operand.shape) if groups > 1
+            ]
             for stride, extent in zip(operand.strides, operand.shape, strict=True):
                 for indices in {extent * factor, extent // factor}:
-                    period = stride * indices
-                    if period <= 0 or indices < operation.parts:
-                        continue
-                    divides = indices % operation.parts == 0
-                    key = Key(period // operation.parts, operation.parts) if divides else Key(stride, indices)
-                    for axis in axes_with_key(operations[0], at, key):
-                        operations[0] = add_axis(operations[0], axis)
+                    for key in asked_keys(stride, indices, operation.parts, outer):
+                        for axis in axes_with_key(operations[0], at, key):
+                            operations[0] = add_axis(operations[0], axis)
     add_asked_cuts(operations, sizes, {}, lambda it, axes: add_axis(it, axes[-1]))
+
+
+def asked_keys(stride: int, indices: int, parts: int, outer: Sequence[Key | None]) -> Iterator[Key]:
+    """That of a dimension by itself, and those within others."""
+    period = stride * indices
+    if period <= 0:
+        return
+    if indices >= parts:
+        yield Key(period // parts, parts) if indices % parts == 0 else Key(stride, indices)
+    for far in outer:
+        if (
+            far is not None
+            and parts % far.indices == 0
+            and indices % (each := parts // far.indices) == 0
+            and each > 1
+        ):
+            both = Key(period // each, each).within(far)
+            if both is not None:
+                yield both
 
 
 def add_axis(operation: Operation, axis: Axis) -> Operation:
@@ -414,11 +435,13 @@ def add_axis(operation: Operation, axis: Axis) -> Operation:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_parts_in_any_order_make_up_the_whole(kind: Callable[[Random], Case]) -> None:
-    cuts, opcodes = 0, set[str]()
+    cuts, in_groups, opcodes = 0, 0, set[str]()
     for seed in range(examples(200)):
         rng = Random(seed)
-        cuts += check(kind(rng), seed, rng.choice([2, 2, 3, 4]), opcodes)
+        found = check(kind(rng), seed, rng.choice([2, 2, 3, 4, 4, 6, 8]), opcodes)
+        cuts, in_groups = cuts + found[0], in_groups + found[1]
     assert cuts > examples(100)
+    assert in_groups or kind in (pad, reduce_window, select_and_scatter, sliced, indexed)
 
 
 def test_every_opcode_with_a_rule_is_tried() -> None:

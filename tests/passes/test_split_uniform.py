@@ -19,6 +19,7 @@ from haulout.passes.base import PassContext
 from haulout.passes.split_uniform import SplitUniform
 from haulout.passes.splitting import asked_cuts
 from haulout.passes.splitting.candidates import find_candidates
+from haulout.passes.splitting.prefer import Annotations, parse_split
 from haulout_generators.lockstep_programs import lockstep_inputs
 from haulout_generators.tensor_programs import random_tensor_program
 
@@ -70,7 +71,8 @@ def test_results_are_those_of_undivided_work(free: Path, seed: int, cores: int) 
 def ways_of(program: haulout.Program, target: Path) -> Iterator[str]:
     """How the operations of a program are cut."""
     found = find_candidates(program)
-    for row, axis in SplitUniform(target=str(target)).choose(program, found)[1].axes.items():
+    _, cuts = SplitUniform(target=str(target)).choose(program, found, parse_split(()), Annotations())
+    for row, axis in cuts.axes.items():
         operation = found.operations[row]
         operand, share = next(
             (operand, share)

@@ -22,7 +22,7 @@ from haulout.passes.split_uniform import SplitUniform
 from haulout.passes.splitting.values import values_of
 from haulout_generators.lockstep_programs import lockstep_inputs
 
-SHAPE = [64, 64]
+SIDE = 128
 CONTRACTED = {"lhs_contracting": [1], "rhs_contracting": [1]}
 
 
@@ -33,7 +33,9 @@ def layers(reads: str, *, cores: int = 2) -> Program:
     block = build.block(function, "entry")
 
     def location(name: str, kind: Kind) -> int:
-        return build.location(function, name, Space.DRAM_LOCAL, 4 * 64 * 64, kind=kind, dtype="s32", shape=SHAPE)
+        return build.location(
+            function, name, Space.DRAM_LOCAL, 4 * SIDE * SIDE, kind=kind, dtype="s32", shape=[SIDE, SIDE]
+        )
 
     x, w, g = location("x", Kind.INPUT), location("w", Kind.INPUT), location("g", Kind.INTERNAL)
     build.instruction(block, "begin", "add", Engine.ACT, [x, w], [g], seq=0)
@@ -55,6 +57,7 @@ def names(program: Program) -> set[str]:
 @pytest.mark.parametrize("cores", [2, 4])
 def test_layers_that_other_cores_read_need_one_fence_in_all(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order_by_phases, "ROOM", 10.0)
+    monkeypatch.setattr(order_by_phases, "FENCE", 2.0)  # else storage is worth some
     result = haulout.compile(layers("aaaaa", cores=cores))
     assert result.proved
     assert result.report.barriers == 1

@@ -28,7 +28,7 @@ from haulout.analysis.makespan_scan import Columns, Results, _scan_makespan
 from haulout.analysis.straightline import fence_mask
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Ids, Ints
+from haulout.ir.schema import Bools, Bytes, Ids, Ints
 from haulout.support.jit import plain_if_small
 from haulout.target.model import Target
 
@@ -49,6 +49,10 @@ class Estimate:
     """[fence, core]: when the core arrives; inside a loop, in the first iteration."""
     done: F64
     """Of each fence: when all leave it."""
+    begin: F64
+    """Of each instruction: when it starts; in a loop, in the first iteration."""
+    finish: F64
+    """Of each instruction: when it is complete; a barrier starts then."""
     assumed: int
     """Loops whose trip was assumed."""
 
@@ -86,6 +90,8 @@ class Estimator:
             waited=found.waited,
             arrival=found.arrival[order],
             done=found.done[order],
+            begin=found.finish - self.columns.duration,
+            finish=found.finish,
             assumed=self.assumed,
         )
 
@@ -93,6 +99,18 @@ class Estimator:
 def makespan(program: Program, target: Target) -> Estimate:
     """The estimate of a program as it is."""
     return Estimator(program, target).estimate()
+
+
+def first_free_queues(program: Program, target: Target, movable: Bools) -> Bytes:
+    """Of each instruction its engine, if those that are `movable` take the queue in which they start first.
+
+    The queues are those that they have now. What a queue's order implied before may need edges with the new engines.
+    """
+    queues = np.unique(program.instructions.engine[movable]).astype(np.int32)
+    columns = _columns(program, target)._replace(movable=movable, queues=queues)
+    with plain_if_small(_scan_makespan, len(program.instructions)):
+        found: Results = _scan_makespan(columns, np.zeros((0, program.lnc), np.int32), target.barrier(program.lnc))
+    return found.engine
 
 
 class _Groups(NamedTuple):
@@ -130,6 +148,8 @@ def _columns(program: Program, target: Target) -> Columns:
     return Columns(
         durations(program, target),
         program.instructions.engine,
+        np.zeros(rows, bool),
+        np.zeros(0, np.int32),
         np.searchsorted(own.instruction, np.arange(rows + 1)).astype(np.int64),
         own.producer,
         first,

@@ -28,6 +28,9 @@ class Columns(NamedTuple):
 
     duration: F64
     engine: Bytes
+    movable: Bools
+    """Whether an instruction takes the first free one of the `queues` instead of its engine."""
+    queues: Ids
     dep_start: Ints
     producer: Ids
     first_block: Ints
@@ -68,6 +71,21 @@ class Results(NamedTuple):
     waited: F64
     arrival: F64
     done: F64
+    finish: F64
+    """Of each instruction; inside a loop, in the first iteration."""
+    engine: Bytes
+    """Of each instruction the one that it took."""
+
+
+@njit
+def _first_free(clocks: F64, queues: Ids, ready: float) -> int:
+    """The queue with the earliest start for what is ready at a time; of several, the one that is free last."""
+    best = queues[0]
+    for queue in queues[1:]:
+        free, least = clocks[queue], clocks[best]
+        if max(free, ready) < max(least, ready) or (least < free <= ready):
+            best = queue
+    return int(best)
 
 
 @njit
@@ -81,6 +99,7 @@ def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
     arrival = np.zeros((x.fences + len(extra), cores))
     done = np.zeros(x.fences + len(extra))
     finish = np.full(rows, -1.0)
+    line = x.engine.copy()
     arrived = np.full(rows, -1.0)
     state = np.zeros((cores, STATE))
     stack = np.zeros((cores, x.depth + 1, STATE))
@@ -160,11 +179,14 @@ def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
                         start = 0.0
                     else:
                         meet = x.group[at]
-                        engine = x.engine[at]
+                        engine = line[at]
                         size, cost = (x.group_size[meet], x.group_cost[meet]) if meet >= 0 else (0, 0.0)
-                        start = mine[engine]
+                        start = 0.0
                         for d in range(x.dep_start[at], x.dep_start[at + 1]):
                             start = max(start, finish[x.producer[d]])
+                        if x.movable[at]:
+                            engine = line[at] = _first_free(mine, x.queues, start)
+                        start = max(start, mine[engine])
                     if fence or engine == ALL:
                         start = max(start, mine[:LINES].max())
                     if meet >= 0:
@@ -236,4 +258,4 @@ def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
     end_of = np.zeros(cores)
     for core in range(cores):
         end_of[core] = state[core, :LINES].max()
-    return Results(end_of, state[:, BUSY:WAITED].copy(), state[:, WAITED].copy(), arrival, done)
+    return Results(end_of, state[:, BUSY:WAITED].copy(), state[:, WAITED].copy(), arrival, done, finish, line)

@@ -97,6 +97,8 @@ def format_attrs(attrs: Mapping[str, AttrValue]) -> str:
 
 def parse_number(token: str) -> int | float:
     """An INT or FLOAT token. An integer of far more than 64 bits may become another one of more than 64 bits."""
+    if token.isdecimal() and len(token) <= _MAX_DIGITS:
+        return int(token)
     lowered = token.lower()
     if "x" not in lowered and any(mark in lowered for mark in (".", "e", "n")):
         return float(lowered)
@@ -141,21 +143,23 @@ def _parse_value(tokens: Iterator[re.Match[str]], text: str) -> AttrValue:
     stack: list[list[AttrValue]] = []
     for token in tokens:
         value: AttrValue
-        if token["mark"] == "[":
-            stack.append([])
-            continue
-        elif token["mark"] == ",":
-            continue
-        elif token["mark"] == "]" and stack:
-            value = stack.pop()
-        elif (name := token["name"]) is not None:
-            value = scalar_from_name(name)
-        elif (number := token["number"]) is not None:
-            value = parse_number(number)
-        elif (string := token["string"]) is not None:
-            value = unquote(string)
-        else:
-            break
+        word = token[token.lastgroup or 0]
+        match token.lastgroup:
+            case "number":
+                value = parse_number(word)
+            case "name":
+                value = scalar_from_name(word)
+            case "string":
+                value = unquote(word)
+            case _ if word == "[":
+                stack.append([])
+                continue
+            case _ if word == ",":
+                continue
+            case _ if word == "]" and stack:
+                value = stack.pop()
+            case _:
+                break
         if not stack:
             return value
         stack[-1].append(value)

@@ -51,7 +51,7 @@ def fit_conflicts(buffers: Buffers, keys: Sequence[F64], bound: int) -> tuple[I6
             order = np.argsort(-(rank(keys[turn % len(keys)]) + blame), kind="stable")
             for tight in (False, True):
                 offset = np.zeros(len(size), np.int64)
-                _scan_fit(*buffers, order, tight, offset)
+                _scan_fit(buffers, order, tight, offset)
                 peak = int((offset + size).max(initial=0))
                 if best is None or peak < best[1]:
                     best = offset, peak
@@ -64,18 +64,15 @@ def fit_conflicts(buffers: Buffers, keys: Sequence[F64], bound: int) -> tuple[I6
 
 
 @njit
-def _scan_fit(
-    size: I64,
-    alignment: I64,
-    group: I64,
-    begin: I64,
-    end: I64,
-    first: I64,
-    last: I64,
-    order: I64,
-    tight: bool,
-    offset: I64,
-) -> None:
+def conflict(x: Buffers, j: int, k: int) -> bool:
+    """Whether two buffers may share no byte."""
+    if x.group[j] == x.group[k]:
+        return bool(x.begin[j] < x.end[k] and x.begin[k] < x.end[j])
+    return bool(x.first[j] < x.last[k] and x.first[k] < x.last[j])
+
+
+@njit
+def _scan_fit(x: Buffers, order: I64, tight: bool, offset: I64) -> None:
     """Each buffer in the lowest, or the tightest, gap between the conflicting buffers placed before it."""
     placed = np.empty(len(order), np.int64)  # by rising offset
     for count in range(len(order)):
@@ -83,20 +80,17 @@ def _scan_fit(
         reach, best, best_room = 0, -1, 0
         for at in range(count):
             j = placed[at]
-            if group[j] == group[k]:
-                if begin[j] >= end[k] or begin[k] >= end[j]:
-                    continue
-            elif first[j] >= last[k] or first[k] >= last[j]:
+            if not conflict(x, j, k):
                 continue
-            place = -(-reach // alignment[k]) * alignment[k]
+            place = -(-reach // x.alignment[k]) * x.alignment[k]
             room = offset[j] - place
-            if room >= size[k] and (best == -1 or room < best_room):
+            if room >= x.size[k] and (best == -1 or room < best_room):
                 best, best_room = place, room
                 if not tight:
                     break
-            reach = max(reach, offset[j] + size[j])
+            reach = max(reach, offset[j] + x.size[j])
         if best == -1:
-            best = -(-reach // alignment[k]) * alignment[k]
+            best = -(-reach // x.alignment[k]) * x.alignment[k]
         offset[k] = best
         at = count
         while at > 0 and offset[placed[at - 1]] > best:

@@ -9,6 +9,9 @@ the core's list (`analysis/lifetimes.py`). The option `partitions` says how the 
                    proportional partitions
     smallest       joint where it takes less, else proportional, and nothing is said
 
+Places below the peak are then chosen by the estimated times of the instructions, so that tensors wait less for the
+storage of others (`storage_waits.py`).
+
 Views are not placed here; order 83 copies their owner's place.
 """
 
@@ -29,7 +32,9 @@ from haulout.passes.base import Pass, PassContext
 from haulout.passes.joint_space import MAX_LOCATIONS, JointPlan, plan_joint
 from haulout.passes.options import Between, Bytes
 from haulout.passes.over_capacity import explain
+from haulout.passes.storage_waits import fewer_waits
 from haulout.support.diagnostics import fail
+from haulout.target import DEFAULT, load_target
 
 Partitions = Literal["smallest", "proportional", "equal", "joint"]
 
@@ -69,6 +74,8 @@ class ColoringAllocatorDramShared(Pass):
     smallest."""
     effort: Annotated[float, Between(0, 1)] = EFFORT
     """Of the search for places: 0 is construction alone, 1 the most."""
+    target: str = DEFAULT
+    """The machine whose times decide between places below the peak: a preset, or FILE.toml."""
 
     def run(self, program: Program, context: PassContext) -> Program:
         """Plan each core, then choose the partitions."""
@@ -91,6 +98,15 @@ class ColoringAllocatorDramShared(Pass):
         bound = joint.lower_bound if joint is not None and kind == "joint" else sum(layout.bounds)
         if self.capacity is not None and layout.total > self.capacity:
             self._over_capacity(program, context, life, layout, kind, bound)
+        if self.effort and not pinned:
+            spaces = [
+                (owned & (program.location_core == core), layout.origins[core], layout.peaks[core])
+                for core in range(program.lnc)
+            ]
+            if kind == "joint":
+                spaces = [(owned, 0, layout.total)]
+            address = fewer_waits(program, life, layout.address, spaces, load_target(self.target))
+            layout = layout._replace(address=address)
         for core in range(program.lnc):
             context.count(
                 f"{self.name}.core{core}", peak_bytes=layout.peaks[core], lower_bound_bytes=layout.bounds[core]
@@ -129,7 +145,10 @@ class ColoringAllocatorDramShared(Pass):
             solution = self._plan_core(program, rows, life, origin, address, effort)
             address[rows] = origin + solution.offset
             origins[core] = origin
-            peaks[core], bounds[core] = int(solution.peak), int(solution.lower_bound)
+            # What nothing accesses shares any bytes, but of its core's partition.
+            size = locations.size[rows]
+            peaks[core] = max(int(solution.peak), int((solution.offset + size).max(initial=0)))
+            bounds[core] = max(int(solution.lower_bound), int(size.max(initial=0)))
             base = max(base, origin + peaks[core])
             if base > SIZE_MAX:
                 fail("over-capacity", f"core {core} ends at {base}; addresses end at 2**62")

@@ -38,7 +38,7 @@ from haulout.passes.fences.freeing import add_freeing_fences
 from haulout.passes.fences.loop_fences import round_slots
 from haulout.passes.fences.slots import insert_fences, phase_slots
 from haulout.passes.fences.spans import log_spans
-from haulout.passes.joint_space import joint_peak
+from haulout.passes.joint_space import joint_bound, joint_peak
 from haulout.passes.options import Bytes
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, fail
 from haulout.target import DEFAULT, Target, load_target
@@ -124,11 +124,16 @@ class ExtendSharedLifetimes(Pass):
         if self.capacity is not None:
             program = self._free_storage(bare, program, self.capacity, target, context)
             context.count(self.name, capacity_fences=len(fence_rows(program)) // program.lnc - least)
-        program, added = add_freeing_fences(program, f"{self._stem(program)}_freeing", self.name, target)
+        program, added = add_freeing_fences(program, f"{self._stem(program)}_freeing", self.name, target, self._peak)
         if added:
             context.count(self.name, freeing_fences=added)
         context.count(self.name, fences=len(fence_rows(program)) // program.lnc)
         return program
+
+    def _peak(self, program: Program) -> int:
+        """The bytes that all cores together need at least, in partitions or in one space."""
+        parts = live_bytes(program)[0]
+        return min(parts, joint_bound(program)) if self.joint else parts
 
     def _cheapest(self, bare: Program, by_phases: Program, target: Target, context: PassContext) -> Program:
         """The cheapest of three placements in loops and forks: phases inside blocks; the optimum on source time;

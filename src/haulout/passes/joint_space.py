@@ -12,7 +12,8 @@ rows of two cores have no common order inside an epoch. So `haulout.packing.conf
 Here only fences outside loops and forks end an epoch. One inside may run never, or it may separate an iteration from
 itself and not from the next.
 
-Bound: in one epoch, each core's most bytes live at one time, summed over the cores.
+Bound: in one epoch, each core's most bytes live at one time, summed over the cores. A location that nothing accesses
+conflicts with none, but the space is at least as large as it.
 """
 
 from __future__ import annotations
@@ -47,30 +48,45 @@ def joint_peak(program: Program) -> int | None:
     return plan_joint(program, rows, lifetimes(program)).peak if len(rows) <= MAX_LOCATIONS else None
 
 
+def joint_bound(program: Program) -> int:
+    """The fewest bytes that a joint space may take with the fences so far."""
+    locations, life = program.locations, lifetimes(program)
+    rows = np.flatnonzero((locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE))
+    used = rows[(life.end[rows] > life.begin[rows]) & (locations.size[rows] > 0)]
+    epoch = epochs(program, once=True).astype(np.int64)
+    return _bound(program, location_buffers(program, used, life, epoch), epoch)
+
+
 def plan_joint(program: Program, rows: Ints, life: Lifetimes) -> JointPlan:
     """Place the locations `rows`, of all cores, in one space."""
     used = rows[(life.end[rows] > life.begin[rows]) & (program.locations.size[rows] > 0)]
     epoch = epochs(program, once=True).astype(np.int64)
-    first, last = location_epochs(program, used, life, epoch)
-    align = np.maximum(program.locations.align[used], 1).astype(np.int64)
-    buffers = Buffers(
-        -(-program.locations.size[used].astype(np.int64) // align) * align,  # as in partitions
-        align,
-        program.location_core[used].astype(np.int64),
-        life.begin[used],
-        life.end[used],
-        first,
-        last,
-    )
+    buffers = location_buffers(program, used, life, epoch)
+    buffers = buffers._replace(size=-(-buffers.size // buffers.alignment) * buffers.alignment)  # as in partitions
     bound = _bound(program, buffers, epoch)
     offset = np.zeros(len(rows), np.int64)
+    largest = int(program.locations.size[rows].max(initial=0))
     if not len(used):
-        return JointPlan(offset, 0, 0)
-    span, length = (last - first).astype(float), (buffers.end - buffers.begin).astype(float)
+        return JointPlan(offset, largest, largest)
+    span, length = (buffers.last - buffers.first).astype(float), (buffers.end - buffers.begin).astype(float)
     keys = [span * buffers.size, buffers.size.astype(float), length * buffers.size, span * 1e6 + length]
     placed, peak = fit_conflicts(buffers, keys, bound)
     offset[np.isin(rows, used)] = placed
-    return JointPlan(offset, peak, bound)
+    return JointPlan(offset, max(peak, largest), max(bound, largest))
+
+
+def location_buffers(program: Program, rows: Ints, life: Lifetimes, epoch: Ints) -> Buffers:
+    """The locations `rows`, which are used, with their lifetimes on the owner's list and in epochs."""
+    first, last = location_epochs(program, rows, life, epoch)
+    return Buffers(
+        program.locations.size[rows].astype(np.int64),
+        np.maximum(program.locations.align[rows], 1).astype(np.int64),
+        program.location_core[rows].astype(np.int64),
+        life.begin[rows],
+        life.end[rows],
+        first,
+        last,
+    )
 
 
 def location_epochs(program: Program, rows: Ints, life: Lifetimes, epoch: Ints) -> tuple[Ints, Ints]:

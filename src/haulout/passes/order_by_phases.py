@@ -13,7 +13,7 @@ instruction by data flow, and each list sorted by phase needs as many fences as 
    time is saved for it. A product that is hardly smaller (`PROMISE`) moves nothing. With a capacity, an order that
    fits is better than one that does not.
 4. Edges between tensors that share storage may change the time of both, so this order and the given one are compiled
-   to the end, and compared once more by what comes out.
+   to the end, and compared once more by what comes out. If another order promised more than that, it is compiled too.
 5. New `seq`: by (block, time, old `seq`), the same on all cores. Conflicting pairs keep their order, so every read
    still sees the writes that it saw; the checker compares the two programs (`check_reordered`).
 
@@ -40,6 +40,7 @@ from haulout.ir.enums import NONE, DependenceKind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
+from haulout.passes.assign_queues import AssignQueues
 from haulout.passes.base import Pass, PassContext
 from haulout.passes.coloring_allocator_dram_shared import ColoringAllocatorDramShared
 from haulout.passes.extend_shared_lifetimes import (
@@ -73,6 +74,8 @@ GAIN = 0.995
 """... and the product of all must be at most this times that of the given order ..."""
 PROMISE = 0.95
 """... as compiled; before addresses it must be at most this times, for addresses make estimates worse."""
+MOST_COMPILED = 3
+"""Orders that are compiled, as long as one of those left promises more than what came out."""
 GRID = 16
 """Places that are tried for a cut that lowers the peak, ..."""
 MOST_CUTS = 4
@@ -89,16 +92,26 @@ class _Order(NamedTuple):
     """Microseconds, to the nanosecond."""
     peak: int
 
-    def better(self, given: _Order, capacity: int | None, gain: float) -> tuple[bool, float, int] | None:
-        """A key that is smallest for the best order; None where the given one stays."""
-        fits, fitted = (capacity is None or each.peak <= capacity for each in (self, given))
-        product, before = (each.makespan * each.peak * FENCE**each.fences for each in (self, given))
+    def fits(self, capacity: int | None) -> bool:
+        """Whether the peak is within the capacity."""
+        return capacity is None or self.peak <= capacity
+
+    @property
+    def product(self) -> float:
+        """Time, storage and fences."""
+        return self.makespan * self.peak * FENCE**self.fences
+
+    def key(self, capacity: int | None) -> tuple[bool, float, int]:
+        """The smallest for the best order."""
+        return not self.fits(capacity), self.product, self.fences
+
+    def better(self, given: _Order, capacity: int | None, gain: float) -> bool:
+        """Whether it is worth to leave the given order for this one."""
+        fits, fitted = self.fits(capacity), given.fits(capacity)
         saved = 1 - self.makespan / max(given.makespan, 1e-3)
         bounded = saved >= 1 - WORSE and self.peak <= (ROOM + ROOM_FOR_TIME * max(saved, 0.0)) * given.peak
-        gains = bounded and product <= gain * before
-        if (fits, gains) < (fitted, True) or (fitted and not fits):
-            return None
-        return not fits, product, self.fences
+        gains = bounded and self.product <= gain * given.product
+        return (fits or not fitted) and (gains or fits > fitted)
 
 
 @dataclass(frozen=True)
@@ -137,7 +150,7 @@ class OrderByPhases(Pass):
         if not orders.free:
             return None
         given = _measured(_given_fences(bare), target)
-        found: list[tuple[tuple[bool, float, int], int, _Moved, Program]] = []
+        found: list[tuple[_Order, _Moved, Program]] = []
         seen = {np.arange(len(bare.instructions), dtype=np.int32).tobytes()}
         for latest in (False, True):
             for cuts in (*orders.even_cuts(), *orders.cuts_within(latest, int(ROOM * given.peak))):
@@ -147,17 +160,26 @@ class OrderByPhases(Pass):
                 seen.add(moved.origin.tobytes())
                 # What the order of an engine implied before may need an edge now.
                 linked = order_cores(moved.program, set(DependenceKind), removable_fences=False)[0]
-                key = _measured(moved.fenced(linked), target).better(given, self.capacity, PROMISE)
-                if key is not None:
-                    found.append((key, len(found), moved, linked))
+                order = _measured(moved.fenced(linked), target)
+                if order.better(given, self.capacity, PROMISE):
+                    found.append((order, moved, linked))
         if not found:
             return None
-        _, _, moved, linked = min(found)
-        if wrong := check_reordered(bare, moved.program, moved.origin):
-            fail("internal-error", f"{self.name} changed the order of a conflict", notes=[wrong[0].message])
-        before, after = self._compiled(program, target), self._compiled(linked, target)
-        if after is None or (before is not None and after.better(before, self.capacity, GAIN) is None):
+        before = self._compiled(program, target)
+        best: tuple[_Order, _Moved, Program] | None = None
+        for promised, moved, linked in sorted(found, key=lambda each: each[0].key(self.capacity))[:MOST_COMPILED]:
+            if best is not None and best[0].key(self.capacity) <= promised.key(self.capacity):
+                break
+            if wrong := check_reordered(bare, moved.program, moved.origin):
+                fail("internal-error", f"{self.name} changed the order of a conflict", notes=[wrong[0].message])
+            made = self._compiled(linked, target)
+            if made is None or (before is not None and not made.better(before, self.capacity, GAIN)):
+                continue
+            if best is None or made.key(self.capacity) < best[0].key(self.capacity):
+                best = made, moved, linked
+        if best is None:
             return None
+        after, moved, linked = best
         context.count(
             self.name,
             moved=int(np.count_nonzero(moved.origin != np.arange(len(moved.origin)))),
@@ -169,8 +191,9 @@ class OrderByPhases(Pass):
     def _compiled(self, program: Program, target: Target) -> _Order | None:
         """A program with its final fences, addresses and edges; None where it does not fit."""
         passes = (
-            ExtendSharedLifetimes(capacity=self.capacity, target=self.target),
-            ColoringAllocatorDramShared(capacity=self.capacity),
+            ExtendSharedLifetimes(capacity=self.capacity, joint=True, target=self.target),
+            AssignQueues(target=self.target),
+            ColoringAllocatorDramShared(capacity=self.capacity, target=self.target),
             SyncSharedAllocations(),
             AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
         )

@@ -3,7 +3,8 @@
 Cores keep their partitions for the whole program, so the bytes of different cores add up. Each core contributes the
 buffers that are live when it holds most; the largest of all these are listed, as many as exceed the capacity. With
 equal partitions only the core with the most live bytes counts, against its share. In a joint space the bytes of the
-cores add up epoch by epoch, so the moments are those of the worst epoch.
+cores add up epoch by epoch, so the moments are those of the worst epoch. A location that nothing accesses counts
+alone, where it is larger than all that is live.
 
 If the live bytes fit and the placement does not, some buffers of one core may provably not fit into the bytes that
 the other cores leave (`packing/conflict_set.py`). Otherwise the notes say that there is no proof.
@@ -48,6 +49,10 @@ class _Buffers(NamedTuple):
     live: Ints
     """Bytes live from each moment of `moments` on."""
     moments: Ints
+    idle: int
+    """The largest location that nothing accesses, if it is larger than the most bytes that are live; else NONE."""
+    most: int
+    """The bytes that the core needs at least."""
 
 
 def explain(program: Program, life: Lifetimes, capacity: int, kind: str) -> Explanation:
@@ -56,15 +61,22 @@ def explain(program: Program, life: Lifetimes, capacity: int, kind: str) -> Expl
     room = capacity
     if kind == "joint":
         moments = _worst_epoch(program, cores)
+        larger = [each for each in cores if each.idle != NONE and each.most > capacity]
+        cores = larger[:1] or [each._replace(idle=NONE) for each in cores]
+        moments = [moments[each.core] for each in cores]
     else:
         moments = [int(np.argmax(each.live)) if len(each.live) else NONE for each in cores]
     if kind == "equal":
-        worst = max(cores, key=lambda each: (int(each.live.max(initial=0)), -each.core))
-        moments = [at if core == worst.core else NONE for core, at in enumerate(moments)]
+        cores = [max(cores, key=lambda each: (each.most, -each.core))]
+        moments = [moments[cores[0].core]]
         room = capacity // program.lnc
     owner, bytes_of, places = [], [], []
     for each, at in zip(cores, moments, strict=True):
-        if at == NONE:
+        if each.idle != NONE:
+            owner.append(each.idle)
+            bytes_of.append(each.most)
+            places.append(f"core {each.core}: a location of {each.most} bytes that nothing accesses")
+        if each.idle != NONE or at == NONE:
             continue
         moment = int(each.moments[at])
         there = (each.problem.lower <= moment) & (moment < each.problem.upper)
@@ -88,20 +100,21 @@ def explain(program: Program, life: Lifetimes, capacity: int, kind: str) -> Expl
 
 def _buffers(program: Program, life: Lifetimes, core: int) -> _Buffers:
     locations = program.locations
-    rows = np.flatnonzero(
-        (locations.space <= Space.DRAM_SHARED)
-        & (locations.remote_name == NONE)
-        & (program.location_core == core)
-        & (life.end > life.begin)
-        & (locations.size > 0)
-    )
+    mine = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE) & (program.location_core == core)
+    rows = np.flatnonzero(mine & (life.end > life.begin) & (locations.size > 0))
+    idle = np.flatnonzero(mine & (life.end <= life.begin))
     begin, end, size = life.begin[rows], life.end[rows], locations.size[rows]
     problem = Problem.of(begin, end, size, locations.align[rows])
     moments, at = np.unique(begin, return_inverse=True)
     change = np.zeros(len(moments) + 1, np.int64)
     np.add.at(change, at, size)
     np.subtract.at(change, np.searchsorted(moments, end), size)
-    return _Buffers(core, rows, problem, np.cumsum(change)[: len(moments)], moments)
+    live = np.cumsum(change)[: len(moments)]
+    most = int(live.max(initial=0))
+    largest = int(idle[np.argmax(locations.size[idle])]) if len(idle) else NONE
+    if largest == NONE or locations.size[largest] <= most:
+        return _Buffers(core, rows, problem, live, moments, NONE, most)
+    return _Buffers(core, rows, problem, live, moments, largest, int(locations.size[largest]))
 
 
 def _worst_epoch(program: Program, cores: list[_Buffers]) -> list[int]:
@@ -134,7 +147,7 @@ def _worst_epoch(program: Program, cores: list[_Buffers]) -> list[int]:
 
 def _proved(program: Program, life: Lifetimes, cores: list[_Buffers], capacity: int) -> Explanation | None:
     """Buffers of one core that provably do not fit into the bytes that the other cores leave."""
-    bounds = [int(each.live.max(initial=0)) for each in cores]
+    bounds = [each.most for each in cores]
     for each in cores:
         room = capacity - sum(bounds) + bounds[each.core]
         if not 0 < len(each.rows) <= _MAX_PROVED or not 0 <= room <= LIMIT:
@@ -170,7 +183,7 @@ def _listed(program: Program, life: Lifetimes, rows: list[int]) -> list[Label]:
     labels = []
     for row in rows[:_MAX_LISTED]:
         label = location_label(program, row)
-        span = f"live {_range(program, life, row)}"
+        span = f"live {_range(program, life, row)}" if life.begin[row] < life.end[row] else "never accessed"
         labels.append(Label(f"{label.message}: {locations.size[row]} bytes, {span}", label.span))
     if len(rows) > _MAX_LISTED:
         rest = sum(locations.size[rows[_MAX_LISTED:]].tolist())

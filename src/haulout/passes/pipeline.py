@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 from haulout.ir.attributes import AttrValue, parse_attrs
 from haulout.passes.alternate_buffers import AlternateBuffers
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
+from haulout.passes.assign_queues import AssignQueues
 from haulout.passes.base import Pass
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.passes.check import Check
@@ -48,7 +49,7 @@ class Level:
     """Of HLO text, by the front end."""
     partitions: Partitions
     order: bool
-    """Whether instructions move (`order_by_phases`)."""
+    """Whether instructions move, in the lists (`order_by_phases`) and to other DMA queues (`assign_queues`)."""
     effort: float
     """Of the search for places in DRAM."""
 
@@ -77,6 +78,7 @@ REGISTRY: dict[str, type[Pass]] = {
         LowerLocalCollectives,
         OrderByPhases,
         ExtendSharedLifetimes,
+        AssignQueues,
         ColoringAllocatorDramShared,
         SyncSharedAllocations,
         LowerSync,
@@ -144,7 +146,8 @@ def standard_pipeline(
         ExtendSharedLifetimes(
             fences=fences, capacity=capacity, joint=partitions in ("smallest", "joint"), target=target
         ),
-        ColoringAllocatorDramShared(capacity=capacity, partitions=partitions, effort=default.effort),
+        *([AssignQueues(target=target)] if default.order else []),
+        ColoringAllocatorDramShared(capacity=capacity, partitions=partitions, effort=default.effort, target=target),
         SyncSharedAllocations(),
         AntiDependencyAnalyzerPostSharedDram(fences_are_final=True),
     ]

@@ -33,7 +33,9 @@ class Divided(Judged, kw_only=True):
     """One of which each core does a part."""
 
     dim: int | None
-    """The dimension of its result that is cut; null: a cut of a copy that follows no dimension."""
+    """The dimension of its result that is cut; null: a cut of two dimensions, or of a copy that follows none."""
+    dims: list[tuple[int, int]] = []
+    """Of a cut of two dimensions these, and their extents: groups of cores have one index each of the first one."""
     extent: int
     """How many indices are divided."""
     cores: int

@@ -93,7 +93,8 @@ def divided_table(divided: Sequence[Divided], fences: Sequence[Fence]) -> Table:
         right = heading in ("time", "cores", "apart")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for each in divided:
-        cut = f"dim {each.dim} of {each.extent}" if each.dim is not None else f"{each.extent} pieces"
+        dims = each.dims if each.dim is None else [(each.dim, each.extent)]
+        cut = " and ".join(f"dim {dim} of {extent}" for dim, extent in dims) or f"{each.extent} pieces"
         cut += "" if each.asked is None else ", as asked" if each.asked == each.dim else f", asked: dim {each.asked}"
         cells = (
             _place(each.loc),

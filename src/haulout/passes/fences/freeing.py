@@ -9,15 +9,17 @@ fence, and the estimated time rises by at most `TIME_FOR_BYTES` of that; then th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from haulout.analysis.makespan import makespan
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.program import Program
-from haulout.passes.fences.capacity import candidates, live_bytes
+from haulout.passes.fences.capacity import candidates
 from haulout.passes.fences.exact_cover import NestPlan, nest_slots
 from haulout.passes.fences.slots import insert_fences
 from haulout.target import Target
 
-LEAST_GAIN = 0.03
+LEAST_GAIN = 0.02
 """Of the bytes live at one time: what a fence must free, ..."""
 FIRST_GAIN = 0.2
 """... and what the first one must: cores that never meet cannot wait for each other, whatever delays one of them."""
@@ -30,12 +32,17 @@ MAX_TRIED = 12
 """Places that are tried for each fence, those of the largest buffers."""
 
 
-def add_freeing_fences(program: Program, stem: str, made_by: str, target: Target) -> tuple[Program, int]:
-    """The program with fences `<stem>0`, `<stem>1`, ... that pay, and how many these are."""
+def add_freeing_fences(
+    program: Program, stem: str, made_by: str, target: Target, peak: Callable[[Program], int]
+) -> tuple[Program, int]:
+    """The program with fences `<stem>0`, `<stem>1`, ... that pay, and how many these are.
+
+    `peak` gives the bytes that all cores together need at least.
+    """
     time = makespan(program, target).makespan
     added = 0
     while added < MAX_ADDED:
-        live = live_bytes(program)[0]
+        live = peak(program)
         least = LEAST_GAIN if len(fence_rows(program)) else FIRST_GAIN
         wanted = live - max(int(live * least), LEAST_BYTES)
         if wanted < 0:
@@ -43,7 +50,7 @@ def add_freeing_fences(program: Program, stem: str, made_by: str, target: Target
         best: tuple[int, float, Program] | None = None
         for place in candidates(program, wanted // program.lnc, MAX_TRIED):
             tried = insert_fences(program, nest_slots(program, NestPlan([place], 0.0), f"{stem}{added}_"), made_by)
-            left = live_bytes(tried)[0]
+            left = peak(tried)
             if left > wanted or (best is not None and left >= best[0]):
                 continue
             longer = makespan(tried, target).makespan

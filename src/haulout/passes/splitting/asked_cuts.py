@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 
 from haulout.passes.splitting.keys import Key, Operand, Share
-from haulout.passes.splitting.operations import Axis, Operation, make_axis
+from haulout.passes.splitting.operations import Axis, Operation, grouped_axis, make_axis
 
 _MOST = 6
 """Cuts of this kind an operation."""
@@ -73,12 +73,27 @@ def _natural(location: int, whole: Operand, parts: int) -> Iterator[tuple[int, K
 
 def _asks(operation: Operation, axis: Axis, sizes: Mapping[int, int]) -> Iterator[tuple[int, Key]]:
     for operand, key in zip(operation.operands, axis.keys, strict=True):
-        if key is not None and LEAST_RUN * operation.parts <= key.period <= sizes.get(operand.location, 0):
+        if key is None or key.period > sizes.get(operand.location, 0):
+            continue
+        if key.inner.period >= LEAST_RUN * (key.indices if key.outer else operation.parts):
             yield operand.location, key
 
 
 def axes_with_key(operation: Operation, at: int, key: Key) -> Iterator[Axis]:
     """Cuts along independent dimensions under which an operand has a key whose period is not the dimension's."""
+    outer = key.outer
+    if outer is None:
+        yield from _along(operation, at, key, operation.parts)
+        return
+    for axis in _along(operation, at, key.inner, key.indices):
+        for dims in operation.independent:
+            axis_of_both = grouped_axis(operation.operands, axis, dims, outer.indices, operation.parts)
+            if axis_of_both is not None and axis_of_both.keys[at] == key:
+                yield axis_of_both
+
+
+def _along(operation: Operation, at: int, key: Key, parts: int) -> Iterator[Axis]:
+    """Those that divide one dimension into parts."""
     operand = operation.operands[at]
     for dims in operation.independent:
         dim = dims[at]
@@ -92,6 +107,6 @@ def axes_with_key(operation: Operation, at: int, key: Key) -> Iterator[Axis]:
         if shift + min(length, extent) > extent:
             continue
         shares = tuple(None if each is None else Share(each, 1, shift) for each in dims)
-        axis = make_axis(operation.operands, shares, operation.parts, operation.opcode, operation.attrs, extent)
+        axis = make_axis(operation.operands, shares, parts, operation.opcode, operation.attrs, extent)
         if axis.keys[at] == key:
             yield axis

@@ -80,7 +80,8 @@ class SplitEstimator:
         target: Target,
     ) -> None:
         self._rows = len(program.instructions) // program.lnc
-        self._fence = FENCE_WEIGHT * target.barrier(program.lnc)
+        self.fence = FENCE_WEIGHT * target.barrier(program.lnc)
+        """Microseconds that one counts."""
         self._engines = int(program.instructions.engine.max(initial=0)) + 1
         most = max((len(each.axes) for each in operations.values()), default=0)
         self.times = np.repeat(durations(program, target)[: self._rows, None], most + 1, axis=1)
@@ -202,7 +203,7 @@ class SplitEstimator:
         With a small part of the time that all engines work: storage that is used again orders what could overlap.
         """
         times = self.times[np.arange(self._rows), choice]
-        span = float(scan_split(self._items, self.weights(choice), times, self._fence, self._engines))
+        span = float(scan_split(self._items, self.weights(choice), times, self.fence, self._engines))
         return span + _SHARE_OF_WORK * float(times @ self.repeats)
 
 
@@ -260,9 +261,9 @@ def _part_times(program: Program, operations: list[Operation], at: int, target: 
     made = PartColumns(program, {})
     for operation in operations:
         axis, parts = operation.axes[at], len(operation.classes[0])
-        interval = axis.largest(operation.operands, parts)
-        boxes = axis.boxes(operation.operands, interval)
-        made.row(operation.row, 0, axis.opcode, part_attrs(operation, axis, boxes, interval))
+        place = axis.largest(operation.operands, parts)
+        boxes = axis.boxes(operation.operands, place)
+        made.row(operation.row, 0, axis.opcode, part_attrs(operation, axis, boxes, place))
         for box in boxes:
             made.operand(box, 0)
     return durations(made.finish(), target)

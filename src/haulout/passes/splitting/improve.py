@@ -8,20 +8,24 @@ all of them together. A move gives a unit another option, and takes along
     what agrees with it, up to 1, 2, 4, 8, or any number of steps away: operands, their other readers, results
     its operands or readers, for `UNDIVIDED`
 
-A move is kept if the estimated time falls (`estimate.py`). Where a fence is needed, the units on both sides of it are
-tried in pairs, since neither may gain alone. The search begins at the two best of the greedy choice and choices that
-spread from one unit each. It ends when no move helps, or after a fixed number of estimates; so it is deterministic.
+A move is kept if the *cost* falls: the estimated time (`estimate.py`), and a price for bytes that are held more than
+once (`worth.py`). Time comes first: for bytes, a choice may take a little longer than the fastest that is known, and
+one of those leaves all undivided. Where a fence is needed, the units on both sides of it are tried in pairs, since
+neither may gain alone. The search begins at the two best of the greedy choice and choices that spread from one unit
+each. It ends when no move helps, or after a fixed number of estimates; so it is deterministic.
+At the end, cuts that gain next to nothing and need a fence are undone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
+from haulout.ir.enums import Kind
 from haulout.ir.opcodes import lookup
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids
@@ -29,6 +33,7 @@ from haulout.passes.splitting.choose import Cuts
 from haulout.passes.splitting.estimate import UNDIVIDED, SplitEstimator, scan_split
 from haulout.passes.splitting.keys import Key
 from haulout.passes.splitting.operations import Classes, Operation
+from haulout.passes.splitting.worth import price_of_copies
 from haulout.support.jit import plain_if_small
 from haulout.target import Target
 
@@ -39,6 +44,12 @@ _SEEDS = 6
 _CLIMBS = 2
 """The search begins at so many of the best starts, one after the other."""
 _LEAST_GAIN = 1e-5
+_FOR_BYTES = 0.02
+"""A choice may take so much longer than the fastest one, as a share of its time, to save bytes."""
+_TOO_SLOW = 1e3
+"""The price of a microsecond above that."""
+_SMALL = 1 / 256
+"""Of the time of a fence: what a cut must gain for each conflict between cores that it makes."""
 _FEW = 60
 """So many units are tried in pairs with all their options; of more, one of each pair is left undivided."""
 
@@ -141,10 +152,23 @@ class Units:
 class Search:
     """The search, over choices of an option for each unit."""
 
-    def __init__(self, program: Program, units: Units, estimator: SplitEstimator, must_cut: Collection[int]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        units: Units,
+        estimator: SplitEstimator,
+        must_cut: Collection[int],
+        copies: Sequence[float],
+    ) -> None:
+        """`copies`: of each unit the price of what it writes while it is undivided, microseconds."""
         self._units, self._estimator = units, estimator
+        self._copies = np.array(copies)
         self._rows = len(program.instructions) // program.lnc
         self._must = must_cut
+        kind = program.locations.kind
+        self._inner = {
+            unit for unit, written in enumerate(units.written) if all(kind[at] == Kind.INTERNAL for at in written)
+        }
         self._forms = self._alike(program)
         self._unit = np.full(self._rows, len(units.rows))
         most = max(map(len, units.options), default=0)
@@ -152,25 +176,49 @@ class Search:
         for unit, (rows, options) in enumerate(zip(units.rows, units.options, strict=True)):
             self._unit[rows] = unit
             self._axes[rows, : len(options)] = np.array(options, np.int32).reshape(-1, len(rows)).T
-        self._known: dict[bytes, float] = {}
+        self._known: dict[bytes, tuple[float, float]] = {}
+        """Time and price of bytes of each choice that was estimated."""
+        self._fastest = np.inf
         many = 200 + 10 * sum(len(each) + 1 for each in units.options)
         self._left = min(WORK // max(self._rows, 1), many)
         self.best = np.full(len(units.rows), UNDIVIDED, np.int32)
-        self.time = np.inf
 
     def run(self, start: Ids) -> Ids:
         """The best choice that is found; with `start` the first one that is looked at."""
         with plain_if_small(scan_split, self._left * self._rows if len(self._units.rows) > 2 else 0):
-            starts = sorted((self._time(each), number, each) for number, each in enumerate(self._starts(start)))
-            ends: list[tuple[float, int, Ids]] = []
-            for time, _, begin in starts[:_CLIMBS]:
-                self.best, self.time = begin, time
+            starts = list(self._starts(start))
+            for each in starts:
+                self._look(each)
+            starts.sort(key=self._cost)
+            for self.best in starts[:_CLIMBS]:
                 improved = True
                 while improved and self._left > 0:
                     improved = self._round()
                     improved |= self._pairs()
-                ends.append((self.time, len(ends), self.best))
-        return min(ends)[2]
+        best = min(self._known, key=lambda each: self._cost_of(*self._known[each]))
+        return np.frombuffer(best, np.int32)
+
+    def simpler(self, options: Ids) -> Ids:
+        """The choice without cuts of short operations that gain next to nothing and need a fence.
+
+        The estimate takes it that all which may move to one fence does. Where that is wrong, they cost one each.
+        Operations that write what the program returns keep their cuts: nothing waits for these.
+        """
+        spans = self._spans()
+        estimator, choice = self._estimator, self.choice(options)
+        time, pairs = estimator.estimate(choice), estimator.crossing(choice)
+        of_row = self._units.of_row
+        ends = {of_row[row] for rows in pairs for row in rows if row in of_row} - set(self._must)
+        short = [each for each in ends & self._inner if spans[each] <= estimator.fence]
+        for unit in sorted(short, key=lambda each: (spans[each], each)):
+            tried = options.copy()
+            tried[unit] = UNDIVIDED
+            choice = self.choice(tried)
+            left, its_time = estimator.crossing(choice), estimator.estimate(choice)
+            fewer = len(pairs) - len(left)
+            if fewer > 0 and its_time <= time + _SMALL * estimator.fence * fewer:
+                options, time, pairs = tried, its_time, left
+        return options
 
     def choice(self, options: Ids) -> Ids:
         """Of each instruction the number of its axis."""
@@ -178,20 +226,28 @@ class Search:
         return found
 
     def _consider(self, options: Ids) -> bool:
-        """Take a choice over if it is better than the best so far."""
-        time = self._time(options)
-        if time >= self.time * (1 - _LEAST_GAIN):
+        """Take a choice over if it costs less than the best so far."""
+        self._look(options)
+        if self._cost(options) >= self._cost(self.best) * (1 - _LEAST_GAIN):
             return False
-        self.best, self.time = options, time
+        self.best = options
         return True
 
-    def _time(self, options: Ids) -> float:
-        """The estimate of a choice, made once."""
+    def _look(self, options: Ids) -> None:
+        """Estimate a choice, once."""
         key = options.tobytes()
         if key not in self._known:
             self._left -= 1
-            self._known[key] = self._estimator.estimate(self.choice(options))
-        return self._known[key]
+            time = self._estimator.estimate(self.choice(options))
+            self._known[key] = time, float(self._copies[options == UNDIVIDED].sum())
+            self._fastest = min(self._fastest, time)
+
+    def _cost(self, options: Ids) -> float:
+        return self._cost_of(*self._known[options.tobytes()])
+
+    def _cost_of(self, time: float, copies: float) -> float:
+        """Microseconds; it may rise when a faster choice becomes known."""
+        return time + copies + _TOO_SLOW * max(0.0, time - (1 + _FOR_BYTES) * self._fastest)
 
     def _move(self, move: Move) -> bool:
         options = self.best.copy()
@@ -215,8 +271,10 @@ class Search:
             options = np.full(len(spans), UNDIVIDED, np.int32)
             options[list(taken)] = list(taken.values())
             yield options
-        if not self._must:
-            yield np.full(len(spans), UNDIVIDED, np.int32)
+        alone = np.full(len(spans), UNDIVIDED, np.int32)
+        kept = list(self._must)
+        alone[kept] = greedy[kept]
+        yield alone
 
     def _spans(self) -> list[float]:
         """Time of each unit, undivided."""
@@ -304,8 +362,6 @@ def improve(
     """Cuts with a lower estimated time than `cuts`, or these. The cuts of the operations `keep` stay.
 
     The estimate knows little of the fences of collectives: a program that has some keeps its cuts.
-
-    A location with more than a thousandth of all bytes (`worth.py`) that is cut stays cut, one way or another.
     """
     opcodes = np.unique(program.instructions.opcode).tolist()
     if any(lookup(program.strings[opcode]).collective for opcode in opcodes):
@@ -314,18 +370,11 @@ def improve(
     units = Units(operations, sizes)
     if not units.rows:
         return cuts
-    least = int(program.locations.size.sum())
-    must = {
-        unit
-        for unit, written in enumerate(units.written)
-        if units.options[unit]
-        and any(
-            sizes.get(at, 0) * (program.lnc - len(classes[at])) * 1000 > least and at in cuts.keys for at in written
-        )
-    }
-    must |= {units.of_row[row] for row in keep}
+    must = {units.of_row[row] for row in keep}
+    price = price_of_copies(program, classes, target)
+    copies = [sum(price[at] for at in written if at in sizes) for written in units.written]
     estimator = SplitEstimator(program, operations, classes, sizes.keys(), target)
-    search = Search(program, units, estimator, must)
+    search = Search(program, units, estimator, must, copies)
     start = np.full(len(units.rows), UNDIVIDED, np.int32)
     for unit, (rows, options) in enumerate(zip(units.rows, units.options, strict=True)):
         axes = tuple(_number(operations[row], cuts, row) for row in rows)
@@ -333,7 +382,7 @@ def improve(
             start[unit] = options.index(axes)
         elif axes[0] != UNDIVIDED:  # another combination with these keys
             start[unit] = next((at for at, each in enumerate(options) if each[0] == axes[0]), UNDIVIDED)
-    found = search.choice(search.run(start))
+    found = search.choice(search.simpler(search.run(start)))
     made = Cuts()
     for row, number in enumerate(found.tolist()):
         if number != UNDIVIDED:

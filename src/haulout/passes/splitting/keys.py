@@ -3,7 +3,9 @@
 A cut is named by bytes, not by a dimension, so it survives a reshape: key (unit, indices) gives byte b the
 index `b mod (unit * indices) div unit`, and the indices are divided into m intervals, one a part, whose lengths
 differ by one at most. If m divides their number, the key is written with m indices; so rows 0 to 63 of a matrix
-by quarters, and the same bytes as a [4, 16, ...] array by its first dimension, have equal keys.
+by quarters, and the same bytes as a [4, 16, ...] array by its first dimension, have equal keys. Where a dimension has
+fewer indices than there are parts, groups of parts have an index each and divide another dimension: two keys, one
+`outer`.
 
 An operand is a strided array. Cut along one of its dimensions, it touches the bytes of one part only if the other
 dimensions stay within that part: each either steps over whole periods, or stays, together with all smaller ones and
@@ -30,15 +32,29 @@ class Key(NamedTuple):
     """Bytes in a row that belong to one index."""
     indices: int
     """How many; then they start again."""
+    outer: Key | None = None
+    """Of a cut of two dimensions: its indices are those of groups of parts, which divide the other indices evenly."""
 
     @property
     def period(self) -> int:
         """Bytes after which the parts start again."""
-        return self.unit * self.indices
+        return max(self.unit * self.indices, self.outer.period if self.outer else 0)
+
+    @property
+    def inner(self) -> Key:
+        """What the parts of a group divide."""
+        return Key(self.unit, self.indices)
 
     def chunk(self, parts: int) -> int:
         """Bytes of a period that the largest part has."""
-        return self.unit * -(-self.indices // parts)
+        return self.period // parts if self.outer else self.unit * -(-self.indices // parts)
+
+    def within(self, outer: Key) -> Key | None:
+        """The cut by both of two keys whose parts have one index of each; None: their periods cross."""
+        if outer.unit == self.period:
+            return Key(self.unit, outer.indices * self.indices)
+        nested = outer.unit % self.period == 0 or self.unit % outer.period == 0
+        return Key(self.unit, self.indices, outer) if nested else None
 
 
 def intervals(extent: int, parts: int) -> list[Interval]:
@@ -91,6 +107,13 @@ class Box:
 
     def packed(self, key: Key, parts: int, part: int) -> Box:
         """The same elements where a location holds the bytes of one part alone; it touches no others."""
+        if key.outer is not None:
+            group, place = divmod(part, key.indices)
+            steps = [(key.inner, place), (key.outer, group)]
+            # The shorter period first: what it leaves out shortens the longer one.
+            (near, at), (far, index) = sorted(steps, key=lambda each: each[0].period)
+            shorter = Key(far.unit // near.period * near.unit, far.indices)
+            return self.packed(near, near.indices, at).packed(shorter, far.indices, index)
         period, chunk = key.period, key.chunk(parts)
         dims = tuple(
             (stride // period * chunk if count > 1 and stride % period == 0 else stride, count)
@@ -143,6 +166,11 @@ class Operand:
         if first < 0 or first + inner > step:
             return None
         return Key(period // parts, parts) if extent % parts == 0 else Key(unit, extent)
+
+    def at(self, dim: int, index: int) -> Operand:
+        """Its elements with one index of a dimension."""
+        shape = (*self.shape[:dim], 1, *self.shape[dim + 1 :])
+        return replace(self, offset=self.offset + index * self.strides[dim], shape=shape)
 
     def box(self, share: Share | None, interval: Interval, extent: int) -> Box:
         """What a part needs that has an interval of `extent` units; without a share, all of it."""

@@ -9,7 +9,8 @@ are independent, and a part may have any of them. Along others they depend on ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,18 @@ from haulout.passes.splitting.placed_cuts import Attrs, placed_attrs, placed_cut
 
 Classes = tuple[tuple[int, ...], ...]
 """Classes of cores that hold equal bytes, each in rising order, all of one size."""
+
+
+Dims = tuple[int | None, ...]
+"""Of each operand the dimension whose indices the parts divide; None: each part needs all of it."""
+
+
+class Place(NamedTuple):
+    """What a part has of the units of a cut."""
+
+    interval: Interval
+    group: int = 0
+    """Its index of the `outer` dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +56,36 @@ class Axis:
     """How many units are divided."""
     counted: str = ""
     """The attribute that has the number of units, if one has."""
+    outer: Dims = ()
+    """Of each operand a dimension of which each part has one index, if two dimensions are divided."""
+    groups: int = 1
+    """Indices of that dimension: groups of parts."""
 
     @property
     def dims(self) -> tuple[int | None, ...]:
         """Of each operand the dimension that is cut."""
         return tuple(None if share is None else share.dim for share in self.shares)
 
-    def boxes(self, operands: Sequence[Operand], interval: Interval) -> list[Box]:
-        """Of each operand what the part with this interval needs."""
-        return [each.box(share, interval, self.extent) for each, share in zip(operands, self.shares, strict=True)]
+    def places(self, parts: int) -> list[Place]:
+        """What each part has."""
+        divided = intervals(self.extent, parts // self.groups)
+        return [Place(interval, group) for group in range(self.groups) for interval in divided]
 
-    def largest(self, operands: Sequence[Operand], parts: int) -> Interval:
-        """The interval of the part that writes most."""
+    def boxes(self, operands: Sequence[Operand], place: Place) -> list[Box]:
+        """Of each operand what the part with this place needs."""
+        if self.outer:
+            pairs = zip(operands, self.outer, strict=True)
+            operands = [each if dim is None else each.at(dim, place.group) for each, dim in pairs]
+        shares = zip(operands, self.shares, strict=True)
+        return [each.box(share, place.interval, self.extent) for each, share in shares]
 
-        def written(interval: Interval) -> int:
-            return sum(each.pattern.nbytes for each in self.boxes(operands, interval)[-1:])
+    def largest(self, operands: Sequence[Operand], parts: int) -> Place:
+        """The place of the part that writes most."""
 
-        return max(reversed(intervals(self.extent, parts)), key=written)
+        def written(place: Place) -> int:
+            return sum(each.pattern.nbytes for each in self.boxes(operands, place)[-1:])
 
-
-Dims = tuple[int | None, ...]
-"""Of each operand the dimension whose indices the parts divide; None: each part needs all of it."""
+        return max(reversed(self.places(parts)), key=written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +114,10 @@ class Operation:
 
 _UNFOLLOWED = (Axes.PLACED, Axes.RESULT, Axes.COUNTED)
 """Rules under which a dimension of the result may have no counterpart in the operands."""
+
+
+_SIZED = (Axes.TAKEN_WHOLE, Axes.GATHERED)
+"""Rules of opcodes with the sizes of dimensions in their attributes."""
 
 
 def read_operation(program: Program, row: int, classes: Classes) -> Operation | None:
@@ -230,6 +256,31 @@ def _axes(
         found.append(make_axis(operands, cut.shares, parts, opcode, attrs, cut.extent, cut.counted))
     found.sort(key=lambda axis: axis.dims[result] or 0)
     yield from (axis for axis in found if axis.extent >= parts)
+    for dims in independent:
+        groups = operands[result].shape[dims[result] or 0]
+        if 1 < groups < parts:
+            both = (grouped_axis(operands, axis, dims, groups, parts) for axis in found)
+            yield from (axis for axis in both if axis is not None)
+
+
+def grouped_axis(operands: Sequence[Operand], axis: Axis, outer: Dims, groups: int, parts: int) -> Axis | None:
+    """A cut in which groups of parts have an index of `outer` each, and divide what `axis` does.
+
+    None: it is uneven, both are one dimension, or the extent of `outer` is not `groups`.
+    """
+    each = parts // groups
+    if parts % groups or axis.extent % each or lookup(axis.opcode).axes in _SIZED:
+        return None
+    if any(dim is not None and dim == other for dim, other in zip(outer, axis.dims, strict=True)):
+        return None
+    if any(dim is not None and operand.shape[dim] != groups for operand, dim in zip(operands, outer, strict=True)):
+        return None
+    keys = []
+    for operand, dim, share in zip(operands, outer, axis.shares, strict=True):
+        far = None if dim is None else operand.key(Share(dim), groups, groups)
+        near = None if share is None else operand.key(share, axis.extent, each)
+        keys.append(near.within(far) if near and far else None)
+    return replace(axis, keys=tuple(keys), outer=outer, groups=groups)
 
 
 def make_axis(
@@ -267,9 +318,9 @@ def _collective_axes(opcode: str, attrs: Attrs, operands: Sequence[Operand], cla
                 yield make_axis(operands, (None, Share(dim)), parts, "dma_copy", {}, extent)
 
 
-def part_attrs(operation: Operation, axis: Axis, boxes: Sequence[Box], interval: Interval) -> Attrs:
+def part_attrs(operation: Operation, axis: Axis, boxes: Sequence[Box], place: Place) -> Attrs:
     """Attributes of one part, whose operands are `boxes`."""
-    attrs = dict(axis.attrs)
+    attrs, interval = dict(axis.attrs), place.interval
     if operation.shaped and lookup(axis.opcode).typed:
         attrs["shapes"] = [list(each.shape) for each in boxes]
     if axis.counted:

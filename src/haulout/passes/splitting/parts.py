@@ -15,7 +15,7 @@ from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
 from haulout.ir.schema import Dims, Patterns, Shapes
 from haulout.passes.splitting.choose import Cuts
-from haulout.passes.splitting.keys import Box, intervals
+from haulout.passes.splitting.keys import Box
 from haulout.passes.splitting.operations import Classes, Operation, part_attrs
 from haulout.passes.splitting.owners import Owners
 
@@ -40,12 +40,12 @@ def emit_parts(
     for row, axis in cuts.axes.items():
         operation = operations[row]
         for cores in operation.classes:
-            for part, (core, interval) in enumerate(zip(cores, intervals(axis.extent, len(cores)), strict=True)):
-                boxes = axis.boxes(operation.operands, interval)
+            for part, (core, place) in enumerate(zip(cores, axis.places(len(cores)), strict=True)):
+                boxes = axis.boxes(operation.operands, place)
                 if any(box.is_empty for box in boxes):
                     kept[core * rows + row] = False
                     continue
-                out.row(row, core, axis.opcode, part_attrs(operation, axis, boxes, interval))
+                out.row(row, core, axis.opcode, part_attrs(operation, axis, boxes, place))
                 for box in boxes:
                     if box.location in local:
                         box = box.packed(cuts.keys[box.location], len(cores), part)

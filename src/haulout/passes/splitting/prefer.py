@@ -181,8 +181,9 @@ def _of_location(
     shape = program.shape(location)
     for operation, touched in _touches(program, found, location):
         for at in touched:
-            cuts.update(each for axis in operation.axes if (each := axis.dims[at]) is not None and each < len(shape))
-            for axis in operation.axes:
+            axes = [axis for axis in operation.axes if not axis.outer]
+            cuts.update(each for axis in axes if (each := axis.dims[at]) is not None and each < len(shape))
+            for axis in axes:
                 for other, key in zip(operation.operands, axis.keys, strict=True):
                     if axis.dims[at] == dim and other.write and key is not None:
                         made[other.location].add(key)
@@ -199,9 +200,9 @@ def _following(
     """The operations that are cut as an annotation of a location asks."""
     possible, following = False, []
     for operation, touched in _touches(program, found, location):
-        possible |= any(axis.dims[at] == dim for axis in operation.axes for at in touched)
+        possible |= any(axis.dims[at] == dim for axis in operation.axes for at in touched if not axis.outer)
         axis = chosen.axes.get(operation.row)
-        if axis is not None and any(axis.dims[at] == dim for at in touched):
+        if axis is not None and not axis.outer and any(axis.dims[at] == dim for at in touched):
             following.append(operation.row)
     if possible and not following:
         message = f"nothing that touches {_name(program, location)} is cut along {_named(dim)}"

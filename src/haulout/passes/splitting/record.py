@@ -69,10 +69,12 @@ def make_record(
             readers = set[int]().union(*(apart[at] for at in results))
             stored: Stored = "local" if all(at in local for at in results) else "shared"
             dim, extent = result_dim(program, operation, axis)
+            two = _two_dims(operation, axis)
             cores = len(operation.classes[0])
-            divided.append(
-                Divided(**asdict(said), dim=dim, extent=extent, cores=cores, stored=stored, read_apart=len(readers))
+            made = Divided(
+                **asdict(said), dim=dim, dims=two, extent=extent, cores=cores, stored=stored, read_apart=len(readers)
             )
+            divided.append(made)
         elif all(at in found.classes for at in results):
             undivided.append(Undivided(**asdict(said), reason=undivided_reason(program, found, chosen, row)))
     return SplitReport.of(divided, undivided, sum(time))
@@ -144,9 +146,11 @@ def result_dim(program: Program, operation: Operation, axis: Axis) -> tuple[int 
     """The dimension of the (first) result that a cut divides, and its extent.
 
     A copy has bytes and no dimensions: there it is that dimension of the location whose period the key has; None and
-    the number of indices if there is none.
+    the number of indices if there is none. None and the number of parts also for a cut of two dimensions.
     """
     at, operand = next((at, each) for at, each in enumerate(operation.operands) if each.write)
+    if axis.outer:
+        return None, operation.parts
     if operation.shaped:
         return axis.dims[at], axis.extent
     key, locations = axis.keys[at], program.locations
@@ -158,6 +162,14 @@ def result_dim(program: Program, operation: Operation, axis: Axis) -> tuple[int 
             if stride * extent == key.period and extent > 1:
                 return dim, extent
     return None, axis.extent
+
+
+def _two_dims(operation: Operation, axis: Axis) -> list[tuple[int, int]]:
+    """The dimensions of the (first) result that a cut of two divides, and their extents; none of a copy."""
+    if not axis.outer or not operation.shaped:
+        return []
+    at, operand = next((at, each) for at, each in enumerate(operation.operands) if each.write)
+    return [(dim, operand.shape[dim]) for dim in (axis.outer[at], axis.dims[at]) if dim is not None]
 
 
 def cuts_of(program: Program, operation: Operation) -> Iterator[tuple[int, int]]:

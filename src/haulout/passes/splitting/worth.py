@@ -2,13 +2,13 @@
 
 Operations that agree form a cluster: no fence is needed inside. A cluster saves the time that its cores would spend
 twice, and bytes. It costs a fence where others read what it stores, and that fence is charged to it alone; behind an
-`all_gather` there is one in any case. A cluster that costs more time than it saves stays undivided, unless it saves
-more than a thousandth of all bytes.
+`all_gather` there is one in any case. A cluster that costs more than it saves stays undivided. A byte that is held
+once more is worth the time in which it moves through the DRAM once.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from haulout.analysis.durations import durations
@@ -18,8 +18,6 @@ from haulout.passes.fences.exact_cover import block_weight
 from haulout.passes.splitting.choose import Cuts
 from haulout.passes.splitting.operations import Classes, Operation
 from haulout.target import Target
-
-_LEAST_SHARE = 1000
 
 
 def worthwhile(
@@ -45,16 +43,21 @@ def worthwhile(
     for location, row in read_by_others(program, operations, cuts):
         cluster = of_location[location]
         cost[cluster] = max(cost[cluster], block_weight(program.structure, int(blocks[row])) * fence)
-    saved_bytes: Counter[int] = Counter()
+    price = price_of_copies(program, classes, target)
     for location, cluster in of_location.items():
-        saved_bytes[cluster] += int(program.locations.size[location]) * (program.lnc - len(classes[location]))
-    total = int(program.locations.size.sum())
-    kept = {each for each in gain if gain[each] >= cost[each] or saved_bytes[each] * _LEAST_SHARE > total}
+        gain[cluster] += price[location]
+    kept = {each for each in gain if gain[each] >= cost[each]}
     kept.update(clusters[row] for row in asked)
     return Cuts(
         {at: key for at, key in cuts.keys.items() if of_location[at] in kept},
         {row: axis for row, axis in cuts.axes.items() if clusters[row] in kept},
     )
+
+
+def price_of_copies(program: Program, classes: Mapping[int, Classes], target: Target) -> dict[int, float]:
+    """Of each location the worth of a cut: microseconds, for its bytes that are held more than once without one."""
+    rate = target.dram_gbytes_per_s * 1e3
+    return {at: int(program.locations.size[at]) * (program.lnc - len(alike)) / rate for at, alike in classes.items()}
 
 
 def read_by_others(

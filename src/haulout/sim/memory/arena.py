@@ -41,7 +41,7 @@ class Memory:
         """How many of the operand's bytes hold no value, and the first of them in the arena; None when all do."""
         index = self.operands[operand].atoms
         holds = self._holds_value[index]
-        if holds.all():
+        if np.logical_and.reduce(holds):  # less overhead than `all`
             return None
         without = np.arange(len(self._holds_value))[index][~holds]
         cuts = self.operands.atoms.cuts

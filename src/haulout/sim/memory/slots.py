@@ -32,15 +32,22 @@ def new_arena(size: int) -> Bytes:
 class Slot:
     """An operand: an array of a type in the arena."""
 
-    __slots__ = ("arena", "contiguous", "pieces", "type", "view")
+    __slots__ = ("_patterns", "_pieces", "arena", "contiguous", "type", "view")
 
     def __init__(self, arena: Bytes, patterns: Sequence[Pattern], kind: TensorType) -> None:
         self.arena, self.type = arena, kind
-        self.pieces: list[Array] = [_words(arena, pattern) for pattern in patterns]
-        """Its bytes in order, as words."""
+        self._pieces: list[Array] | None = None
+        self._patterns = patterns
         self.view: Array | None = _typed(arena, patterns[0], kind) if len(patterns) == 1 else None
         """It in its logical shape, without a copy; None where strides cannot say so."""
         self.contiguous = self.view is not None and self.view.flags.c_contiguous
+
+    @property
+    def pieces(self) -> list[Array]:
+        """Its bytes in order, as words."""
+        if self._pieces is None:
+            self._pieces = [_words(self.arena, pattern) for pattern in self._patterns]
+        return self._pieces
 
     def read(self) -> Array:
         """A C-contiguous array: a view where the operand is contiguous, else a copy."""
@@ -68,12 +75,15 @@ class Slot:
         return (
             one is not None
             and two is not None
+            and self._patterns[0].offset == other._patterns[0].offset
             and (one.dtype, one.shape, one.strides) == (two.dtype, two.shape, two.strides)
-            and one.ctypes.data == two.ctypes.data
+            and self.arena is other.arena
         )
 
     def meets(self, other: Slot) -> bool:
         """Whether both may share bytes; exact only for contiguous operands."""
+        if self.view is not None and other.view is not None:
+            return np.may_share_memory(self.view, other.view)
         return any(np.may_share_memory(one, two) for one in self.pieces for two in other.pieces)
 
 

@@ -85,7 +85,16 @@ class StridedOperands:
     def operand(self, access: int, around: Iteration) -> int:
         """The number of an operand in an iteration. Raises `out-of-bounds` when it leaves its location."""
         strided = self.by_access.get(access)
-        return access if strided is None else int(self.operands(strided, np.array([around], np.int32))[0])
+        if strided is None:
+            return access
+        variant, leaves = 0, False
+        for step in strided.steps:
+            place = step.place(around[step.depth])
+            leaves |= place >= step.count
+            variant = variant * step.count + min(place, step.count - 1)
+        if leaves or not strided.fits[variant]:
+            self._leaves(strided, list(around))
+        return strided.first + variant
 
     def operands(self, strided: StridedOperand, iterations: Ids) -> Ints:
         """The same for a whole column of iterations."""

@@ -7,10 +7,7 @@ the left side once. Then what the windows see is a matrix, with a row a position
 feature, and the result is its product with the weights. It is made in blocks of rows that stay in the cache. Where
 there are fewer positions p than taps (the gradient of the weights), a block is one position of all batches.
 
-BLAS sums the products of one element in one chain as long as there are few of them; how it cuts longer chains depends
-on the number of rows. So the columns are cut here, at places that only the weights decide: a core that computes part
-of the positions gets the sums of the whole. (Not always: with 24 output features, say, OpenBLAS has another order of
-sums for few rows.)
+The order of sums is that of `products.py`: a core that computes part of the positions gets the sums of the whole.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ import numpy as np
 from haulout.sim.numerics import attributes, window
 from haulout.sim.numerics.blocks import blocks
 from haulout.sim.numerics.dot import carried_in
+from haulout.sim.numerics.products import multiply
 from haulout.sim.numerics.rounding import convert
 from haulout.sim.numerics.scratch import Take, scratch
 from haulout.sim.numerics.shaping import padded
@@ -36,8 +34,6 @@ from haulout.support.diagnostics import bad_input
 
 _BLOCK_BYTES = 1 << 19
 """Of a block of the matrix of windows."""
-_CHAIN = 320
-"""Products of an element that one call of BLAS sums; OpenBLAS does not cut a chain so short."""
 _LABELS = re.compile(r"([bf0-9]+)_([io0-9]+)->([bf0-9]+)")
 
 
@@ -175,35 +171,32 @@ def _by_rows(left: Array, right: Array, dims: tuple[WindowDim, ...], out: Array,
 
 
 def _product_into(out: Array, seen: Array, weights: Array, take: Take) -> None:
-    """The product of two matrices in chains of a length that the weights decide, to an array of its elements."""
-    rows, columns = len(seen), len(weights)
-    chains = max(1, -(-columns // _CHAIN))
-    in_place = out.flags.c_contiguous and out.dtype == seen.dtype
-    shape = rows, weights.shape[1]
-    total = out.reshape(shape) if in_place else take(shape, seen.dtype)
-    np.matmul(seen[:, : columns // chains], weights[: columns // chains], out=total)
-    more = take(shape, seen.dtype) if chains > 1 else total
-    for chain in range(1, chains):
-        part = slice(columns * chain // chains, columns * (chain + 1) // chains)
-        np.matmul(seen[:, part], weights[part], out=more)
-        total += more
-    if not in_place:
-        out[...] = convert(total.reshape(out.shape), out.dtype)
+    """The product of two matrices to an array of its elements."""
+    shape = len(seen), weights.shape[1]
+    if out.flags.c_contiguous and out.dtype == seen.dtype:
+        multiply(seen, weights, out.reshape(shape))
+        return
+    total = take(shape, seen.dtype)
+    multiply(seen, weights, total)
+    out[...] = convert(total.reshape(out.shape), out.dtype)
 
 
 def _by_positions(left: Array, right: Array, dims: tuple[WindowDim, ...], out: Array, take: Take) -> None:
     """The same, position by position: a few products over many taps and features."""
     groups, batch = left.shape[:2]
     batch_last = left.strides[1] == left.itemsize
-    base = _spread_and_pad(np.moveaxis(left, 1, -1) if batch_last else left, dims, 2 if batch_last else 3, take)
-    weights = np.moveaxis(right, 1, -1).reshape(groups, -1, right.shape[1])
+    order = (0, *range(3, left.ndim), 2, 1) if batch_last else (0, 1, *range(3, left.ndim), 2)
+    base = _spread_and_pad(left.transpose(order), dims, 1 if batch_last else 2, take)
+    weights = right.transpose(0, *range(3, right.ndim), 2, 1).reshape(groups, -1, right.shape[1])
     for position in product(*(range(dim.positions) for dim in dims)):
         taps = _each(dims, WindowDim.taps_at, position)
         if batch_last:
-            seen = base[_index(..., *taps, slice(None))].reshape(groups, -1, batch).swapaxes(1, 2)
+            seen = base[_index(slice(None), *taps)].reshape(groups, -1, batch).swapaxes(1, 2)
         else:
-            seen = base[_index(..., *taps)].reshape(groups, batch, -1)
-        out[_index(..., *position)] = convert(np.matmul(seen, weights), out.dtype)
+            seen = base[_index(slice(None), slice(None), *taps)].reshape(groups, batch, -1)
+        total = np.empty((groups, batch, weights.shape[-1]), seen.dtype)
+        multiply(seen, weights, total)
+        out[_index(..., *position)] = convert(total, out.dtype)
 
 
 def _spread_and_pad(array: Array, dims: tuple[WindowDim, ...], first: int, take: Take) -> Array:

@@ -1,7 +1,7 @@
 """General dot product: batch and contracting dimensions anywhere, as one batched matrix product.
 
-Both sides are brought to [batch..., rows, contracted] and [batch..., contracted, columns]; NumPy's matmul (BLAS for
-f32 and f64) does the rest. The result's dimensions are batch, the left side's free ones, the right side's
+Both sides are brought to [batch..., rows, contracted] and [batch..., contracted, columns]; `products.py`
+(BLAS for f32 and f64) does the rest. The result's dimensions are batch, the left side's free ones, the right side's
 free ones. bf16 and f16 accumulate in f32 and are rounded once; integers are carried, and wrap, in the type of
 the result.
 """
@@ -16,6 +16,7 @@ import numpy as np
 
 from haulout.sim.numerics import attributes
 from haulout.sim.numerics.dtypes import computes_in, is_float
+from haulout.sim.numerics.products import multiply
 from haulout.sim.numerics.rounding import convert
 from haulout.sim.numerics.types import Array, Attrs, DType, TensorType, type_of
 from haulout.support.diagnostics import bad_input
@@ -53,7 +54,8 @@ def dot(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[TensorType]) ->
     """`dot lhs_batch= lhs_contracting= rhs_batch= rhs_contracting=`, lists of dimensions, omitted when empty."""
     left, right = inputs
     product = parse(attrs, type_of(left), type_of(right), outputs[0].dtype)
-    result = np.matmul(product.side(0, left), product.side(1, right))
+    result = np.empty(product.stack, product.carried)
+    multiply(product.side(0, left), product.side(1, right), result)
     return [convert(result.reshape(product.shape), outputs[0].dtype)]
 
 

@@ -75,13 +75,15 @@ def select_and_scatter(attrs: Attrs, inputs: Sequence[Array], outputs: Sequence[
 def _selected(select: str, operand: Array, dims: tuple[WindowDim, ...]) -> Array:
     """For each window, the flat index of the element that it selects."""
     flat = operand.reshape(-1)
-    shape = tuple(dim.positions for dim in dims)
-    chosen = np.zeros(shape, np.int64)
-    is_chosen = np.zeros(shape, np.bool_)
-    for tap in product(*(dim.taps for dim in dims)):
+    first, *others = product(*(dim.taps for dim in dims))
+    chosen, is_chosen = _elements_under(first, dims)
+    best = flat[chosen]
+    for tap in others:
         at, inside = _elements_under(tap, dims)
-        replaces = inside & (~is_chosen | ~compare(select, flat[chosen], flat[at]))
-        chosen[replaces] = at[replaces]
+        values = flat[at]
+        replaces = inside & ~(is_chosen & compare(select, best, values))
+        np.copyto(chosen, at, where=replaces)
+        np.copyto(best, values, where=replaces)
         is_chosen |= inside
     if not is_chosen.all():
         bad_input("a window of `select_and_scatter` covers only padding")
@@ -115,7 +117,8 @@ def _elements_under(tap: tuple[int, ...], dims: tuple[WindowDim, ...]) -> tuple[
         inside &= ((hole == 0) & (index >= 0) & (index < dim.extent)).reshape(along)
         at += (index * weight).reshape(along)
         weight *= dim.extent
-    return np.where(inside, at, 0), inside
+    at *= inside
+    return at, inside
 
 
 def _along(combine: np.ufunc, array: Array, axis: int, dim: WindowDim, take: Take) -> Array:

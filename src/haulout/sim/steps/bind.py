@@ -29,6 +29,8 @@ class Binder:
         self._attrs: dict[int, dict[str, AttrValue]] = {}
         self._plans: defaultdict[int, Plans] = defaultdict(dict)
         self._types: dict[tuple[int, int, int, tuple[int, ...]], TensorType] = {}
+        self._moving: dict[int, list[TensorType]] = {}
+        """The types of operands that move with the iterations; they are bound anew for each."""
 
     def step(self, row: int, places: tuple[int, ...]) -> Step:
         """The step of an instruction whose operands are at these places, reads first.
@@ -60,6 +62,8 @@ class Binder:
     def _typed(self, row: int, attrs: dict[str, AttrValue], places: tuple[int, ...]) -> list[TensorType]:
         """The types of all operands; they follow from the attributes' text, the position, and the location's type."""
         operands, program = self.operands, self.program
+        if row in self._moving:
+            return self._moving[row]
         text = int(program.instructions.attrs[row])
         locations = operands.location[list(places)].tolist()
         names = program.locations.dtype[locations].tolist()
@@ -74,4 +78,6 @@ class Binder:
         for place, kind in zip(places, types, strict=True):
             if kind.nbytes != operands[place].nbytes:
                 bad_input(f"an operand is {kind}, which is {kind.nbytes} bytes, but touches {operands[place].nbytes}")
+        if row in operands.strided.moving:
+            self._moving[row] = types
         return types

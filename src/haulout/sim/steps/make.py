@@ -31,6 +31,7 @@ from haulout.sim.numerics.blocks import Index
 from haulout.sim.numerics.body import Body, Statement
 from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_float
 from haulout.sim.numerics.evaluate import explained
+from haulout.sim.numerics.products import multiply
 from haulout.sim.numerics.types import Array, TensorType
 from haulout.sim.steps.elementwise import BlockMap, Plan, as_function
 from haulout.support.diagnostics import bad_input
@@ -288,6 +289,8 @@ def _dot(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step |
     product = dot.parse(attrs, kinds[0], kinds[1], out.type.dtype)
     if out.view is None or product.carried != out.type.dtype or product.shape != out.type.shape:
         return None
+    if any(map(out.meets, reads)):
+        return None
     target = out.view.reshape(product.stack)
 
     is_view = all(slot.contiguous and slot.type.dtype == product.carried for slot in reads)
@@ -295,13 +298,13 @@ def _dot(attrs: _Attrs, reads: Sequence[Slot], writes: Sequence[Slot]) -> Step |
 
     def run() -> None:
         if known:
-            np.matmul(*known[0], out=target)
+            multiply(*known[0], target)
             return
         # A strided operand is gathered first: what BLAS computes may depend on how its operands lie.
         sides = product.side(0, reads[0].read()), product.side(1, reads[1].read())
         if is_view and all(np.may_share_memory(side, out.arena) for side in sides):
             known.append(sides)
-        np.matmul(*sides, out=target)
+        multiply(*sides, target)
 
     return run
 
