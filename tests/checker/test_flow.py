@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.checker.flow_judge import all_pairs_of_runs, turned, unclaimed
 from tests.checker.loop_generate import random_loops
-from tests.checker.loop_snippets import BUFFER, branch, core
+from tests.checker.loop_snippets import BUFFER, START, branch, core, loop
 from tests.checker.snippets import program
 from tests.checker.test_check_loops_agree import SHAPES
 from tests.tiers import examples
@@ -139,6 +139,30 @@ def test_many_nested_loops_are_proved() -> None:
 def test_a_missing_wait_in_nested_loops_is_found() -> None:
     assert not any(is_proved(runs) for runs in runs_of(nested(5, False)))
     assert {each.code for each in check_program(nested(5, False), advise=False)} == {"missing-dependence"}
+
+
+def test_an_operand_of_a_header_that_leaves_its_location_proves_nothing() -> None:
+    """Its loop runs at least once, or there is nothing to prove."""
+    read = "%r = copy @act (%a[1:2]) -> () step=[[0,loop,4,0]]"
+    write = "%w = iota @dma0 () -> (%a[3:4])"
+    some = program(core("mloc %a dram.local size=4 kind=inout", START, loop(write, header=read, trip=None)))
+    assert not any(is_proved(runs) for runs in runs_of(some))
+
+
+@pytest.mark.parametrize(
+    "steps", ["[0,loop,4,2],[0,loop,4,2,1]", "[0,loop,4,0],[0,loop,-4,2]", "[0,loop,4,2],[0,loop,8,2]"]
+)
+def test_steps_of_one_loop_that_reach_few_places_cover_nothing(steps: str) -> None:
+    write = f"%w = iota @dma0 () -> (%o[0:4]) step=[{steps}]"
+    some = program(core("mloc %o dram.local size=16 kind=output", START, loop(write, trip=4)))
+    assert not any(is_proved(runs) for runs in runs_of(some))
+    assert {each.code for each in check_program(some, advise=False)} == {"output-not-written"}
+
+
+def test_a_step_that_reaches_everything_covers_its_location() -> None:
+    write = "%w = iota @dma0 () -> (%o[0:4]) step=[[0,loop,4,3]]"
+    some = program(core("mloc %o dram.local size=12 kind=output", START, loop(write, trip=4)))
+    assert all(is_proved(runs) for runs in runs_of(some))
 
 
 def test_many_branches_are_proved_at_once() -> None:

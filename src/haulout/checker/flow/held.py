@@ -196,6 +196,8 @@ def _covers(text: Text, pattern: Pattern | None, moves: tuple[_Move, ...], block
     if pattern is None or pattern.is_unknown:
         return NONE
     headers = {move[0] for move in moves}
+    if len(headers) < len(moves):
+        return NONE  # the steps of one loop share its iteration: together they do not reach every sum
     offset, dims = pattern.offset, list(pattern.dims)
     outermost, number = NONE, structure.region_of[block]
     while headers and number != NONE:

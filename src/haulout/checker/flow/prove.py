@@ -313,6 +313,8 @@ def _moving(text: Text, access: int, loop: int, inner: tuple[int, ...], size: in
         turns = FAR if region.trip == NONE else region.trip + (block == region.header)
         if linear and region.trip == NONE and not (up and down):
             turns = min(turns, (size - high) // linear + 1 if linear > 0 else low // -linear + 1)
+            if turns < 1 + (block == region.header):
+                return None  # it leaves its location whenever the loop runs
         if number == loop:
             if len(rings) > 1:
                 return None
