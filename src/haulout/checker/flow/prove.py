@@ -202,8 +202,8 @@ def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Open | None:
         graph = find_graph(text, trust)
         if graph is None:
             return None
-        # Each event asks what all lines know.
-        with compiled_if_large(12 * len(text.schedule) * len(text.places)):
+        # Each event asks what all lines know. This kernel takes far longer to compile than others.
+        with compiled_if_large(12 * len(text.schedule) * len(text.places), limit=60_000):
             found = scan_claims(graph, queries, _MAX_OPEN)
         if found.total > _MAX_OPEN:
             return None
