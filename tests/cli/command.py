@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[2]
 RACE = ROOT / "examples" / "race" / "sum_race.bir"
 FIXED = ROOT / "examples" / "race" / "sum_fixed.bir"
 HLO = ROOT / "examples" / "jax" / "mlp_tp.n2.hlo"
+CHEAP_FENCES = ROOT / "tests" / "filecheck" / "cheap_fences.toml"
+"""A machine on which small programs are divided."""
 
 
 @dataclass(frozen=True)

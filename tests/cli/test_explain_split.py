@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.command import FIXED, HLO, ROOT, haulout
+from tests.cli.command import CHEAP_FENCES, FIXED, HLO, ROOT, haulout
 
 SPLIT = ROOT / "tests" / "filecheck" / "split_uniform.bir"
-CHEAP = ("--target", ROOT / "tests" / "filecheck" / "cheap_fences.toml")
+CHEAP = ("--target", CHEAP_FENCES)
 """A machine for which small programs are divided."""
 
 

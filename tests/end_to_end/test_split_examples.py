@@ -17,17 +17,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.command import CHEAP_FENCES, ROOT
 from tests.end_to_end.test_hlo_against_jax import difference, disagreements, part, stored
 from tests.frontends.hlo.executor import parameter_names
 
 import haulout.jax
 from haulout.passes.split_uniform import SplitUniform
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "split"
 TOOLS = ROOT / "tools"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.hlo"))
-CHEAP_FENCES = ROOT / "tests" / "filecheck" / "cheap_fences.toml"
 LARGEST_FILE = 200_000
 needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="needs the extra `jax`")
 

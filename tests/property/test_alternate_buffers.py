@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cli.command import CHEAP_FENCES
 from tests.tiers import examples
 
 import haulout
@@ -76,9 +77,11 @@ def test_divided_with_two_buffers(seed: int, cores: int) -> None:
     changed = eagerly(program, PassContext())
     inputs = lockstep_inputs(Random(seed), program)
     expected = haulout.simulate(haulout.compile(program, share="none").program, inputs).outputs
-    result = haulout.compile(changed)
+    result = haulout.compile(changed, target=CHEAP_FENCES)
     # Of many branches, the checker does not follow all paths.
-    assert result.proved or not haulout.compile(program).proved, [str(each) for each in result.diagnostics]
+    assert result.proved or not haulout.compile(program, target=CHEAP_FENCES).proved, [
+        str(each) for each in result.diagnostics
+    ]
     found = haulout.simulate(result.program, inputs).outputs
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
@@ -86,7 +89,9 @@ def test_divided_with_two_buffers(seed: int, cores: int) -> None:
 
 def eagerly(program: haulout.Program, context: PassContext) -> haulout.Program:
     """Two buffers wherever cores touch parts of others."""
-    return check_sound(AlternateBuffers(least_gain=-1.0, most_bytes=1.0).run(program, context))
+    return check_sound(
+        AlternateBuffers(least_gain=-1.0, most_bytes=1.0, target=str(CHEAP_FENCES)).run(program, context)
+    )
 
 
 def test_many_random_loops_are_changed() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cli.command import HLO, ROOT
+from tests.cli.command import CHEAP_FENCES, HLO, ROOT
 from tests.passes.test_capacity import HANDED_OVER
 from tests.tiers import examples
 
@@ -27,8 +27,6 @@ from haulout.target import load_target
 from haulout_generators.tensor_programs import random_tensor_program
 
 EXAMPLE = ROOT / "tests" / "filecheck" / "split_uniform.bir"
-CHEAP_FENCES = ROOT / "tests" / "filecheck" / "cheap_fences.toml"
-"""A machine for which small programs are divided."""
 
 
 def record_of(program: Program, **options: object) -> SplitReport:
