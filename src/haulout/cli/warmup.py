@@ -53,8 +53,10 @@ module @nc0 core=0 {
     mloc %x dram.local size=64 kind=input dtype=f32 shape=[16]
     mloc %a dram.local size=64 dtype=f32 shape=[16] address=0
     mloc %b dram.local size=64 dtype=f32 shape=[16] address=0
+    mloc %d dram.local size=64 dtype=f32 shape=[16] address=64
     mloc %out dram.local size=64 kind=output dtype=f32 shape=[16] address=64
     block ^entry -> ^head:
+      %zero = dma_copy @dma1 (%x) -> (%d)
       %one = dma_copy @dma0 (%x) -> (%a) signal=[["s",1]]
       %two = dma_copy @dma1 (%a) -> (%out) wait=[["s",1]] signal=[["t",1]]
     block ^head -> ^body, ^after cond=c:
@@ -67,6 +69,9 @@ module @nc0 core=0 {
   }
 }
 """
+
+_UNORDERED_LOOP = _LOOP.replace(' wait=[["t",1]]', "")
+"""What is not proved as a whole is judged run by run, by other kernels."""
 
 _ONE_CORE = """bir 1
 program "divided over two cores" lnc=1
@@ -127,9 +132,9 @@ def _import_all() -> None:
 
 
 def _programs(folder: Path) -> Iterator[Path]:
-    """The example programs of `haulout explain`, which have every kind of finding, and two more."""
+    """The example programs of `haulout explain`, which have every kind of finding, and three more."""
     texts = [text for each in EXAMPLES.values() for name, text in each.files.items() if name.endswith(".bir")]
-    for number, text in enumerate([*texts, _COUNTING, _LOOP]):
+    for number, text in enumerate([*texts, _COUNTING, _LOOP, _UNORDERED_LOOP]):
         path = folder / f"{number}.bir"
         path.write_text(text, encoding="utf-8")
         yield path
