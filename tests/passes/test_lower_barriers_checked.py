@@ -143,8 +143,10 @@ def test_what_is_spoilt_is_found_and_nothing_else(seed: int) -> None:
     every = [*spoilt(program)]
     wrong = 0
     for what, mutant in rng.sample(every, min(25, len(every))):
-        right = is_right(mutant)
-        assert (complaints(mutant) == []) == right, what
+        right, found = is_right(mutant), set(complaints(mutant))
+        assert found or right, what
+        # Lifetimes are those of whole locations, conflicts those of bytes.
+        assert not right or found <= {"overlapping-storage"}, what
         wrong += not right
     assert wrong
 

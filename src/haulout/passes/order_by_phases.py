@@ -160,6 +160,8 @@ class OrderByPhases(Pass):
                 seen.add(moved.origin.tobytes())
                 # What the order of an engine implied before may need an edge now.
                 linked = order_cores(moved.program, set(DependenceKind), removable_fences=False)[0]
+                if not _producers_come_first(linked):
+                    continue
                 order = _measured(moved.fenced(linked), target)
                 if order.better(given, self.capacity, PROMISE):
                     found.append((order, moved, linked))
@@ -258,6 +260,12 @@ def sorted_by_time(program: Program, segment: Ids, time: Ints) -> tuple[Program,
     seq[by_time] = int(rows.seq.min()) + np.append(0, np.cumsum(step))
     moved = program.replace(instructions=rows.replace(seq=seq).take(origin))
     return reorder_instructions(moved, position), origin
+
+
+def _producers_come_first(program: Program) -> bool:
+    """False where what gathers the dependences of a block has moved ahead of one that it would have to wait for."""
+    rows = program.dependences
+    return bool((rows.producer < rows.instruction)[~rows.carried].all())
 
 
 class _Moved(NamedTuple):

@@ -104,10 +104,11 @@ PROGRAMS: dict[str, Example] = {
         """,
     ),
     "unproved-paths": checked(
-        "warning[unproved-paths]: checked 31 of 677 paths through ^i, ^j, ^k, ^fork: the others are not proved",
+        "warning[unproved-paths]: checked 36 of 677 paths through ^i, ^j, ^k, ^fork: the others are not proved",
         """
         mloc %t dram.local size=64
         mloc %c dram.local size=1 kind=input
+        mloc %u dram.local size=64
         block ^entry -> ^i:
         %w = iota @pool () -> (%t)
         block ^i -> ^j, ^end cond=c:
@@ -120,6 +121,7 @@ PROGRAMS: dict[str, Example] = {
         %b = nop @vector () -> () deps=[w]
         block ^next_k -> ^k:
         %r = copy @vector (%t) -> ()
+        %s = copy @vector (%u) -> (%u)
         block ^next_j -> ^j:
         block ^next_i -> ^i:
         block ^end:
