@@ -42,8 +42,8 @@ def with_all(rng: Random, program: haulout.Program) -> tuple[haulout.Program, in
 
 
 def check_same(program: haulout.Program, changed: haulout.Program, seed: int) -> None:
-    inputs = lockstep_inputs(Random(seed), program)
     """Where a program is not proved, it may read what nothing has written, and its results are anything."""
+    inputs = lockstep_inputs(Random(seed), program)
     before = haulout.compile(program, share="none")
     expected = haulout.simulate(before.program, inputs).outputs
     result = haulout.compile(changed, share="none")

@@ -33,7 +33,6 @@ _OPENED = re.compile(r"([A-Za-z_]*)\(|\)")
 _TILES = re.compile(r"devices=\[([0-9,]{1,200})\]")
 _BY_AXES = re.compile(r"\[((?:\{[^{}\[\]]*\},? ?)+)\]")
 _AXES = re.compile(r"\{([^{}]*)\}")
-_MAX_DIGITS = 9
 
 
 def is_mark(instruction: Instruction) -> bool:
