@@ -18,7 +18,7 @@ from haulout.checker.model import Model, Runs
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
-from haulout.checker.paths.choices import all_paths, find_nodes
+from haulout.checker.paths.choices import all_paths, count_paths, find_nodes
 from haulout.checker.paths.runs import walk
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.enums import NONE
@@ -56,9 +56,10 @@ def all_pairs_of_runs(runs: Runs, most: int) -> Seen | None:
         loop.header: Copies(3, 2) if loop.trip == NONE else Copies(loop.trip) for loop in structure.loops.values()
     }
     everyone = (1 << cores) - 1
-    paths = all_paths(find_nodes(structure, copies), everyone, most, lambda node: everyone)
-    if paths is None:
+    nodes = find_nodes(structure, copies)
+    if count_paths(nodes, everyone) > most:
         return None
+    paths = all_paths(nodes, everyone)
     seen = Seen(set(), set(), len(paths))
     for path in paths:
         run = walk(structure, copies, cores, path)

@@ -16,7 +16,6 @@ from tests.tiers import examples
 
 from haulout.checker import check_program
 from haulout.checker import driver as checker
-from haulout.checker.paths import path_selection
 from haulout.checker.proofs import extents
 from haulout.ir.enums import Engine, Kind
 from haulout.ir.program import Program
@@ -109,8 +108,8 @@ def test_agrees_with_every_run(name: str, way: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.thin(3, "6 s")
 @pytest.mark.parametrize("name", BRANCHES)
 def test_what_few_runs_prove_is_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With hardly any runs most is proved by pairs of regions, and the rest is said."""
-    monkeypatch.setattr(path_selection, "MAX_RUNS", 3)
+    """With hardly any runs most is proved by data flow, and the rest is said."""
+    monkeypatch.setattr(checker, "_MAX_RUNS", 3)
     seen: Counter[str] = Counter()
     for seed in range(12):
         codes = agree(random_loops(Random(f"{name}, few, {seed}"), SHAPES[name]))

@@ -20,8 +20,7 @@ out, and the finding that says so is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -37,8 +36,8 @@ from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph, check_acyclic
 from haulout.checker.order.happens_before import build_order, schedule_accesses
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
-from haulout.checker.paths.choices import Paths, find_nodes, first_path
-from haulout.checker.paths.path_selection import Plan
+from haulout.checker.paths.choices import Paths, all_paths, count_paths, covering_paths, first_path
+from haulout.checker.paths.runs import longest
 from haulout.checker.paths.step_trips import Copies
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.benign_writes import excuse_writes
@@ -57,8 +56,12 @@ from haulout.ir.verify import check_sound
 from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.jit import compiled_if_large, plain_if_small
 
+_MAX_RUNS = 64
+"""Runs of a function that are all checked ..."""
+_MAX_WORK = 1 << 22
+"""... and their instructions together; 8 runs are checked however long they are."""
 _MAX_LEFT = 32
-"""Runs that are checked for pairs that the proof by data flow leaves open."""
+"""Runs of a function that has more."""
 MAX_FINDINGS = 50
 """Findings that are listed for one program."""
 
@@ -102,15 +105,15 @@ def check_function(function: Function, source: Program | None, adviser: Adviser)
     if source is None and is_proved(runs):
         return list(runs.notes)
     # All runs are checked before any is reported: the value of a fix is what it does to them all.
-    faults, unproved, copies, plan = _check_runs(runs, source)
-    if not faults:
-        return unproved + runs.notes
-    adviser.know(faults)
-    dedup = Dedup(faults.work)
+    checked = _check_runs(runs, source)
+    if not checked.faults:
+        return checked.unproved + runs.notes
+    adviser.know(checked.faults)
+    dedup = Dedup(checked.faults.work)
     found: list[Diagnostic] = []
-    for model in runs.models(copies, plan, plan.paths):
+    for model in runs.models(checked.copies, checked.paths):
         found += dedup.new_findings(_check(model, source, dedup, adviser))
-    return dedup.with_common_provisos(adviser.finish(found)) + unproved + runs.notes
+    return dedup.with_common_provisos(adviser.finish(found)) + checked.unproved + runs.notes
 
 
 def _faults_of(program: Program, work: int, *, name: str, source: Program | None) -> Faults:
@@ -124,8 +127,10 @@ def _faults_of(program: Program, work: int, *, name: str, source: Program | None
         if function.runs is not None:
             if source is None and is_proved(function.runs):
                 return Faults(work=work + function.runs.size)
-            faults, unproved, _, _ = _check_runs(function.runs, source, work)
-            return replace(faults, others=faults.others | {finding_key(each) for each in unproved})
+            checked = _check_runs(function.runs, source, work)
+            return replace(
+                checked.faults, others=checked.faults.others | {finding_key(each) for each in checked.unproved}
+            )
         dedup = Dedup(work)
         dedup.new_findings(_check(function.straight(), source, dedup, None))
         return dedup.faults()
@@ -133,84 +138,66 @@ def _faults_of(program: Program, work: int, *, name: str, source: Program | None
         return Faults(others=frozenset(map(finding_key, error.diagnostics)))
 
 
-def _check_runs(
-    runs: Runs, source: Program | None, work: int = 0
-) -> tuple[Faults, list[Diagnostic], dict[int, Copies], Plan]:
-    """What is wrong with any run; that some were not checked, if so; and the paths, with the iterations of each loop,
-    that were.
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What the runs of a function show."""
+
+    faults: Faults
+    unproved: list[Diagnostic]
+    """That they are not all, if so."""
+    copies: dict[int, Copies]
+    paths: Paths
+
+
+def _check_runs(runs: Runs, source: Program | None, work: int = 0) -> _Checked:
+    """What is wrong with a function that is not proved as a whole: in every run of one that has few, else in runs
+    that show what the proof by data flow leaves open.
     """
     copies = runs.copies(deep=False)
-    plan = runs.plan(copies)
-    if (plan.missing or plan.unsure) and source is None and (found := _check_left(runs, work)):
-        return found
-    faults, unproved = _check_paths(runs, copies, plan, source, Dedup(work))
-    if faults and (deep := runs.copies(deep=True)) != copies:
-        # More iterations may order what is left unordered so far.
-        shallow, copies, plan = faults, deep, runs.plan(deep)
-        faults, missed = _check_paths(runs, copies, plan, source, Dedup(faults.work, faults.runs))
-        if not shallow <= faults:
-            unproved = unproved or missed
-    return faults, unproved, copies, plan
+    nodes, everyone = runs.nodes(copies), (1 << len(runs.flow.functions)) - 1
+    total = count_paths(nodes, everyone)
+    size = max(longest(runs.flow.structure, copies, runs.flow.sizes), 1)
+    if total > min(_MAX_RUNS, max(8, _MAX_WORK // size)) or any(each.distant for each in copies.values()):
+        return _check_some(runs, source, work)
+    shallow = _check_paths(runs, copies, all_paths(nodes, everyone), source, Dedup(work))
+    if not shallow.faults or (deep := runs.copies(deep=True)) == copies:
+        return shallow
+    # More iterations may order what is left unordered so far.
+    return _check_paths(
+        runs, deep, all_paths(runs.nodes(deep), everyone), source, Dedup(shallow.faults.work, shallow.faults.runs)
+    )
 
 
-def _check_left(runs: Runs, work: int) -> tuple[Faults, list[Diagnostic], dict[int, Copies], Plan] | None:
-    """What is wrong with few runs, when they show every pair that the proof by data flow leaves open: then all else
-    is proved. None where they do not.
+def _check_some(runs: Runs, source: Program | None, work: int) -> _Checked:
+    """What is wrong with few runs. If they show every pair that the proof by data flow leaves open, all else is
+    proved.
     """
-    left = find_left(runs)
-    if not left:
-        return None
     copies, dedup = runs.copies(deep=True), Dedup(work)
-    everyone = (1 << len(runs.flow.functions)) - 1
+    nodes, everyone = runs.nodes(copies), (1 << len(runs.flow.functions)) - 1
+    left = find_left(runs) if source is None else None
     # Everything first, then little: what both show does not depend on what else runs.
-    paths = [first_path(find_nodes(runs.flow.structure, copies), everyone), left[0].path]
+    paths = [first_path(nodes, everyone), *(each.path for each in (left or [])[:1])]
+    if left is None:
+        paths = covering_paths(nodes, everyone, _MAX_LEFT)
     checked: Paths = []
     while paths and len(checked) < _MAX_LEFT:
-        for model in runs.models(copies, Plan(paths), paths):
-            dedup.new_findings(_check(model, None, dedup, None))
         checked += paths
-        left = [each for each in left if not dedup.has(*each.operands)]
-        paths = [each.path for each in left[:1]]
-        if paths and paths[0] in checked:
-            return None
-    return (dedup.faults(), [], copies, Plan(checked)) if not left else None
+        _check_paths(runs, copies, paths, None, dedup)
+        left = left and [each for each in left if not dedup.has(*each.operands)]
+        paths = [each.path for each in left or [] if each.path not in checked][:1]
+    unproved = []
+    if left is None or left:
+        unproved = unproved_paths(runs, {node.block for node in nodes}, len(checked), count_paths(nodes, everyone))
+    return _Checked(dedup.faults(), unproved, copies, checked)
 
 
 def _check_paths(
-    runs: Runs, copies: Mapping[int, Copies], plan: Plan, source: Program | None, dedup: Dedup
-) -> tuple[Faults, list[Diagnostic]]:
-    """What is wrong with the runs of the planned paths; and that these are not all, if so."""
-    checked = 0
-    for model in runs.models(copies, plan, plan.paths):
+    runs: Runs, copies: dict[int, Copies], paths: Paths, source: Program | None, dedup: Dedup
+) -> _Checked:
+    """What is wrong with the runs of some paths."""
+    for model in runs.models(copies, paths):
         dedup.new_findings(_check(model, source, dedup, None))
-        checked += 1
-    faults = dedup.faults()
-    missing = set(plan.missing)
-    # Runs that are impossible: less is ordered in them than in any possible one.
-    for paths, forgets, unsure in ((plan.relaxed, False, plan.unsure), (plan.paths, True, plan.distant)):
-        if unsure <= missing:
-            continue
-        for model in runs.models(copies, plan, paths, forgets):
-            findings = _check(model, source, dedup, None)
-            if dedup.new_findings([each for each in findings if each.code in _ORDER]):
-                missing |= unsure
-                break
-    return faults, unproved_paths(runs, missing, checked, plan.total)
-
-
-_ORDER = frozenset(
-    (
-        "barrier-mismatch",
-        "deadlock",
-        "cross-core-race",
-        "possible-race",
-        "missing-dependence",
-        "benign-duplicate-write",
-        "unfaithful-order",
-        "order-dependent-result",
-    )
-)
-"""Findings on order alone: a run without some arms has less order than any real one, and other values."""
+    return _Checked(dedup.faults(), [], copies, paths)
 
 
 def _check(model: Model, source: Program | None, dedup: Dedup, adviser: Adviser | None) -> list[Diagnostic]:

@@ -44,8 +44,6 @@ class Barriers:
     """(engine, participants), numbered densely."""
     index: Ids
     """Position on the chain, on this core."""
-    segment: Ids
-    """The segment of the run that begins with it (`Run.segments`); NONE: it begins no segment."""
 
     @property
     def chains(self) -> int:
@@ -73,25 +71,7 @@ def find_barriers(model: Model) -> Barriers:
         given=table.index[rows],
         chain=chain.astype(np.int32),
         index=occurrence(chain * np.int64(model.cores) + core).astype(np.int32),
-        segment=_segments(model, instruction, (engine == Engine.ALL) & (cores == everyone)),
     )
-
-
-def _segments(model: Model, instruction: Ids, full: Bools) -> Ids:
-    """The segment that each barrier begins: on each core the first full barrier of the block where a segment
-    starts.
-    """
-    segment = np.full(len(instruction), NONE, np.int32)
-    if model.unrolled is None or not model.unrolled.run.segments:
-        return segment
-    rows = np.flatnonzero(full)
-    place = model.unrolled.execution[model.rows[instruction[rows]]]
-    begins = np.isin(place, model.unrolled.run.segments)
-    rows, place = rows[begins], place[begins]
-    key = model.core[instruction[rows]].astype(np.int64) * (len(model.unrolled.run.executions) + 1) + place
-    _, first = np.unique(key, return_index=True)
-    segment[rows[first]] = place[first]
-    return segment
 
 
 def check_barriers(model: Model, barriers: Barriers) -> list[Diagnostic]:
@@ -162,8 +142,6 @@ def _mismatch(model: Model, barriers: Barriers, first: int, second: int) -> Diag
             model, barriers, left_part, right_part
         )
         differs |= barriers.cores[left_part] != barriers.cores[right_part]
-        # Full barriers that begin different segments pair up in this run only, not in every run.
-        differs |= barriers.segment[left_part] != barriers.segment[right_part]
         at = int(np.argmax(differs)) if differs.any() else length
         if at < max(len(left), len(right)):
             return _show_mismatch(model, barriers, (first, second), (left, right), at, Engine(engine))

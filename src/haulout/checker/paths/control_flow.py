@@ -7,7 +7,6 @@ whose blocks form a chain has no control flow here: it is checked as straight co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from haulout.ir.enums import NONE
 from haulout.ir.labels import block_label, block_name, instruction_label
 from haulout.ir.program import Program
 from haulout.ir.read_structure import block_rows, chain, function_structure
-from haulout.ir.schema import Bools, Ids
-from haulout.ir.structure import Arm, Loop, Region, Structure
+from haulout.ir.schema import Ids
+from haulout.ir.structure import Arm, Loop, Structure
 from haulout.support.diagnostics import bad_input
 
 MAX_NESTING = 200
@@ -47,16 +46,6 @@ class ControlFlow:
     def name(self, block: int) -> str:
         """`^name` of a block on the first core."""
         return block_name(self.program, self.rows[0][block])
-
-    @cached_property
-    def is_conditional(self) -> Bools:
-        """Which blocks are in an arm, or in a loop of unknown trip count; its header included."""
-
-        def into(outer: bool, number: int, region: Region) -> bool:
-            return outer or isinstance(region, Arm) or region.trip == NONE
-
-        found = self.structure.descend(False, into)
-        return np.array([found[number] for number in self.structure.region_of], bool)
 
     def may_miss(self, producer: int, consumer: int) -> int:
         """The innermost loop around two blocks if the first one need not run in each of its iterations, else NONE.

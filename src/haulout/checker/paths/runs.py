@@ -2,12 +2,10 @@
 
 A *choice* is made at each execution of the header of a loop whose trip count is unknown (how often the body runs) and
 of a fork (which arm); at a divergent fork by each core for itself. A *path* has values for some of the choices. The
-others are made so that least runs: no iteration, no arm where there is only one, else the first. `path_selection.py`
-selects the paths that are checked.
+others are made so that least runs: no iteration, no arm where there is only one, else the first. `choices.py` has
+the paths.
 
-One list of executions serves all cores, in layout order; each says which cores take part. A fork may also take
-neither of its arms (`SKIP`). No program does that where there are two arms. But removing instructions never adds
-order, so what is ordered without them is ordered in every run: such a run can prove order, it cannot disprove it.
+One list of executions serves all cores, in layout order; each says which cores take part.
 """
 
 from __future__ import annotations
@@ -24,10 +22,8 @@ Execution = tuple[int, tuple[int, ...]]
 Choice = tuple[int, tuple[int, ...], int]
 """A header or a fork, the iterations of the loops around it, and at a divergent fork the core; else NONE."""
 Path = Mapping[Choice, int]
-"""The iterations of a loop; the arm of a fork, or `SKIP`."""
+"""The iterations of a loop; the arm of a fork."""
 
-SKIP = 2
-"""Of a fork: neither arm."""
 MAX_INSTRUCTIONS = 1 << 18
 """Instructions of the longest run. In a longer one, stepped patterns are taken for unknown ones."""
 MAX_DEEP_INSTRUCTIONS = 1 << 16
@@ -45,22 +41,10 @@ class Run:
     """(Place of the last execution of a header, iterations) of loops that might have run more often."""
     taken: tuple[tuple[int, tuple[int, ...]], ...]
     """(Place of the execution of a fork, the arm of each core); NONE: the core was not there."""
-    segments: tuple[int, ...] = ()
-    """Places of executions that begin a segment: all cores attend a fence there, whatever is chosen."""
-    forgets: bool = False
-    """A `carried` dependence on what need not run in every iteration is left out."""
 
 
-def walk(
-    structure: Structure,
-    copies: Mapping[int, Copies],
-    cores: int,
-    path: Path,
-    everything: bool = False,
-    segments: Sequence[Execution] = (),
-    forgets: bool = False,
-) -> Run:
-    """The run of a path; with `everything`, loops run and forks take their first arm where the choice is open."""
+def walk(structure: Structure, copies: Mapping[int, Copies], cores: int, path: Path) -> Run:
+    """The run of a path."""
     executions: list[Execution] = []
     masks: list[int] = []
     shortened: list[tuple[int, int]] = []
@@ -83,7 +67,7 @@ def walk(
     def run_loop(loop: Loop, around: tuple[int, ...], mask: int) -> None:
         most = times = copies[loop.header].count
         if loop.trip == NONE:
-            times = path.get((loop.header, around, NONE), most if everything else 0)
+            times = path.get((loop.header, around, NONE), 0)
         for iteration in range(times):
             enter(loop.header, (*around, iteration), mask)
             sequence(loop.body, (*around, iteration), mask)
@@ -92,7 +76,7 @@ def walk(
             shortened.append((len(executions) - 1, times))
 
     def run_fork(fork: Fork, around: tuple[int, ...], mask: int) -> None:
-        open_choice = 0 if everything or len(fork.sides[1]) else 1
+        open_choice = 0 if len(fork.sides[1]) else 1
         arms = [NONE] * cores
         for core in range(cores):
             if mask >> core & 1:
@@ -103,9 +87,7 @@ def walk(
                 sequence(blocks, around, inside)
 
     sequence(structure.functions[0], (), (1 << cores) - 1)
-    begins = set(segments)
-    places = tuple(place for place, each in enumerate(executions) if each in begins)
-    return Run(tuple(executions), tuple(masks), tuple(shortened), tuple(taken), places, forgets)
+    return Run(tuple(executions), tuple(masks), tuple(shortened), tuple(taken))
 
 
 # -- how many iterations ---------------------------------------------------------------------------------------------

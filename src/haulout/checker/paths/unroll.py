@@ -414,7 +414,7 @@ def _newest(layout: _Layout, core: int, first: int, second: int) -> Ints:
 def _carried(flow: ControlFlow, run: Run, core: int, first: int, second: int) -> Ints:
     """(Last copy of one block in the previous iteration, copy of another), where a core has one."""
     common = flow.structure.common_loop(first, second)
-    if common == NONE or (run.forgets and flow.may_miss(first, second) != NONE):
+    if common == NONE:
         return np.zeros((0, 2), np.int64)
     depth = len(flow.structure.loops_around(flow.structure.loops[common].header))
     mine = [at for at, mask in enumerate(run.cores) if mask >> core & 1]

@@ -20,7 +20,7 @@ from haulout.checker.paths.control_flow import ControlFlow
 from haulout.checker.paths.runs import MAX_INSTRUCTIONS, longest
 from haulout.checker.paths.step_trips import MAX_COPIES, MAX_COPIES_UNKNOWN, Copies
 from haulout.ir.attributes import format_name
-from haulout.ir.enums import LINES, NONE
+from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label
 from haulout.ir.semaphores import semaphore_use
 from haulout.support.diagnostics import bad_input
@@ -69,27 +69,6 @@ def counted_copies(flow: ControlFlow, wanted: Mapping[int, Copies]) -> dict[int,
                     help=["wait_back counts back from where it stands, and needs two"],
                 )
     return chosen
-
-
-def counts_choices(flow: ControlFlow) -> bool:
-    """Whether leaving out what a run need not execute might add order: where a semaphore that is signalled in an arm,
-    or in a loop that may not run, is waited for by a constant, or is signalled by several queues.
-    """
-    program = flow.program
-    use = semaphore_use(program)
-    signals, waits = use.signals, use.waits
-    made = flow.block[signals.instruction]
-    mine = np.flatnonzero(made != NONE)
-    name = signals.core[mine].astype(np.int64) * (len(use.names) + 1) + signals.name[mine]
-    chosen = np.unique(name[flow.is_conditional[made[mine]]])
-    constant = waits.instruction[~waits.back]
-    wanted = program.instruction_core[constant].astype(np.int64) * (len(use.names) + 1) + waits.name[~waits.back]
-    if np.isin(wanted, chosen).any():
-        return True
-    instruction = signals.instruction[mine][np.isin(name, chosen)]
-    queue = program.instruction_core[instruction] * np.int64(LINES) + program.instructions.engine[instruction]
-    pairs = np.unique(np.stack([name[np.isin(name, chosen)], queue]), axis=1)
-    return bool(len(np.unique(pairs[0])) < pairs.shape[1])
 
 
 def _before(flow: ControlFlow, signals: Sequence[tuple[int, int, int]], row: int, block: int) -> int:

@@ -281,7 +281,7 @@ class _Judge:
             return False
         blocks = [block for block, region in enumerate(unrolled.structure.region_of) if region != NONE]
         group = int(unrolled.footprints.group[self.model.location[access]])
-        return unrolled.footprints.touch(blocks, group) != 0
+        return unrolled.footprints.touch(blocks, group)
 
     def _equal(self, writes: Sequence[int]) -> bool:
         return all(self.values.equal(writes[0], other) for other in writes)

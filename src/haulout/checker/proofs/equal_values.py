@@ -307,7 +307,7 @@ class _Numbering:
         return dict(zip(receivers, senders, strict=True))
 
 
-def _writes_in_regions(model: Model) -> list[dict[int, int]]:
+def _writes_in_regions(model: Model) -> list[set[int]]:
     """What each block of a loop or an arm writes, by group (`footprints.py`)."""
     unrolled = model.unrolled
     if unrolled is None:
