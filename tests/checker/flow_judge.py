@@ -56,10 +56,9 @@ def all_pairs_of_runs(runs: Runs, most: int) -> Seen | None:
         loop.header: Copies(3, 2) if loop.trip == NONE else Copies(loop.trip) for loop in structure.loops.values()
     }
     everyone = (1 << cores) - 1
-    nodes = find_nodes(structure, copies)
-    if count_paths(nodes, everyone) > most:
+    if count_paths(structure, copies, cores) > most:
         return None
-    paths = all_paths(nodes, everyone)
+    paths = all_paths(find_nodes(structure, copies), everyone)
     seen = Seen(set(), set(), len(paths))
     for path in paths:
         run = walk(structure, copies, cores, path)

@@ -37,7 +37,7 @@ from haulout.checker.order.graph import build_graph, check_acyclic
 from haulout.checker.order.happens_before import build_order, schedule_accesses
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
 from haulout.checker.paths.choices import Paths, all_paths, count_paths, covering_paths, first_path
-from haulout.checker.paths.runs import longest
+from haulout.checker.paths.runs import MAX_INSTRUCTIONS, longest
 from haulout.checker.paths.step_trips import Copies
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.benign_writes import excuse_writes
@@ -60,7 +60,7 @@ _MAX_RUNS = 64
 """Runs of a function that are all checked ..."""
 _MAX_WORK = 1 << 22
 """... and their instructions together; 8 runs are checked however long they are."""
-_MAX_LEFT = 32
+_MAX_SOME = 32
 """Runs of a function that has more."""
 MAX_FINDINGS = 50
 """Findings that are listed for one program."""
@@ -153,41 +153,46 @@ def _check_runs(runs: Runs, source: Program | None, work: int = 0) -> _Checked:
     """What is wrong with a function that is not proved as a whole: in every run of one that has few, else in runs
     that show what the proof by data flow leaves open.
     """
-    copies = runs.copies(deep=False)
-    nodes, everyone = runs.nodes(copies), (1 << len(runs.flow.functions)) - 1
-    total = count_paths(nodes, everyone)
-    size = max(longest(runs.flow.structure, copies, runs.flow.sizes), 1)
-    if total > min(_MAX_RUNS, max(8, _MAX_WORK // size)) or any(each.distant for each in copies.values()):
-        return _check_some(runs, source, work)
-    shallow = _check_paths(runs, copies, all_paths(nodes, everyone), source, Dedup(work))
-    if not shallow.faults or (deep := runs.copies(deep=True)) == copies:
-        return shallow
-    # More iterations may order what is left unordered so far.
-    return _check_paths(
-        runs, deep, all_paths(runs.nodes(deep), everyone), source, Dedup(shallow.faults.work, shallow.faults.runs)
-    )
+    structure, cores = runs.flow.structure, len(runs.flow.functions)
+    checked: _Checked | None = None
+    for deep in (False, True):
+        copies = runs.copies(deep)
+        if checked is not None and (not checked.faults or copies == checked.copies):
+            break  # what few iterations find clean is clean; more may order what is left unordered so far
+        size = max(longest(structure, copies, runs.flow.sizes), 1)
+        many = count_paths(structure, copies, cores) > min(_MAX_RUNS, max(8, _MAX_WORK // size))
+        if many or any(each.distant for each in copies.values()):
+            return _check_some(runs, source, work)
+        dedup = Dedup(work) if checked is None else Dedup(checked.faults.work, checked.faults.runs)
+        checked = _check_paths(runs, copies, all_paths(runs.nodes(copies), (1 << cores) - 1), source, dedup)
+    assert checked is not None
+    return checked
 
 
 def _check_some(runs: Runs, source: Program | None, work: int) -> _Checked:
     """What is wrong with few runs. If they show every pair that the proof by data flow leaves open, all else is
     proved.
     """
-    copies, dedup = runs.copies(deep=True), Dedup(work)
-    nodes, everyone = runs.nodes(copies), (1 << len(runs.flow.functions)) - 1
+    copies, structure, dedup = runs.copies(deep=True), runs.flow.structure, Dedup(work)
+    cores = len(runs.flow.functions)
     left = find_left(runs) if source is None else None
-    # Everything first, then little: what both show does not depend on what else runs.
-    paths = [first_path(nodes, everyone), *(each.path for each in (left or [])[:1])]
-    if left is None:
-        paths = covering_paths(nodes, everyone, _MAX_LEFT)
+    paths: Paths = []
+    if longest(structure, copies, runs.flow.sizes) <= MAX_INSTRUCTIONS:
+        # Everything first, then little: what both show does not depend on what else runs.
+        nodes, everyone = runs.nodes(copies), (1 << cores) - 1
+        paths = [first_path(nodes, everyone)] if left is not None else covering_paths(nodes, everyone, _MAX_SOME)
+    paths += [each.path for each in (left or [])[:1]]
     checked: Paths = []
-    while paths and len(checked) < _MAX_LEFT:
+    while paths:
         checked += paths
-        _check_paths(runs, copies, paths, None, dedup)
+        _check_paths(runs, copies, paths, source, dedup)
         left = left and [each for each in left if not dedup.has(*each.operands)]
         paths = [each.path for each in left or [] if each.path not in checked][:1]
+        if len(checked) >= _MAX_SOME:
+            break
     unproved = []
     if left is None or left:
-        unproved = unproved_paths(runs, {node.block for node in nodes}, len(checked), count_paths(nodes, everyone))
+        unproved = unproved_paths(runs, len(checked), count_paths(structure, copies, cores))
     return _Checked(dedup.faults(), unproved, copies, checked)
 
 

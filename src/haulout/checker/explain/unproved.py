@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from haulout.checker.model import Runs
 from haulout.ir.enums import NONE
 from haulout.ir.labels import place
@@ -13,23 +11,24 @@ _MAX_BLOCKS = 8
 """Blocks that are shown."""
 
 
-def unproved_paths(runs: Runs, blocks: Iterable[int], checked: int, total: int) -> list[Diagnostic]:
-    """`unproved-paths`, when paths through some loops and forks, given by their blocks, were not checked."""
-    missing, program = sorted(blocks), runs.flow.program
-    if not missing:
-        return []
+def unproved_paths(runs: Runs, checked: int, total: float) -> list[Diagnostic]:
+    """`unproved-paths`: of all paths through the loops and forks of a function only some were checked."""
+    program, structure = runs.flow.program, runs.flow.structure
+    loops = [
+        loop.header for loop in structure.loops.values() if loop.trip == NONE or runs.wanted[loop.header].distant
+    ]
     names, labels = [], []
-    for block in missing:
+    for block in sorted([*loops, *structure.fork_at]):
         name = runs.flow.name(block)
         names.append(name)
-        is_loop = block in runs.flow.structure.loop_at
+        is_loop = block in structure.loop_at
         what = f"the loop at {name} runs an unknown number of times" if is_loop else f"the branch at {name}"
         span = place(program, NONE, int(program.blocks.text_line[runs.flow.rows[0][block]]))
         labels.append(Label(what, span))
     shown = ", ".join(names[:_MAX_BLOCKS]) + (
         f" and {len(names) - _MAX_BLOCKS} more" if len(names) > _MAX_BLOCKS else ""
     )
-    count = f"{total:,}" if total < 10**12 else "more than 10**12"
+    count = f"{int(total):,}" if total < 10**12 else "more than 10**12"
     message = f"checked {checked} of {count} paths through {shown}: the others are not proved"
     help_text = (
         "put a core_barrier @all of all cores between the branches, outside of them, to prove both sides separately",

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
+import numpy as np
+
 from haulout.checker.paths.runs import Choice, Path
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.enums import NONE
+from haulout.ir.schema import Column
 from haulout.ir.structure import Fork, Loop, Structure
 
 Paths = list[dict[Choice, int]]
@@ -74,15 +77,31 @@ def find_nodes(structure: Structure, copies: Mapping[int, Copies]) -> tuple[Node
     return tuple(sequence(structure.functions[0], ()))
 
 
-def count_paths(nodes: Sequence[Node], mask: int) -> int:
-    """How many paths there are through nodes, for the cores of a mask."""
-    total = 1
-    for node in nodes:
-        inner = [count_paths(option.nodes, mask) for option in node.options]
-        cores = mask.bit_count() if node.is_divergent else 1
-        # All cores in one arm, or some in each.
-        total *= sum(inner) + (2**cores - 2) * inner[0] * inner[-1] if cores > 1 else sum(inner)
-    return total
+def count_paths(structure: Structure, copies: Mapping[int, Copies], cores: int) -> float:
+    """How many paths there are, exact up to 2**53; it may be infinite."""
+    ways = np.array([1.0, *np.cumprod(np.arange(1.0, cores + 1))])  # factorials
+
+    # Values are vectors: of 0, 1, ... cores that come here, how many paths those have.
+    def loop(loop: Loop, header: Column, body: Column) -> Column:
+        chosen = copies[loop.header]
+        counts = [chosen.count] if loop.trip != NONE else {chosen.count, *range(1, chosen.ends + 1), 0}
+        return np.where(np.arange(cores + 1) > 0, sum(body**count for count in counts), 1.0)
+
+    def fork(fork: Fork, arms: list[Column]) -> Column:
+        one, other = [*arms, np.ones(cores + 1)][:2]
+        if not fork.divergent:
+            return np.where(np.arange(cores + 1) > 0, one + other, 1.0)
+        # Any of the cores to the one side, the others to the other.
+        found: Column = np.rint(np.convolve(one / ways, other / ways)[: cores + 1] * ways)
+        return found
+
+    def sequence(values: list[Column]) -> Column:
+        found: Column = np.prod([np.ones(cores + 1), *values], axis=0)
+        return found
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = structure.fold(lambda block: np.ones(cores + 1), sequence, loop, fork).functions[0]
+    return float(np.nan_to_num(found[cores], nan=np.inf))
 
 
 def all_paths(nodes: Sequence[Node], mask: int) -> Paths:
