@@ -19,9 +19,9 @@ from tests.sim.sim_programs import NESTED, count, counting, vector
 import haulout
 from haulout.ir.enums import Engine
 from haulout.ir.program import Program
+from haulout.report.timeline import run_trace
 from haulout.runtime.lines import Line
 from haulout.runtime.prepare import _Binder
-from haulout.runtime.trace import trace_text
 from haulout.sim.steps.make import Step
 from haulout_generators.branch_programs import random_branch_program, random_inputs
 
@@ -227,11 +227,15 @@ def test_the_trace_has_a_thread_a_queue() -> None:
     source = Path(SOURCES["mlp_tp.n2"])
     program = haulout.compile(source).program
     result = haulout.run(program, values_of(source), trace=True, queues=True)
-    events = json.loads(trace_text(program, result.spans))["traceEvents"]
-    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    assert {name.split()[1] for name in names.values()} == {"0", "1"}
-    assert len(set(names.values())) == len(names) > 2
-    engines = {event["name"]: names[event["tid"]] for event in events if event.get("cat") == "instruction"}
+    events = json.loads(run_trace(program, result.spans))["traceEvents"]
+    names = {
+        (event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"
+    }
+    assert {core for core, _ in names} == {0, 1}
+    assert len(names) > 2
+    engines = {
+        event["name"]: names[event["pid"], event["tid"]] for event in events if event.get("cat") == "instruction"
+    }
     for row in range(len(program.instructions)):
         text = engines.get(program.instruction_name(row))
-        assert text is None or text.split()[-1] == Engine(int(program.instructions.engine[row])).text
+        assert text is None or text == Engine(int(program.instructions.engine[row])).text

@@ -18,7 +18,7 @@ import haulout
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.values import load_values
-from haulout.runtime.trace import trace_text
+from haulout.report.timeline import run_trace
 from haulout.support.diagnostics import Diagnostic, HauloutError
 
 ROOT = Path(__file__).parents[2]
@@ -225,11 +225,11 @@ def test_an_opcode_that_no_core_can_execute_is_refused() -> None:
 def test_the_trace_has_every_instruction_of_every_core() -> None:
     program = compiled("all")
     result = haulout.run(program, trace=True)
-    events = json.loads(trace_text(program, result.spans))["traceEvents"]
-    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
-    assert names == ["core 0", "core 1"]
+    events = json.loads(run_trace(program, result.spans))["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert names == [f"{program.name}: core 0", f"{program.name}: core 1"]
     complete = [event for event in events if event["ph"] == "X"]
-    run = {(event["tid"], event["name"]) for event in complete if event["cat"] == "instruction"}
+    run = {(event["pid"], event["name"]) for event in complete if event["cat"] == "instruction"}
     nops = [row for row, view in enumerate(program.instructions.opcode) if program.strings[int(view)] == "nop"]
     wanted = {
         (int(program.instruction_core[row]), program.instruction_name(row))
@@ -239,5 +239,5 @@ def test_the_trace_has_every_instruction_of_every_core() -> None:
     assert run == wanted
     assert {event["cat"] for event in complete} == {"instruction", "wait", "signal"}
     for core in (0, 1):
-        own = [event for event in complete if event["tid"] == core]
+        own = [event for event in complete if event["pid"] == core]
         assert all(one["ts"] + one["dur"] <= two["ts"] + 1e-3 for one, two in pairwise(own))

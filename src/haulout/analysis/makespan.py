@@ -53,6 +53,12 @@ class Estimate:
     """Of each instruction: when it starts; in a loop, in the first iteration."""
     finish: F64
     """Of each instruction: when it is complete; a barrier starts then."""
+    arrived: F64
+    """Of each barrier and `sendrecv`: when its line comes to it; of others -1."""
+    began: F64
+    """Of each loop of a core, in order: when all cores enter it ..."""
+    ended: F64
+    """... and when the last one has left it, after all its iterations."""
     assumed: int
     """Loops whose trip was assumed."""
 
@@ -92,6 +98,9 @@ class Estimator:
             done=found.done[order],
             begin=found.finish - self.columns.duration,
             finish=found.finish,
+            arrived=found.arrived,
+            began=found.began,
+            ended=found.ended,
             assumed=self.assumed,
         )
 
@@ -113,7 +122,7 @@ def first_free_queues(program: Program, target: Target, movable: Bools) -> Bytes
     return found.engine
 
 
-class _Groups(NamedTuple):
+class Groups(NamedTuple):
     """Matching barriers have one group: the k-th of one line, set of participants and function."""
 
     of: Ids
@@ -125,10 +134,10 @@ class _Groups(NamedTuple):
 def _columns(program: Program, target: Target) -> Columns:
     structure, rows = program.structure, len(program.instructions)
     own = program.dependences.take(~program.dependences.carried)
-    groups = _barrier_groups(program)
+    groups = barrier_groups(program)
     group = np.full(rows, NONE, np.int32)
     group[program.barriers.instruction] = groups.of
-    to, source = _partners(program)
+    to, source = partners(program)
     meeting = np.zeros(rows, bool)
     meeting[program.meetings.instruction] = True
     first = np.searchsorted(program.block_core, np.arange(program.lnc + 1)).astype(np.int64)
@@ -175,11 +184,11 @@ def _columns(program: Program, target: Target) -> Columns:
     )
 
 
-def _barrier_groups(program: Program) -> _Groups:
+def barrier_groups(program: Program) -> Groups:
     """Groups of the barriers."""
     barriers, row = program.barriers, program.barriers.instruction
     if not len(row):
-        return _Groups(np.zeros(0, np.int32), np.zeros(0, np.int32), 0)
+        return Groups(np.zeros(0, np.int32), np.zeros(0, np.int32), 0)
     everyone = np.uint64((1 << program.lnc) - 1)
     mask = np.where(barriers.cores == 0, everyone, barriers.cores)
     line = program.instructions.engine[row].astype(np.int64)
@@ -190,7 +199,7 @@ def _barrier_groups(program: Program) -> _Groups:
     keys, group, size = np.unique(
         np.stack([plain.astype(np.int64), ordinal, kind]), axis=1, return_inverse=True, return_counts=True
     )
-    return _Groups(group.ravel().astype(np.int32), size.astype(np.int32), int((keys[0] == 0).sum()))
+    return Groups(group.ravel().astype(np.int32), size.astype(np.int32), int((keys[0] == 0).sum()))
 
 
 def _ordinals(key: Ints) -> Ints:
@@ -202,7 +211,7 @@ def _ordinals(key: Ints) -> Ints:
     return found
 
 
-def _partners(program: Program) -> tuple[Ids, Ids]:
+def partners(program: Program) -> tuple[Ids, Ids]:
     """Of each `sendrecv`, the instruction that receives what it sends, and the one that sends what it receives."""
     rows = len(program.instructions)
     to, source = np.full(rows, NONE, np.int32), np.full(rows, NONE, np.int32)

@@ -75,6 +75,12 @@ class Results(NamedTuple):
     """Of each instruction; inside a loop, in the first iteration."""
     engine: Bytes
     """Of each instruction the one that it took."""
+    arrived: F64
+    """Of each barrier and `sendrecv`: when its line comes to it; inside a loop, in the first iteration."""
+    began: F64
+    """Of each loop: when all cores enter it ..."""
+    ended: F64
+    """... and when the last one has left it, after all its iterations."""
 
 
 @njit
@@ -106,7 +112,7 @@ def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
     level = np.zeros(cores, np.int64)
     decided = np.zeros(cores)
     header = np.zeros((cores, loops))
-    began = np.zeros(loops)
+    began, ended = np.zeros(loops), np.zeros(loops)
     block, row, stage = np.zeros(cores, np.int64), np.zeros(cores, np.int64), np.zeros(cores, np.int64)
     given = np.zeros(cores, np.int64)
     waits = np.zeros(cores, np.bool_)
@@ -163,6 +169,7 @@ def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
                             start = saved[level[core], k]
                             mine[k] = start + trip * (mine[k] - start)
                         mine[:LINES] = began[loop] + trip * length + header[core, loop]
+                        ended[loop] = max(ended[loop], mine[0])
                         stage[core] = 5
                     continue
                 if stage[core] == 2:  # instructions
@@ -194,6 +201,8 @@ def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
                             waits[core] = moved = True
                             there[meet] += 1
                             last[meet] = max(last[meet], start)
+                            if not fence:
+                                arrived[at] = start
                         if there[meet] < size and forced != core:
                             break
                         end = last[meet] + cost
@@ -258,4 +267,5 @@ def _scan_makespan(x: Columns, extra: Ids, extra_cost: float) -> Results:
     end_of = np.zeros(cores)
     for core in range(cores):
         end_of[core] = state[core, :LINES].max()
-    return Results(end_of, state[:, BUSY:WAITED].copy(), state[:, WAITED].copy(), arrival, done, finish, line)
+    busy, waited = state[:, BUSY:WAITED].copy(), state[:, WAITED].copy()
+    return Results(end_of, busy, waited, arrival, done, finish, line, arrived, began, ended)

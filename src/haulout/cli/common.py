@@ -42,6 +42,13 @@ split_option = click.option(
     help="Where cores divide work, cut results along this dimension if possible, or those of one operation. "
     "Repeatable.",
 )
+target_option = click.option(
+    "--target",
+    default="generic",
+    show_default=True,
+    metavar="NAME|FILE.toml",
+    help="The machine for estimated run times: generic, trainium, or a TOML file.",
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 
 

@@ -17,14 +17,17 @@ from haulout.cli.common import (
     plain_console,
     quiet_option,
     split_option,
+    target_option,
 )
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.ir.text import print_bir
 from haulout.report.memory_map import memory_map, program_panels
 from haulout.report.tables import core_table, share_table, summary_lines, verdict_lines
+from haulout.report.timeline import estimated_trace
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import STDOUT, write_files
+from haulout.target import load_target
 
 if TYPE_CHECKING:
     from haulout.frontends.hlo import Fuse
@@ -68,13 +71,7 @@ if TYPE_CHECKING:
 )
 @split_option
 @click.option("--compare-share", is_flag=True, help="Also compile with every other value of --share, and compare.")
-@click.option(
-    "--target",
-    default="generic",
-    show_default=True,
-    metavar="NAME|FILE.toml",
-    help="The machine for estimated run times: generic, trainium, or a TOML file.",
-)
+@target_option
 @click.option(
     "--sync",
     type=click.Choice(["edges", "semaphores", "all"]),
@@ -93,6 +90,9 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME",
     help="A parameter of an .hlo file for which all cores get equal bytes. Repeatable.",
+)
+@click.option(
+    "--trace", metavar="FILE", help="Write the estimated timeline (.json), for Perfetto or chrome://tracing."
 )
 @kernel_options
 @format_option
@@ -114,6 +114,7 @@ def compile(
     fuse: Fuse | None,
     lnc: int | None,
     replicated: tuple[str, ...],
+    trace: str | None,
     arg: tuple[str, ...],
     args_file: str | None,
     barrier_scope: BarrierScope,
@@ -154,7 +155,10 @@ def compile(
         "report.json": result.report.to_json(),
         "memory.html": memory_map(result.program.name, program_panels(result.program)),
     }
-    write_files({folder / name: text.encode() for name, text in files.items()})
+    paths = {folder / name: text.encode() for name, text in files.items()}
+    if trace is not None:
+        paths[Path(trace)] = estimated_trace(result.program, load_target(target)).encode()
+    write_files(paths)
     emit(result.diagnostics, style)
     if style == "text":
         console = plain_console()

@@ -18,6 +18,7 @@ SHORT_HELP = {
     "reduce": "Shrink a program while `haulout check` reports CODE.",
     "run": "Execute a compiled program, a thread a core.",
     "simulate": "Run a program and write every core's outputs.",
+    "trace": "Write the estimated timeline of a program.",
     "warmup": "Compile all kernels for this machine in advance.",
 }
 """Command -> short help. The module `haulout.cli.NAME` has the command `NAME`, with _ for -."""

@@ -20,7 +20,7 @@ from haulout.cli.outputs import (
 )
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.values import load_values, save_values
-from haulout.runtime.trace import trace_text
+from haulout.report.timeline import run_trace
 from haulout.sim.expect import compare_outputs, expected_outputs
 from haulout.support.diagnostics import Diagnostic
 from haulout.support.files import write_text
@@ -89,7 +89,7 @@ def run(
         agreement = agreement_text(len(wanted), len(findings), worst)
     err = takes_stdout(output)
     if trace is not None:
-        write_text(trace, trace_text(program, result.spans))
+        write_text(trace, run_trace(program, result.spans))
     if output is not None:
         save_values(result.outputs, output)
     emit(findings, style, err=err)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from haulout import api
-from haulout.cli.common import format_option, plain_console, progress_bar, quiet_option
+from haulout.cli.common import format_option, plain_console, progress_bar, quiet_option, target_option
 from haulout.cli.outputs import (
     agreement_text,
     expect_option,
@@ -19,10 +19,13 @@ from haulout.cli.outputs import (
 )
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.values import load_values, save_values
+from haulout.report.simulated_timeline import simulated_trace
 from haulout.sim import SimulationResult, compare_schedules
 from haulout.sim import simulate as run
 from haulout.sim.expect import compare_outputs, expected_outputs
 from haulout.support.diagnostics import Diagnostic
+from haulout.support.files import write_text
+from haulout.target import load_target
 
 
 @click.command()
@@ -44,6 +47,12 @@ from haulout.support.diagnostics import Diagnostic
     help="Limit on executed instructions of all cores together.",
 )
 @expect_option
+@click.option(
+    "--trace",
+    metavar="FILE",
+    help="Write a timeline of all that runs (.json), timed by --target, for Perfetto.",
+)
+@target_option
 @output_option
 @format_option
 @quiet_option
@@ -55,6 +64,8 @@ def simulate(
     schedule: str,
     max_instructions: int,
     expect: str | None,
+    trace: str | None,
+    target: str,
     output: str | None,
     style: str,
     quiet: bool,
@@ -87,6 +98,8 @@ def simulate(
         findings += different
         agreement = agreement_text(len(wanted), len(different), worst)
     err = takes_stdout(output)
+    if trace is not None:
+        write_text(trace, simulated_trace(program, load_target(target), values, seed=seed))
     if output is not None:
         save_values(result.outputs, output)
     emit(findings, style, err=err)

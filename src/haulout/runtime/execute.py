@@ -22,7 +22,7 @@ from haulout.ir.structure import Loop
 from haulout.runtime.lines import Line, decides
 from haulout.runtime.meeting import StoppedError
 from haulout.runtime.prepare import Executable, bind
-from haulout.runtime.trace import Kind, Span
+from haulout.runtime.spans import Kind, Span
 from haulout.sim.execution import Progress, initial_bytes
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS
 from haulout.sim.inputs import Values, element_type, locations_of_kind, qualified_name

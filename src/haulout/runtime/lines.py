@@ -17,7 +17,7 @@ import numpy as np
 
 from haulout.ir.enums import NONE, Engine
 from haulout.runtime.meeting import Place
-from haulout.runtime.trace import Kind
+from haulout.runtime.spans import Kind
 from haulout.sim.flow.code import BRANCH, Code, line_text
 from haulout.sim.flow.sections import Sections
 from haulout.sim.flow.visits import Iteration

@@ -23,7 +23,7 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
 from haulout.runtime.lines import Line, divide
 from haulout.runtime.meeting import Group, Meetings, Tag
-from haulout.runtime.trace import Kind
+from haulout.runtime.spans import Kind
 from haulout.sim.memory.slots import Slot, new_arena
 from haulout.sim.numerics import TensorType
 from haulout.sim.plan import Prepared, prepare, within_memory
