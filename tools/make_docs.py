@@ -105,6 +105,13 @@ def passes_page() -> str:
         "`--partitions` override the level; `--fences bracket` also leaves out `order_by_phases`. A cell has the "
         "options that differ from the defaults of the pass.",
         levels_table(),
+        "## Passes of your own",
+        "A pass is a frozen dataclass derived from `haulout.passes.base.Pass`, with a `name` and a method `run`; its "
+        "fields are its options. `haulout opt --load FILE.py` takes the passes of a file. An installed package names "
+        "its passes as entry points of the group `haulout.passes`. `--print-before`, `--print-after`, their forms "
+        "with `-all`, and `--print-after-changed` show the program on stderr. The program is verified after each "
+        "pass. The one that crashes or breaks it is named, and `--reproducer DIR` keeps the program before it, with "
+        "the pipeline in its first line: `haulout opt DIR/reproducer.NAME.bir` runs that pass again.",
     ]
     for name, kind in REGISTRY.items():
         parts += [f"## {name}", " ".join(_facts(kind)), inspect.cleandoc(kind.__doc__ or "")]

@@ -25,7 +25,7 @@ def test_opt_prints_a_program_and_nothing_else(tmp_path: Path) -> None:
     assert haulout("check", path).status == 0
     assert haulout("opt", HLO, "-o", tmp_path / "y.bir").stdout == ""
     assert (tmp_path / "y.bir").read_text() == result.stdout
-    assert "# after build_fdeps\nbir 1\n" in haulout("opt", HLO, "--print-after", "build_fdeps").stdout
+    assert "# after build_fdeps\nbir 1\n" in haulout("opt", HLO, "--print-after", "build_fdeps").stderr
 
 
 def _json(text: str) -> list[dict[str, object]]:

@@ -103,7 +103,7 @@ def test_a_crash_is_a_diagnostic_with_a_reproducer(tmp_path: Path) -> None:
     assert str(path) in "".join(finding.help)
     text = path.read_text()
     # The pass with its options, then the program as the pass got it: what is needed to see it again.
-    assert text.startswith("# pass: Crashing(depth=3)\n")
+    assert text.startswith("# passes: crashing\n")
     before = LocalizeSharedMemory().run(program(), PassContext())
     assert print_bir(parse_bir(text)) == print_bir(before)
 

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
 import click
 
 from haulout import api
 from haulout.cli.common import CORES, pass_progress, quiet_option
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.text import print_bir
-from haulout.passes.base import PassContext
-from haulout.passes.manager import PassManager
-from haulout.passes.pipeline import parse_pipeline, standard_pipeline
-from haulout.support.files import write_text
+from haulout.passes.base import Pass, PassContext
+from haulout.passes.manager import PassManager, PassRecord
+from haulout.passes.pipeline import REGISTRY, parse_pipeline, standard_pipeline
+from haulout.passes.pipeline_text import find_pass, pipeline_of
+from haulout.passes.plugins import more_passes
+from haulout.support.files import read_text, write_text
 
 
 @click.command()
 @click.argument("source", metavar="INPUT")
-@click.option("--passes", "text", help="NAME{OPTION=VALUE},... ; default: the standard pipeline; empty: no pass.")
-@click.option("--print-after", multiple=True, metavar="NAME", help="Also print the program after this pass.")
+@click.option(
+    "--passes",
+    "text",
+    help="NAME{OPTION=VALUE},... ; default: that of a reproducer, else the standard pipeline; empty: no pass.",
+)
+@click.option("--load", "files", multiple=True, metavar="FILE.py", help="Also take the passes of a file. Repeatable.")
+@click.option(
+    "--print-before",
+    "before",
+    multiple=True,
+    metavar="NAME",
+    help="Print the program to stderr before this pass. Repeatable.",
+)
+@click.option("--print-after", "after", multiple=True, metavar="NAME", help="Print it after this pass. Repeatable.")
+@click.option("--print-before-all", is_flag=True, help="Print it before every pass.")
+@click.option("--print-after-all", is_flag=True, help="Print it after every pass.")
+@click.option("--print-after-changed", is_flag=True, help="Print it after every pass that changes it.")
+@click.option(
+    "--verify-each/--no-verify-each", default=True, show_default=True, help="Verify the program after each pass."
+)
+@click.option("--timing", is_flag=True, help="Print the time of each pass to stderr, the longest first.")
+@click.option(
+    "--reproducer",
+    metavar="DIR",
+    help="The folder for the program and the pipeline where a pass breaks; default: that of --output, else none.",
+)
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @click.option(
     "-o", "--output", default="-", show_default=True, metavar="FILE", help="The file for the program; - is stdout."
@@ -25,16 +54,62 @@ from haulout.support.files import write_text
 @quiet_option
 @guarded
 def opt(
-    source: str, text: str | None, print_after: tuple[str, ...], lnc: int | None, output: str, quiet: bool
+    source: str,
+    text: str | None,
+    files: tuple[str, ...],
+    before: tuple[str, ...],
+    after: tuple[str, ...],
+    print_before_all: bool,
+    print_after_all: bool,
+    print_after_changed: bool,
+    verify_each: bool,
+    timing: bool,
+    reproducer: str | None,
+    lnc: int | None,
+    output: str,
+    quiet: bool,
 ) -> int:
     """Run passes on a program and print it as .bir text.
 
-    Findings go to stderr if the program goes to stdout.
+    Findings go to stderr if the program goes to stdout. If a pass crashes or makes an unsound program, the program
+    before it is written with the pipeline in its first line: `haulout opt` of that file runs the pass again.
     """
-    passes = standard_pipeline() if text is None else parse_pipeline(text)
+    more = more_passes(map(Path, files))
+    if text is None and source.endswith(".bir"):
+        text = pipeline_of(read_text(Path(source)))
+    passes = standard_pipeline() if text is None else parse_pipeline(text, more)
+    folder = reproducer if reproducer is not None else (None if output == "-" else str(Path(output).parent))
+    manager = PassManager(
+        passes,
+        verify=verify_each,
+        on_pass=pass_progress(quiet),
+        print_before=_chosen(before, print_before_all, passes, more),
+        print_after=_chosen(after, print_after_all, passes, more),
+        print_changed=print_after_changed,
+        show=lambda shown: click.echo(shown, err=True),
+        reproducer=None if folder is None else Path(folder),
+    )
     context = PassContext()
-    manager = PassManager(passes, on_pass=pass_progress(quiet), print_after=print_after, show=click.echo)
     program = manager.run(api.load(source, lnc=lnc), context)
     write_text(output, print_bir(program))
     emit(context.all_findings, "text", err=takes_stdout(output))
+    if timing:
+        _print_times(manager.records)
     return exit_status(context.all_findings)
+
+
+def _chosen(
+    names: Iterable[str], everything: bool, passes: Iterable[Pass], more: Mapping[str, type[Pass]]
+) -> list[str]:
+    """The passes around which the program is printed."""
+    for name in names:
+        find_pass(name, {**REGISTRY, **more})
+    return [each.name for each in passes] if everything else list(names)
+
+
+def _print_times(records: list[PassRecord]) -> None:
+    total = sum(record.seconds for record in records)
+    for record in sorted(records, key=lambda record: -record.seconds):
+        share = record.seconds / total if total else 0.0
+        click.echo(f"{record.seconds:10.4f} s {share:6.1%}  {record.name}", err=True)
+    click.echo(f"{total:10.4f} s         all passes", err=True)

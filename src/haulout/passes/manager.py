@@ -1,4 +1,4 @@
-"""Runs passes: verifies after each, times each, prints what is asked for, and leaves a reproducer on a crash."""
+"""Runs passes: verifies after each, times each, prints what is asked for, leaves a reproducer of a crash."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from haulout.ir.text import print_bir
 from haulout.ir.verify import check_sound
 from haulout.passes.base import Pass, PassContext, Status
 from haulout.passes.options import check_options
+from haulout.passes.pipeline_text import PIPELINE, pipeline_text
 from haulout.support.diagnostics import HauloutError, fail
 from haulout.support.files import write_text
 from haulout.support.jit import work_clock
@@ -32,8 +33,9 @@ class PassRecord:
 class PassManager:
     """A pipeline and how to run it.
 
-    `on_pass(record)` is called after each pass. `print_after` names passes whose result `show` gets as text.
-    `reproducer` is the folder that takes the program a pass crashed on, and the pass.
+    `on_pass(record)` is called after each pass. `show` gets the program as text before and after the passes of
+    `print_before` and `print_after`, and after those that change it if `print_changed`. `reproducer` is the folder
+    for the program that a pass crashed on, or made unsound, with the pass: `haulout opt` runs it again.
     """
 
     passes: Sequence[Pass]
@@ -41,6 +43,7 @@ class PassManager:
     on_pass: Callable[[PassRecord], None] | None = None
     print_before: Iterable[str] = ()
     print_after: Iterable[str] = ()
+    print_changed: bool = False
     show: Callable[[str], None] = print
     reproducer: Path | None = None
     records: list[PassRecord] = field(default_factory=list)
@@ -52,14 +55,17 @@ class PassManager:
         if self.verify:
             check_sound(program)
         before, after = set(self.print_before), set(self.print_after)
+        last = print_bir(program) if self.print_changed else ""
         for each in self.passes:
             if context.stopped:
                 break
             if each.name in before:
                 self.show(f"# before {each.name}\n{print_bir(program)}")
             program = self._run_one(each, program, context)
-            if each.name in after:
-                self.show(f"# after {each.name}\n{print_bir(program)}")
+            text = print_bir(program) if self.print_changed or each.name in after else ""
+            if each.name in after or (self.print_changed and text != last):
+                self.show(f"# after {each.name}\n{text}")
+            last = text
         return program
 
     def _run_one(self, each: Pass, program: Program, context: PassContext) -> Program:
@@ -71,12 +77,12 @@ class PassManager:
         else:
             try:
                 result = each.run(program, context)
-                if self.verify and result is not program:
-                    check_sound(result)
             except (HauloutError, MemoryError):
                 raise
             except Exception as error:
                 self._crashed(each, program, error)
+            if self.verify and result is not program:
+                self._check(each, program, result)
         record = PassRecord(each.name, each.position, status, work_clock() - began, len(result.instructions))
         self.records.append(record)
         if self.on_pass is not None:
@@ -86,12 +92,25 @@ class PassManager:
     def _crashed(self, each: Pass, program: Program, error: Exception) -> None:
         """Report a defect of ours, with what is needed to see it again."""
         notes = [line for line in "".join(traceback.format_exception(error)).splitlines() if line.strip()][-6:]
-        help_lines = []
-        if self.reproducer is not None:
-            path = self.reproducer / f"reproducer.{each.name}.bir"
-            try:
-                write_text(path, f"# pass: {each}\n{print_bir(program)}")
-                help_lines.append(f"the program it ran on: {path}")
-            except Exception as second:  # the defect is what is reported, not what keeps it from being written
-                help_lines.append(f"the program it ran on is not written: {type(second).__name__}: {second}")
-        fail("internal-error", f"{each.name} crashed: {type(error).__name__}: {error}", notes=notes, help=help_lines)
+        message = f"{each.name} crashed: {type(error).__name__}: {error}"
+        fail("internal-error", message, notes=notes, help=self._reproduced(each, program))
+
+    def _check(self, each: Pass, program: Program, result: Program) -> None:
+        """Name the pass that made an unsound program."""
+        try:
+            check_sound(result)
+        except HauloutError as error:
+            notes = [finding.message for finding in error.diagnostics]
+            message = f"{each.name} made a program that is not sound: {notes[0]}"
+            fail("internal-error", message, notes=notes[1:], help=self._reproduced(each, program))
+
+    def _reproduced(self, each: Pass, program: Program) -> list[str]:
+        """Write the program that a pass ran on; what to do with it."""
+        if self.reproducer is None:
+            return []
+        path = self.reproducer / f"reproducer.{each.name}.bir"
+        try:
+            write_text(path, f"{PIPELINE}{pipeline_text([each])}\n{print_bir(program)}")
+        except Exception as error:  # the defect is what is reported, not what keeps it from being written
+            return [f"the program it ran on is not written: {type(error).__name__}: {error}"]
+        return [f"run it again: haulout opt {path}"]

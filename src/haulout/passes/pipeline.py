@@ -1,13 +1,11 @@
-"""The pipeline, in the reference's order, and its text form: `name{option=value},name,...`."""
+"""The pipeline, in the reference's order."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
-from haulout.ir.attributes import AttrValue, parse_attrs
 from haulout.passes.alternate_buffers import AlternateBuffers
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.assign_queues import AssignQueues
@@ -24,8 +22,9 @@ from haulout.passes.lower_barriers import LowerBarriers
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.passes.lower_sync import LowerSync
 from haulout.passes.mark_uniform import MarkUniform
-from haulout.passes.options import Between, check_option, option_types
+from haulout.passes.options import Between, check_option
 from haulout.passes.order_by_phases import OrderByPhases
+from haulout.passes.pipeline_text import parse_passes
 from haulout.passes.share_replicated import ShareReplicated
 from haulout.passes.split_uniform import SplitUniform
 from haulout.passes.sync_shared_allocations import SyncSharedAllocations
@@ -167,37 +166,6 @@ def level_of(level: int) -> Level:
     return LEVELS[check_option("level", level, Annotated[int, Between(0, len(LEVELS) - 1)])]
 
 
-_PASS = re.compile(r"""\s*([a-z_0-9]+)\s*(?:\{((?:"(?:[^"\\]|\\.)*"|[^"}])*)\})?\s*(?:,|\Z)""")
-
-
-def parse_pipeline(text: str) -> list[Pass]:
-    """Passes from `name{option=value option=value},name`; `bad-input` names what is not known or of a wrong type.
-
-    `none` is None where the option's type allows that.
-    """
-    passes: list[Pass] = []
-    at = 0
-    while at < len(text):
-        match = _PASS.match(text, at)
-        if match is None:
-            bad_input(f"expected NAME or NAME{{OPTION=VALUE}} in the pipeline, found {text[at:]!r}")
-        name, options = match.group(1), parse_attrs(match.group(2) or "")
-        kind = REGISTRY.get(name)
-        if kind is None:
-            bad_input(f"no pass is named {name!r}", help=["passes: " + ", ".join(REGISTRY)])
-        passes.append(_make(kind, options))
-        at = match.end()
-    return passes
-
-
-def _make(kind: type[Pass], options: dict[str, AttrValue]) -> Pass:
-    known = option_types(kind)
-    values: dict[str, AttrValue | None] = {}
-    for key, value in options.items():
-        name = key.replace("-", "_")
-        if name not in known:
-            bad_input(f"{kind.name} has no option {key!r}", help=["options: " + (", ".join(known) or "none")])
-        if name in values:
-            bad_input(f"{kind.name}: option {name} is given twice")
-        values[name] = None if value == "none" and type(None) in get_args(known[name]) else value
-    return kind(**values)
+def parse_pipeline(text: str, more: Mapping[str, type[Pass]] | None = None) -> list[Pass]:
+    """Passes of `REGISTRY`, or of `more`, from text (`pipeline_text.py`)."""
+    return parse_passes(text, {**REGISTRY, **(more or {})})
