@@ -134,7 +134,10 @@ def test_a_file_that_cannot_be_loaded_is_refused(files: tuple[str, str], text: s
 
 @pytest.mark.parametrize(
     ("broken", "message"),
-    [("breaks{row=77}", "breaks made a program that is not sound"), ("crashes", "crashes crashed: ZeroDivisionError")],
+    [
+        ("breaks{row=77}", "breaks made a program that is not sound"),
+        ("crashes", "crashes crashed: ZeroDivisionError"),
+    ],
 )
 def test_a_pass_that_breaks_the_program_leaves_a_reproducer(
     files: tuple[str, str], tmp_path: Path, broken: str, message: str
