@@ -22,7 +22,7 @@ from haulout.cli.common import (
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.ir.text import print_bir
-from haulout.report.memory_map import memory_map, program_panels
+from haulout.report.memory_map import draw_program, memory_map
 from haulout.report.tables import core_table, share_table, summary_lines, verdict_lines
 from haulout.report.timeline import estimated_trace
 from haulout.support.diagnostics import bad_input
@@ -153,7 +153,7 @@ def compile(
     files = {
         "program.bir": print_bir(result.program),
         "report.json": result.report.to_json(),
-        "memory.html": memory_map(result.program.name, program_panels(result.program)),
+        "memory.html": memory_map(result.program.name, draw_program(result.program)),
     }
     paths = {folder / name: text.encode() for name, text in files.items()}
     if trace is not None:

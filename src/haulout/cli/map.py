@@ -10,7 +10,7 @@ import numpy as np
 from haulout import api
 from haulout.cli.status import guarded, takes_stdout
 from haulout.packing.csvio import read_csv
-from haulout.report.memory_map import Panel, memory_map, program_panels
+from haulout.report.memory_map import Drawing, Panel, draw_program, memory_map
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import write_text
 
@@ -27,13 +27,13 @@ def map(source: str, output: str) -> int:
     Time against offset, of a compiled .bir program or of a CSV file with offsets as `haulout plan` writes it.
     """
     if Path(source).suffix == ".csv":
-        page = memory_map(Path(source).stem, [_csv_panel(source)], time_unit="moment")
+        page = memory_map(Path(source).stem, Drawing([_csv_panel(source)]))
     else:
         program = api.load(source)
-        panels = program_panels(program)
-        if not panels:
+        drawing = draw_program(program)
+        if not drawing.panels:
             bad_input(f"{source} has no placed locations", help=["run haulout compile first"])
-        page = memory_map(program.name, panels)
+        page = memory_map(program.name, drawing)
     write_text(output, page)
     if not takes_stdout(output):
         click.echo(output)

@@ -1,30 +1,42 @@
-"""A memory map: time against offset, one offline HTML page, a panel a core (or one for a planner's problem).
+"""A memory map: time against offset, one offline HTML page, a panel for each address space.
 
-Every buffer is a box: its live range and its bytes. The page shows the peak, the buffers that are live there, and the
-box under the pointer. It loads no other resource.
+Every buffer is a box: its live range and its bytes. Above the boxes of a panel the live bytes are a curve; fences are
+lines through all panels. Inputs and constants, which are live all the time, are folded until they are asked for. The
+page (`templates/memory_map.*`) loads no other resource; what only a click shows is parsed at the first click.
+
+The time of a program is a *step*: its instructions in the order in which they start by the estimate, where no
+instruction comes before one that precedes it in its core's list. So lifetimes, which follow the lists, stay apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import jinja2
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from haulout.analysis.fence_pairs import fence_pairs
 from haulout.analysis.lifetimes import lifetimes
+from haulout.analysis.makespan import makespan
+from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
+from haulout.ir.schema import Bools
 from haulout.report.tables import format_bytes
 from haulout.support.render import encodable
+from haulout.target import DEFAULT, load_target
 
 Ints = npt.NDArray[np.int64]
 
-MAX_BOXES = 20_000
-"""Of a panel: the largest by bytes times time; the page reports the number of others."""
-MAX_LISTED = 40
+MAX_TOUCHES = 16
+"""Accesses of a buffer that are listed."""
+MAX_PAIRS = 12
+"""Conflicts of a fence that are listed."""
 _IN_SCRIPT = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 """Escapes for JSON in a script element: names must not end it or start a comment."""
 
@@ -47,86 +59,233 @@ class Panel:
     """Colour of each buffer: an index into `groups`."""
     groups: Sequence[str]
     capacity: int | None = None
+    folded: int | None = None
+    """The group that is hidden until it is asked for."""
+    rows: Ints | None = None
+    """Of each buffer: its location, for what a click shows."""
 
 
-def program_panels(program: Program) -> list[Panel]:
-    """A panel a core: the locations that it owns, over its own instruction list, from its partition's start."""
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What a page shows of a program."""
+
+    panels: list[Panel]
+    time_unit: str = "moment"
+    fences: list[dict[str, Any]] = field(default_factory=list)
+    """`time`, `name`, and `orders`: lines of text."""
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def draw_program(program: Program) -> Drawing:
+    """The panels of all placed locations: a panel for DRAM that cores share, or each core's part, and for each core's
+    SBUF and PSUM.
+    """
+    step = _steps(program)
+    return Drawing(_panels(program, step), "step", _fences(program, step), _details(program))
+
+
+def _steps(program: Program) -> Ints:
+    """Of each instruction its step."""
+    begin = makespan(program, load_target(DEFAULT)).begin
+    core = program.instruction_core
+    for first, end in pairwise(np.searchsorted(core, np.arange(program.lnc + 1)).tolist()):
+        begin[first:end] = np.maximum.accumulate(begin[first:end])
+    step = np.empty(len(begin), np.int64)
+    step[np.lexsort((np.arange(len(begin)), core, begin))] = np.arange(len(begin))
+    return step
+
+
+def _panels(program: Program, step: Ints) -> list[Panel]:
     locations, life = program.locations, lifetimes(program)
-    owned = (locations.space <= Space.DRAM_SHARED) & (locations.remote_name == NONE) & (locations.address != NONE)
-    owned &= (locations.size > 0) & (life.end > life.begin)
+    core = program.location_core
+    placed = (locations.remote_name == NONE) & (locations.address != NONE) & (locations.size > 0)
+    placed &= life.end > life.begin
+    # The first and the last position of a core stand for the start and the end of the run.
+    first, last = (np.searchsorted(program.instruction_core, core, side) for side in ("left", "right"))
+    times = np.append(step, len(step))
+    begin = np.where(life.begin <= first, 0, times[np.minimum(life.begin, last)])
+    end = np.where(life.end >= last, len(step), times[np.clip(life.end - 1, 0, None)] + 1)
+    begin = np.minimum(begin, end - 1)
     panels = []
-    for core in range(program.lnc):
-        rows = np.flatnonzero(owned & (program.location_core == core))
-        if not len(rows):
-            continue
+    for title, rows in _spaces(program, placed):
+        shared, outside = locations.space[rows] == Space.DRAM_SHARED, locations.kind[rows] != Kind.INTERNAL
         base = int(locations.address[rows].min())
-        first = int(np.searchsorted(program.instruction_core, core))
-        shared = locations.space[rows] == Space.DRAM_SHARED
-        outside = locations.kind[rows] != Kind.INTERNAL
         panels.append(
             Panel(
-                f"core {core}, partition at {base:#x}",
+                f"{title}, from {base:#x}" if base else title,
                 [program.strings[name] for name in locations.name[rows].tolist()],
-                life.begin[rows] - first,
-                life.end[rows] - first,
+                begin[rows],
+                end[rows],
                 np.arange(len(rows)),
                 locations.address[rows] - base,
-                locations.size[rows],
-                np.where(shared, 1, np.where(outside, 2, 0)).astype(np.int64),
+                _heights(program, rows),
+                np.where(outside, 2, np.where(shared, 1, 0)).astype(np.int64),
                 ("local", "shared", "input, output, constant"),
+                folded=2,
+                rows=rows,
             )
         )
     return panels
 
 
-def memory_map(title: str, panels: Sequence[Panel], *, time_unit: str = "instruction") -> str:
+def _heights(program: Program, rows: Ints) -> Ints:
+    """Bytes of an address space that each location takes: on chip those of one partition."""
+    rows_of = program.locations
+    on_chip = rows_of.space[rows] > Space.DRAM_SHARED
+    found: Ints = np.where(on_chip, rows_of.size[rows] // np.maximum(rows_of.parts[rows], 1), rows_of.size[rows])
+    return found
+
+
+def _spaces(program: Program, placed: Bools) -> list[tuple[str, Ints]]:
+    """Titles and locations of the address spaces: parts of DRAM that meet are one."""
+    rows, core = program.locations, program.location_core
+    found: list[tuple[str, Ints]] = []
+    dram = placed & (rows.space <= Space.DRAM_SHARED)
+    parts: list[tuple[int, int, list[int]]] = []
+    for each in range(program.lnc):
+        mine = np.flatnonzero(dram & (core == each))
+        if len(mine):
+            parts.append((int(rows.address[mine].min()), int((rows.address + rows.size)[mine].max()), [each]))
+    merged: list[tuple[int, int, list[int]]] = []
+    for begin, end, cores in sorted(parts):
+        if merged and begin < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end), sorted(merged[-1][2] + cores)
+        else:
+            merged.append((begin, end, cores))
+    for _, _, cores in sorted(merged, key=lambda part: part[2]):
+        name = f"core {cores[0]}" if len(cores) == 1 else f"cores {', '.join(map(str, cores))}"
+        found.append((f"DRAM, {name}", np.flatnonzero(dram & np.isin(core, cores))))
+    for space in (Space.SBUF, Space.PSUM):
+        for each in range(program.lnc):
+            mine = np.flatnonzero(placed & (rows.space == space) & (core == each))
+            if len(mine):
+                found.append((f"{space.name}, core {each}", mine))
+    return found
+
+
+def _fences(program: Program, step: Ints) -> list[dict[str, Any]]:
+    """The fences with the conflicts that they alone order."""
+    rows = fence_rows(program)
+    first = rows[program.instruction_core[rows] == 0]
+    names = np.full(len(program.instructions), NONE, np.int32)
+    names[program.barriers.instruction] = program.barriers.name
+    pairs, accesses = fence_pairs(program), program.accesses
+    found = []
+    for row in first.tolist():
+        mine = np.flatnonzero(pairs.fence == row)
+        lines = []
+        for earlier, later in zip(pairs.earlier[mine[:MAX_PAIRS]], pairs.later[mine[:MAX_PAIRS]], strict=True):
+            sides = [_access(program, int(access)) for access in (earlier, later)]
+            lines.append(f"{program.strings[int(program.locations.name[accesses.location[earlier]])]}: "
+                         f"{sides[0]}, then {sides[1]}")  # fmt: skip
+        if len(mine) > MAX_PAIRS:
+            lines.append(f"and {len(mine) - MAX_PAIRS} more")
+        found.append({"time": int(step[row]), "name": program.strings[int(names[row])], "orders": lines})
+    return found
+
+
+def _access(program: Program, access: int) -> str:
+    row = int(program.accesses.instruction[access])
+    what = "writes" if program.accesses.write[access] else "reads"
+    return f"{program.instruction_name(row)} on core {int(program.instruction_core[row])} {what}"
+
+
+def _details(program: Program) -> dict[str, Any]:
+    """What a click shows: of each location its type and shape, and its first accesses."""
+    rows, accesses = program.locations, program.accesses
+    owner = program.owner[accesses.location]
+    order = np.flatnonzero(owner != NONE)
+    order = order[np.argsort(owner[order], kind="stable")]
+    owner = owner[order]
+    start = np.searchsorted(owner, np.arange(len(rows) + 1))
+    order = order[np.arange(len(order)) - start[owner] < MAX_TOUCHES]
+    listed = np.searchsorted(program.owner[accesses.location[order]], np.arange(len(rows) + 1))
+    used, which = np.unique(accesses.instruction[order], return_inverse=True)
+    loc = program.instructions.loc[used].tolist()
+    names = [encodable(program.instruction_name(row)) for row in used.tolist()]
+    return {
+        "type": [encodable(_type(program, row)) for row in range(len(rows))],
+        "place": [_text(program, name) for name in rows.loc.tolist()],
+        "core": program.location_core.tolist(),
+        "start": listed.tolist(),
+        "count": np.diff(start).tolist(),
+        "touch": which.tolist(),
+        "write": accesses.write[order].astype(int).tolist(),
+        "instruction": names,
+        "instruction_core": program.instruction_core[used].tolist(),
+        "loc": [_text(program, name) for name in loc],
+    }
+
+
+def _type(program: Program, row: int) -> str:
+    dtype, kind = int(program.locations.dtype[row]), Kind(int(program.locations.kind[row])).text
+    shape = program.shape(row)
+    text = "" if dtype == NONE else program.strings[dtype]
+    text += "" if shape is None else "[" + ",".join(map(str, shape)) + "]"
+    return " ".join(part for part in (text, kind) if part)
+
+
+def _text(program: Program, name: int) -> str:
+    return "" if name == NONE else encodable(program.strings[name])
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def memory_map(title: str, drawing: Drawing) -> str:
     """The page."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("haulout.report"), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    views = [_view(panel) for panel in panels]
-    data = msgspec.json.encode([view["data"] for view in views]).decode()
+    views = [_view(panel) for panel in drawing.panels]
+    fences = [
+        {**fence, "name": encodable(fence["name"]), "orders": [encodable(line) for line in fence["orders"]]}
+        for fence in drawing.fences
+    ]
+    data = {"unit": drawing.time_unit, "panels": [view["data"] for view in views], "fences": fences}
     page = environment.get_template("memory_map.html").render(
-        title=title, views=views, data=data.translate(_IN_SCRIPT), time_unit=time_unit
+        title=title,
+        views=views,
+        time_unit=drawing.time_unit,
+        data=_script(data),
+        details=_script(drawing.details),
+        style=environment.get_template("memory_map.css").render(),
+        code=environment.get_template("memory_map.js").render(),
     )
     return encodable(page)
 
 
-def _view(panel: Panel) -> dict[str, object]:
-    time, peak = _peak(panel)
-    rows = np.arange(len(panel.lower))
-    if len(rows) > MAX_BOXES:
-        area = (panel.upper - panel.lower).astype(float) * panel.size[panel.buffer]
-        rows = np.sort(np.argsort(-area, kind="stable")[:MAX_BOXES])
-    live = np.flatnonzero((panel.lower <= time) & (time < panel.upper))
-    live = live[np.argsort(-panel.size[panel.buffer[live]], kind="stable")]
+def _script(value: Any) -> str:
+    return msgspec.json.encode(value).decode().translate(_IN_SCRIPT)
+
+
+def _view(panel: Panel) -> dict[str, Any]:
+    times, level = _levels(panel)
+    at = int(np.argmax(level)) if len(level) else 0
+    peak, time = (int(level[at]), int(times[at])) if len(level) else (0, 0)
     top = int((panel.offset + panel.size).max(initial=0))
-    buffer = panel.buffer[rows]
+    order = np.argsort(-(panel.upper - panel.lower) * panel.size[panel.buffer].astype(float), kind="stable")
     return {
         "title": panel.title,
         "peak": format_bytes(peak),
         "top": format_bytes(top),
         "peak_time": time,
         "boxes": len(panel.lower),
-        "drawn": len(rows),
         "groups": list(panel.groups),
-        "live": [
-            {
-                "name": panel.names[at],
-                "size": format_bytes(int(panel.size[at])),
-                "offset": f"{int(panel.offset[at]):#x}",
-                "range": f"{int(panel.lower[row])}..{int(panel.upper[row])}",
-            }
-            for row, at in ((row, int(panel.buffer[row])) for row in live[:MAX_LISTED].tolist())
-        ],
-        "more": max(len(live) - MAX_LISTED, 0),
         "data": {
-            "names": [encodable(panel.names[at]) for at in buffer.tolist()],
-            "lower": panel.lower[rows].tolist(),
-            "upper": panel.upper[rows].tolist(),
-            "offset": panel.offset[buffer].tolist(),
-            "size": panel.size[buffer].tolist(),
-            "group": panel.group[buffer].tolist(),
+            "title": encodable(panel.title),
+            "names": list(map(encodable, panel.names)),
+            "lower": panel.lower[order].tolist(),
+            "upper": panel.upper[order].tolist(),
+            "buffer": panel.buffer[order].tolist(),
+            "offset": panel.offset.tolist(),
+            "size": panel.size.tolist(),
+            "group": panel.group.tolist(),
+            "groups": list(panel.groups),
+            "folded": panel.folded,
+            "row": [] if panel.rows is None else panel.rows.tolist(),
+            "times": times.tolist(),
+            "level": level.tolist(),
             "time": time,
             "top": max(top, panel.capacity or 0),
             "capacity": panel.capacity,
@@ -134,15 +293,12 @@ def _view(panel: Panel) -> dict[str, object]:
     }
 
 
-def _peak(panel: Panel) -> tuple[int, int]:
-    """The first moment with the most bytes live, and those bytes."""
+def _levels(panel: Panel) -> tuple[Ints, Ints]:
+    """Moments, and the bytes that are live from each on."""
     size = panel.size[panel.buffer]
     live = panel.upper > panel.lower
-    times = np.concatenate([panel.lower[live], panel.upper[live]])
+    moments, at = np.unique(np.concatenate([panel.lower[live], panel.upper[live]]), return_inverse=True)
     change = np.concatenate([size[live], -size[live]])
-    if not len(times):
-        return 0, 0
-    moments, at = np.unique(times, return_inverse=True)
-    level = np.cumsum(np.bincount(at, weights=change.astype(float)))
-    best = int(np.argmax(level))
-    return int(moments[best]), int(level[best])
+    total = np.zeros(len(moments), np.int64)
+    np.add.at(total, at, change)
+    return moments.astype(np.int64), np.cumsum(total)
