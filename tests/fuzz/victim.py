@@ -21,7 +21,7 @@ from haulout.ir.verify import check_sound
 from haulout.passes.pipeline import Fences, Sync
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import Diagnostic, HauloutError
-from haulout.support.render import RENDERERS
+from haulout.support.formats import RENDERERS
 
 SECONDS = 300
 """After so much time of the processor a mutant counts as one that hangs; one takes milliseconds, the first may

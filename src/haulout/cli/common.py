@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haulout.ir.schema import MAX_CORES, SIZE_MAX
-from haulout.support.render import RENDERERS
+from haulout.support.formats import RENDERERS
 
 if TYPE_CHECKING:
     from rich.console import Console

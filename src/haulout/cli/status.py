@@ -17,8 +17,8 @@ import click
 
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, error_text
 from haulout.support.files import is_stdout
+from haulout.support.formats import LINES, RENDERERS
 from haulout.support.jit import watch_compilation
-from haulout.support.render import RENDERERS
 
 P = ParamSpec("P")
 
@@ -33,8 +33,8 @@ def exit_status(diagnostics: Sequence[Diagnostic]) -> int:
 
 
 def emit(diagnostics: Sequence[Diagnostic], style: str, *, err: bool = False) -> None:
-    """Print findings to stdout, or to stderr if stdout has a result. Text is empty without findings."""
-    if diagnostics or style != "text":
+    """Print findings to stdout, or to stderr if stdout has a result. Lines are empty without findings."""
+    if diagnostics or style not in LINES:
         click.echo(RENDERERS[style](diagnostics), err=err)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,17 @@ def _paragraph(diagnostic: Diagnostic) -> str:
         lines += _label(label)
     lines += [f"  = note: {note}" for note in diagnostic.notes]
     lines += [f"  = help: {text}" for text in diagnostic.help]
-    return "\n".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", encodable(line)) for line in lines)
+    return "\n".join(without_controls(encodable(line)) for line in lines)
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters, which a terminal would interpret."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def without_controls(line: str) -> str:
+    """A line with what a terminal would interpret replaced."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", line)
 
 
 def encodable(text: str) -> str:
@@ -142,11 +147,3 @@ def _location(label: Label) -> dict[str, Any]:
         "physicalLocation": {"artifactLocation": {"uri": encodable(span.file)}, "region": region},
         "message": {"text": encodable(label.message)},
     }
-
-
-RENDERERS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
-    "text": render_text,
-    "json": render_json,
-    "sarif": render_sarif,
-}
-"""The values of `--format`."""
