@@ -13,12 +13,12 @@ a semaphore leave.
 
 Of all states only the least matter, as whoever knows more never leaves others with less; and none in which all lines
 know. A pair is ordered if each state that reaches the second access knows of the first; else the choices behind the
-state are a run that leaves it unordered. There are at most `MOST` states at a point: what more have in common is taken
-in their place, which is safe and names no run. Nor does a run that rests on a count of semaphores, which is an
-interval (`counts.py`), so such a pair is not known to be unordered.
+state are a run that leaves it unordered. There are at most `MOST` states at a point: what more of them have in common
+is taken in their place, which is safe and names no run. Nor does a run that rests on a count of semaphores, which is
+an interval (`counts.py`), so such a pair is not known to be unordered.
 
-The work is linear in the text behind the access, times states. `follow_columns.py` has the columns, `follow_kernel.py`
-the walk.
+The work is linear in the text behind the access, times states. `follow_columns.py` has the columns,
+`follow_kernel.py` the walk.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Followed:
         return int(self.status[row])
 
     def path(self, row: int, trips: Mapping[int, int]) -> dict[Choice, int] | None:
-        """The choices that leave a pair unordered, where it is `UNORDERED`; where it is not known, perhaps. None:
-        there are none, or cores of one run would have to choose for themselves and may not.
+        """The choices that leave a pair unordered, where it is `UNORDERED`; where it is `UNKNOWN`, perhaps. None:
+        none were found. A pair becomes `UNKNOWN` here if cores choose apart in them where all take the same branch.
 
         `trips` has the iterations of loops of a constant trip count that the run has, by header.
         """
@@ -104,7 +104,11 @@ class Followed:
         node = int(self.node[row])
         if self.status[row] == ORDERED or node == _NO_NODE or self._room is None:
             return None
-        return _Choices(self, self._room.nodes, trips).found(int(self.first[row]), int(self.second[row]), node)
+        choices = _Choices(self, self._room.nodes, trips)
+        path = choices.found(int(self.first[row]), int(self.second[row]), node)
+        if not choices.agree:
+            self.status[row] = UNKNOWN
+        return path
 
     def _follow(self, event: int) -> None:
         starts, order = self.by_event
@@ -191,11 +195,14 @@ class _Choices:
         self.walk = walk
         self.steps = followed.text.steps
         self.path: dict[Choice, int] = {}
-        self.agrees = True
+        self.agree = True
+        self.cores: tuple[int, ...] = ()
+        """Whose choices count most."""
 
-    def found(self, first: int, second: int, node: int) -> dict[Choice, int] | None:
+    def found(self, first: int, second: int, node: int) -> dict[Choice, int]:
         """The choices with which one event happens, and then another as a node says."""
         taken = self._taken(node)
+        self.cores = tuple(self.text.events.core[[first, second]].tolist())
         loops: Loops = []
         frame = int(self.walk.parent[self.walk.first_step[first]])
         while frame != NONE:
@@ -218,13 +225,13 @@ class _Choices:
             elif kind == EXIT:
                 last, turns = loops.pop()
                 if self._trip(last) == NONE:
-                    self._put(self._header(last), loops, NONE, turns)
+                    self._put(self._header(last), loops, self._core(last), turns)
         block = int(self.text.events.block[second])
         for at, (step, turn) in enumerate(loops):
             if self._trip(step) == NONE:
                 header, least = self._header(step), needed.get((step, *loops[:at]), 0)
-                self._put(header, loops[:at], NONE, max(turn + (block != header), least))
-        return self.path if self.agrees else None
+                self._put(header, loops[:at], self._core(step), max(turn + (block != header), least))
+        return self.path
 
     def _lead_to(self, event: int, loops: Loops) -> dict[tuple[int | tuple[int, int], ...], int]:
         """Choose what leads to an event; how often each loop around has to run for it, by step and loops around."""
@@ -267,11 +274,16 @@ class _Choices:
         fork = structure.fork_at.get(block) if block not in structure.loop_at else None
         alone = fork is not None and structure.forks[fork].divergent
         key = block, tuple(turn for _, turn in loops), core if alone else NONE
-        self.agrees = self.agrees and self.path.get(key, value) == value
-        self.path[key] = value
+        if self.path.setdefault(key, value) != value:
+            self.agree = False
+            if core in self.cores:
+                self.path[key] = value
 
     def _header(self, step: int) -> int:
         return int(self.text.loops[self.steps[step, 1], 0])
+
+    def _core(self, step: int) -> int:
+        return int(self.text.loops[self.steps[step, 1], 3])
 
     def _trip(self, step: int) -> int:
         """The iterations of a loop in the run; NONE: they are chosen."""

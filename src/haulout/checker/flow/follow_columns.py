@@ -187,7 +187,7 @@ def _parts(text: Text, graph: Graph) -> tuple[Ints, Ids]:
 
 
 def _keep_units(graph: Graph, frames: _Frames, region: Ids, last_step: Ids, live: Column, lines: int) -> None:
-    """Rows of semaphores are kept to the end of the outermost region with a reader; those that hand over, together."""
+    """Rows of semaphores are kept to the end of the outermost region with a reader, those that hand over together."""
     rows = len(graph.row_core)
     group = np.arange(rows)
     handed = np.flatnonzero(graph.write_from >= lines)

@@ -88,18 +88,18 @@ def _copy(target: Column, i: int, source: Column, j: int) -> None:
 @njit
 def _below(one: Column, i: int, other: Column, j: int, words: int) -> bool:
     """Whether all that know in one state do in another."""
+    missing = 0
     for k in range(words):
-        if one[i, k] & ~other[j, k]:
-            return False
-    return True
+        missing |= one[i, k] & ~other[j, k]
+    return missing == 0
 
 
 @njit
 def _is_full(walk: Walk, table: Column, row: int) -> bool:
+    missing = 0
     for k in range(len(walk.full)):
-        if walk.full[k] & ~table[row, k]:
-            return False
-    return True
+        missing |= walk.full[k] & ~table[row, k]
+    return missing == 0
 
 
 @njit
@@ -360,9 +360,7 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, low: int, h
             frames[depth - 1, 3] += 1
             turns = frames[depth - 1, 3]
             if trip < 0:
-                count, high = _gain(
-                    room.back, number * most, room.back_count[number], pool, low, high, words, most
-                )
+                count, high = _gain(room.back, number * most, room.back_count[number], pool, low, high, words, most)
                 room.back_count[number] = count
                 if low < high:
                     at = walk.other[at] + 1

@@ -3,6 +3,7 @@
     text      every block once; meetings agree block by block, and every block has a schedule        text.py
     times     `seq` rises along the schedule of each loop's body; conflicts of equal `seq` are none
     order     what every line knows at every event; the conflicting pairs that it does not know      claims.py
+              of those, the ones that some run leaves unordered                                      follow.py
     patterns  whether such a pair meets at all, when its patterns move with loops                    moving.py
     values    every read finds the bytes of its own tensor, outputs are whole                        held.py
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from haulout.checker.flow.claims import Open, Queries, scan_claims
 from haulout.checker.flow.counts import Trust, less_trust
+from haulout.checker.flow.follow import Followed
 from haulout.checker.flow.held import all_held
 from haulout.checker.flow.moving import FAR, Moving, meet
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
@@ -71,22 +73,27 @@ def find_left(runs: Runs) -> list[Left] | None:
     found, tied = _open_pairs(text, touches, queries), _tied(text, touches, queries, loop)
     if found is None or tied is None:
         return None
+    trips = {header: copies.count for header, copies in runs.copies(deep=True).items()}
     left = []
-    for some in (found, tied):
-        left += [_left(text, touches, some, row) for row in _conflicting(text, touches, some)]
+    for row in _conflicting(text, touches, found.found):
+        if not found.is_ordered(row):
+            left.append(_left(text, touches, found.found, row, found.path(row, trips)))
+    left += [_left(text, touches, tied, row, None) for row in _conflicting(text, touches, tied)]
     return left
 
 
-def _left(text: Text, touches: Touches, found: Open, row: int) -> Left:
+def _left(text: Text, touches: Touches, found: Open, row: int, followed: dict[Choice, int] | None) -> Left:
     model = text.model
     assert model.unrolled is not None
-    path: dict[Choice, int] = {}
+    path = followed or {}
     operands = []
     for side, access in enumerate((int(found.first[row]), int(found.second[row]))):
         origin = int(model.unrolled.access_origin[model.access[access]])
         instruction = int(model.instruction[access])
         block = int(model.unrolled.block[model.rows[instruction]])
         operands.append(origin if origin != NONE else len(model.unrolled.source.accesses) + block)
+        if followed is not None:
+            continue
         later = int(found.level[row]), int(found.lag[row]) * side
         _lead_to(text, int(text.events.block[touches.event[access]]), int(model.core[instruction]), later, path)
     return Left((operands[0], operands[1]), path)
@@ -187,16 +194,14 @@ def _ordered(text: Text, touches: Touches) -> bool:
     if queries is None or not _times_rise(text, touches, loop):
         return False
     found = _open_pairs(text, touches, queries)
-    if found is None:
-        return False
-    if not _all_apart(text, touches, found):
+    if found is None or any(not found.is_ordered(row) for row in _conflicting(text, touches, found.found)):
         return False
     tied = _tied(text, touches, queries, loop)
     return tied is not None and _all_apart(text, touches, tied)
 
 
-def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Open | None:
-    """The pairs that are not known to be ordered; None: too many. Waits that may not be trusted are not."""
+def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Followed | None:
+    """The pairs that are not claimed to be ordered; None: too many. Waits that may not be trusted are not."""
     trust, accesses = Trust(), len(touches.event)
     while True:
         graph = find_graph(text, trust)
@@ -218,7 +223,7 @@ def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Open | None:
         if less == trust:
             kept = np.flatnonzero(found.first[: found.total] < accesses)
             sides = found.first[kept], found.second[kept], found.level[kept], found.lag[kept]
-            return Open(len(kept), *sides, found.walks)
+            return Followed(text, graph, touches.event, Open(len(kept), *sides, found.walks))
         trust = less
 
 
