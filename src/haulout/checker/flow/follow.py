@@ -54,7 +54,7 @@ MOST = 64
 """States at a point."""
 _MOST_NODES = 1 << 22
 _MAX_BACK = 1 << 26
-_WORK = 1 << 31
+_WORK = 1 << 27
 """States of events, for all pairs together."""
 _NO_NODE = -2
 

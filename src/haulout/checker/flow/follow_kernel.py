@@ -95,19 +95,19 @@ def _below(one: Column, i: int, other: Column, j: int, words: int) -> bool:
 
 
 @njit
-def _is_full(walk: Walk, table: Column, row: int) -> bool:
+def _is_full(full: Ints, table: Column, row: int) -> bool:
     missing = 0
-    for k in range(len(walk.full)):
-        missing |= walk.full[k] & ~table[row, k]
+    for k in range(len(full)):
+        missing |= full[k] & ~table[row, k]
     return missing == 0
 
 
 @njit
-def _keep(walk: Walk, table: Column, low: int, high: int, step: int) -> None:
+def _keep(live: Column, table: Column, low: int, high: int, step: int) -> None:
     """Clear what is not read after a step."""
     for row in range(low, high):
-        for k in range(walk.live.shape[1]):
-            table[row, k] &= walk.live[step, k]
+        for k in range(live.shape[1]):
+            table[row, k] &= live[step, k]
 
 
 @njit
@@ -179,118 +179,54 @@ def _gain(
 
 
 @njit
-def _note(room: Room, low: int, high: int, words: int, step: int, value: int) -> bool:
+def _note(nodes: Column, now: Ints, pool: Column, low: int, high: int, words: int, step: int, value: int) -> bool:
     """A node more for some states; False: there are too many."""
-    count = room.now[NODES]
-    if count + high - low > len(room.nodes):
-        room.now[OUTCOME] = MORE_NODES
+    count = now[NODES]
+    if count + high - low > len(nodes):
+        now[OUTCOME] = MORE_NODES
         return False
     for row in range(low, high):
-        room.nodes[count, 0] = room.pool[row, words]
-        room.nodes[count, 1] = step
-        room.nodes[count, 2] = value
-        room.pool[row, words] = count
+        nodes[count, 0] = pool[row, words]
+        nodes[count, 1] = step
+        nodes[count, 2] = value
+        pool[row, words] = count
         count += 1
-    room.now[NODES] = count
+    now[NODES] = count
     return True
 
 
 @njit
-def _learn(walk: Walk, pool: Column, row: int, event: int, know: bool) -> None:
-    """An event is complete."""
-    line = walk.line[event]
-    if know:
-        _assign(pool, row, line, True)
-        if walk.kind[event] == 2:
-            core = walk.line_core[line]
-            for other in range(walk.core_lines[core], walk.core_lines[core + 1]):
-                _assign(pool, row, other, True)
-    for k in range(walk.unit_starts[event], walk.unit_starts[event + 1]):
-        told = know
-        if walk.unit_from[k] >= 0:
-            told = _knows(pool, row, walk.unit_from[k])
-        _assign(pool, row, walk.unit[k], told)
-    for k in range(walk.write_starts[event], walk.write_starts[event + 1]):
-        _assign(pool, row, walk.write[k], know)
-
-
-@njit
-def _events(walk: Walk, room: Room, asked: Asked, low: int, high: int, first: int, end: int) -> int:
-    """Walk some places of the schedule. Returns the end of the states that are left."""
-    pool, words, now = room.pool, walk.live.shape[1], room.now
-    for place in range(first, end):
-        event = walk.schedule[place]
-        line, meet, pair = walk.line[event], walk.meet_of[event], asked.head[event]
-        now[WORK] -= high - low
-        row = low
-        while row < high:
-            before = know = _knows(pool, row, line)
-            if not know:
-                for k in range(walk.read_starts[event], walk.read_starts[event + 1]):
-                    if _knows(pool, row, walk.read[k]):
-                        know = True
-                        break
-            changed = know and not before
-            if walk.kind[event] != 1:
-                if pair >= 0 and not know:
-                    at = pair
-                    while at >= 0:
-                        if asked.level[at] == now[LEVEL] and asked.lag[at] == now[LAG] and not asked.certain[at]:
-                            if pool[row, words + 1]:
-                                asked.found[at] = pool[row, words]
-                                asked.certain[at] = True
-                                now[LEFT] -= 1
-                            elif asked.found[at] == -2:
-                                asked.found[at] = pool[row, words]
-                        at = asked.following[at]
-                changed = changed or (know and walk.kind[event] == 2)
-                _learn(walk, pool, row, event, know)
-            else:
-                if know:
-                    _assign(pool, row, line, True)
-                if meet >= 0:
-                    told = False
-                    for k in range(walk.meet_starts[meet], walk.meet_starts[meet + 1]):
-                        told = told or _knows(pool, row, walk.meet_lines[k])
-                    if told:
-                        changed = True
-                        for k in range(walk.meet_starts[meet], walk.meet_starts[meet + 1]):
-                            _assign(pool, row, walk.meet_lines[k], True)
-                    for k in range(walk.part_starts[meet], walk.part_starts[meet + 1]):
-                        part = walk.part[k]
-                        for m in range(walk.write_starts[part], walk.write_starts[part + 1]):
-                            _assign(pool, row, walk.write[m], told)
-            if changed and _is_full(walk, pool, row):
-                high -= 1
-                if row < high:
-                    _copy(pool, row, pool, high)
-            else:
-                row += 1
-        if low == high:
-            break
-    return high
-
-
-@njit
-def _turn(walk: Walk, room: Room, number: int, low: int, high: int) -> None:
+def _turn(this: Ids, last: Ids, begin: int, end: int, pool: Column, low: int, high: int) -> None:
     """An iteration follows: what ran in this one ran in the one before."""
     for row in range(low, high):
-        for k in range(walk.edge_starts[number], walk.edge_starts[number + 1]):
-            _assign(room.pool, row, walk.edge_last[k], _knows(room.pool, row, walk.edge_this[k]))
-            _assign(room.pool, row, walk.edge_this[k], False)
+        for k in range(begin, end):
+            _assign(pool, row, last[k], _knows(pool, row, this[k]))
+            _assign(pool, row, this[k], False)
 
 
 @njit
-def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, low: int, high: int) -> int:
-    """Walk whole steps with all that is inside. Returns the end of the states behind, -1: it failed."""
-    pool, words, now, frames, most = room.pool, walk.live.shape[1], room.now, room.frames, room.most
+def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int, low: int, high: int) -> int:
+    """Walk some steps with all that is inside, the first of them from a place of the schedule on, -1: from its
+    start. Returns the end of the states behind, -1: it failed.
+    """
+    pool, nodes, now, frames, most = room.pool, room.nodes, room.now, room.frames, room.most
+    back, back_count, back_stamp = room.back, room.back_count, room.back_stamp
+    steps, loops, closes, others = walk.steps, walk.loops, walk.close, walk.other
+    live, full, words = walk.live, walk.full, walk.live.shape[1]
+    schedule, lines, kinds, meets = walk.schedule, walk.line, walk.kind, walk.meet_of
+    core_lines, line_core = walk.core_lines, walk.line_core
+    read_starts, read, write_starts, write = walk.read_starts, walk.read, walk.write_starts, walk.write
+    unit_starts, unit, unit_from = walk.unit_starts, walk.unit, walk.unit_from
+    meet_starts, meet_lines, part_starts, part = walk.meet_starts, walk.meet_lines, walk.part_starts, walk.part
+    edge_starts, edge_this, edge_last = walk.edge_starts, walk.edge_this, walk.edge_last
+    head, following, found, certain = asked.head, asked.following, asked.found, asked.certain
     at, depth = begin, 0
     while True:
         if low == high:
             if depth == 0:
                 return high
             top = frames[depth - 1, 0]
-            at = walk.other[top] if at <= walk.other[top] else walk.close[top]
+            at = others[top] if at <= others[top] else closes[top]
         elif depth == 0 and (at >= end or at > now[STOP]):
             return high if at >= end else low
         if now[LEFT] == 0:
@@ -298,10 +234,69 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, low: int, h
         if now[WORK] < 0:
             now[OUTCOME] = TOO_LONG
             return -1
-        what, number = walk.steps[at, 0], walk.steps[at, 1]
+        what, number = steps[at, 0], steps[at, 1]
         if what == 0:
-            high = _events(walk, room, asked, low, high, number, walk.steps[at, 2])
-            _keep(walk, pool, low, high, at)
+            for spot in range(number if place < 0 else place, steps[at, 2]):
+                event = schedule[spot]
+                line, kind, meet, pair = lines[event], kinds[event], meets[event], head[event]
+                now[WORK] -= high - low
+                row = low
+                while row < high:
+                    before = know = _knows(pool, row, line)
+                    if not know:
+                        for k in range(read_starts[event], read_starts[event + 1]):
+                            if _knows(pool, row, read[k]):
+                                know = True
+                                break
+                    changed = know and not before
+                    if changed:
+                        _assign(pool, row, line, True)
+                    if pair >= 0 and not know:
+                        look = pair
+                        while look >= 0:
+                            here = asked.level[look] == now[LEVEL] and asked.lag[look] == now[LAG]
+                            if here and not certain[look]:
+                                if pool[row, words + 1]:
+                                    found[look] = pool[row, words]
+                                    certain[look] = True
+                                    now[LEFT] -= 1
+                                elif found[look] == -2:
+                                    found[look] = pool[row, words]
+                            look = following[look]
+                    if kind == 2 and know:
+                        changed = True
+                        core = line_core[line]
+                        for other in range(core_lines[core], core_lines[core + 1]):
+                            _assign(pool, row, other, True)
+                    if kind != 1:
+                        for k in range(unit_starts[event], unit_starts[event + 1]):
+                            told = know
+                            if unit_from[k] >= 0:
+                                told = _knows(pool, row, unit_from[k])
+                            _assign(pool, row, unit[k], told)
+                        for k in range(write_starts[event], write_starts[event + 1]):
+                            _assign(pool, row, write[k], know)
+                    elif meet >= 0:
+                        told = False
+                        for k in range(meet_starts[meet], meet_starts[meet + 1]):
+                            told = told or _knows(pool, row, meet_lines[k])
+                        if told:
+                            changed = True
+                            for k in range(meet_starts[meet], meet_starts[meet + 1]):
+                                _assign(pool, row, meet_lines[k], True)
+                        for k in range(part_starts[meet], part_starts[meet + 1]):
+                            for m in range(write_starts[part[k]], write_starts[part[k] + 1]):
+                                _assign(pool, row, write[m], told)
+                    if changed and _is_full(full, pool, row):
+                        high -= 1
+                        if row < high:
+                            _copy(pool, row, pool, high)
+                    else:
+                        row += 1
+                if low == high:
+                    break
+            place = -1
+            _keep(live, pool, low, high, at)
         elif what == 1:  # a fork begins
             frames[depth, 0], frames[depth, 1], frames[depth, 2] = at, low, high
             depth += 1
@@ -309,65 +304,65 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, low: int, h
             for row in range(frames[depth - 1, 1], frames[depth - 1, 2]):
                 _copy(pool, high, pool, row)
                 high += 1
-            if not _note(room, low, high, words, at, 0):
+            if not _note(nodes, now, pool, low, high, words, at, 0):
                 return -1
         elif what == 2:  # its second arm begins
-            _keep(walk, pool, low, high, at)
+            _keep(live, pool, low, high, at)
             low = high
             for row in range(frames[depth - 1, 1], frames[depth - 1, 2]):
                 _copy(pool, high, pool, row)
                 high += 1
-            if not _note(room, low, high, words, frames[depth - 1, 0], 1):
+            if not _note(nodes, now, pool, low, high, words, frames[depth - 1, 0], 1):
                 return -1
         elif what == 3:  # a fork ends
             depth -= 1
-            _keep(walk, pool, frames[depth, 2], high, at)
+            _keep(live, pool, frames[depth, 2], high, at)
             end_row = _least(pool, frames[depth, 2], high, words, most)
             low = high = frames[depth, 1]
             for row in range(frames[depth, 2], end_row):
                 _copy(pool, high, pool, row)
                 high += 1
         elif what == 4:  # a loop begins
-            if not _note(room, low, high, words, at, 0):
+            if not _note(nodes, now, pool, low, high, words, at, 0):
                 return -1
             for _time in range(2):
-                _turn(walk, room, number, low, high)
-            trip = walk.loops[number, 2]
+                _turn(edge_this, edge_last, edge_starts[number], edge_starts[number + 1], pool, low, high)
+            trip = loops[number, 2]
             if trip == 0:
-                at = walk.other[at] + 1
+                at = others[at] + 1
                 continue
             frames[depth, 0], frames[depth, 1], frames[depth, 2], frames[depth, 3] = at, low, high, 0
             depth += 1
             low = high
-            if room.back_stamp[number] != now[STAMP]:
-                room.back_stamp[number], room.back_count[number] = now[STAMP], 0
+            if back_stamp[number] != now[STAMP]:
+                back_stamp[number], back_count[number] = now[STAMP], 0
             for row in range(frames[depth - 1, 1], frames[depth - 1, 2]):
                 covered = False
                 if trip < 0:
-                    for k in range(number * most, number * most + room.back_count[number]):
-                        covered = covered or _below(room.back, k, pool, row, words)
+                    for k in range(number * most, number * most + back_count[number]):
+                        covered = covered or _below(back, k, pool, row, words)
                 if not covered:
                     _copy(pool, high, pool, row)
                     high += 1
         elif what == 5:  # a body ends
             first, behind = frames[depth - 1, 1], frames[depth - 1, 2]
-            trip = walk.loops[number, 2]
-            _keep(walk, pool, low, high, at)
-            _turn(walk, room, number, low, high)
-            if not _note(room, low, high, words, at, 0):
+            trip = loops[number, 2]
+            _keep(live, pool, low, high, at)
+            _turn(edge_this, edge_last, edge_starts[number], edge_starts[number + 1], pool, low, high)
+            if not _note(nodes, now, pool, low, high, words, at, 0):
                 return -1
             high = _least(pool, low, high, words, most)
             frames[depth - 1, 3] += 1
             turns = frames[depth - 1, 3]
             if trip < 0:
-                count, high = _gain(room.back, number * most, room.back_count[number], pool, low, high, words, most)
-                room.back_count[number] = count
+                count, high = _gain(back, number * most, back_count[number], pool, low, high, words, most)
+                back_count[number] = count
                 if low < high:
-                    at = walk.other[at] + 1
+                    at = others[at] + 1
                     continue
                 low, high = first, behind
                 for k in range(number * most, number * most + count):
-                    _copy(pool, high, room.back, k)
+                    _copy(pool, high, back, k)
                     high += 1
                 high = _least(pool, low, high, words, most)
                 depth -= 1
@@ -379,7 +374,11 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, low: int, h
                         if _below(pool, k, pool, row, words) and _below(pool, row, pool, k, words):
                             some = True
                     same = same and some
-                if same and turns < trip and not _settle(room, first, behind, low, high, words, at, trip - turns):
+                if (
+                    same
+                    and turns < trip
+                    and not _settle(nodes, now, pool, first, behind, low, high, at, trip - turns)
+                ):
                     return -1
                 size = high - low
                 for row in range(size):
@@ -392,32 +391,34 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, low: int, h
                     for row in range(first, first + size):
                         _copy(pool, high, pool, row)
                         high += 1
-                    at = walk.other[at] + 1
+                    at = others[at] + 1
                     continue
         else:  # a loop ends
-            if not _note(room, low, high, words, at, 0):
+            if not _note(nodes, now, pool, low, high, words, at, 0):
                 return -1
-            _keep(walk, pool, low, high, at)
+            _keep(live, pool, low, high, at)
             high = _least(pool, low, high, words, most)
         at += 1
 
 
 @njit
-def _settle(room: Room, first: int, behind: int, low: int, high: int, words: int, step: int, turns: int) -> bool:
+def _settle(
+    nodes: Column, now: Ints, pool: Column, first: int, behind: int, low: int, high: int, step: int, turns: int
+) -> bool:
     """An iteration ends in the states in which it began: leave out the others."""
-    count = room.now[NODES]
-    if count + behind - first > len(room.nodes):
-        room.now[OUTCOME] = MORE_NODES
+    count, words = now[NODES], pool.shape[1] - 2
+    if count + behind - first > len(nodes):
+        now[OUTCOME] = MORE_NODES
         return False
     for row in range(first, behind):
         for k in range(low, high):
-            if _below(room.pool, k, room.pool, row, words) and _below(room.pool, row, room.pool, k, words):
-                room.nodes[count, 0] = room.pool[k, words]
-                room.nodes[count, 1] = room.pool[row, words]
-                room.nodes[count, 2] = ALIAS
+            if _below(pool, k, pool, row, words) and _below(pool, row, pool, k, words):
+                nodes[count, 0] = pool[k, words]
+                nodes[count, 1] = pool[row, words]
+                nodes[count, 2] = ALIAS
                 count += 1
-    room.now[NODES] = count
-    return _note(room, low, high, words, step, STABLE - turns)
+    now[NODES] = count
+    return _note(nodes, now, pool, low, high, words, step, STABLE - turns)
 
 
 @njit
@@ -426,13 +427,23 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
     the last step where one of that level may be found, if these are all of one iteration; -1. Returns an outcome.
     """
     pool, words, now, most, steps = room.pool, walk.live.shape[1], room.now, room.most, walk.steps
+    nodes, live = room.nodes, walk.live
     step, place = walk.first_step[event], walk.first_place[event]
     for k in range(words):
         pool[0, k] = 0
     pool[0, words], pool[0, words + 1] = -1, 1
-    _learn(walk, pool, 0, event, True)
+    _assign(pool, 0, walk.line[event], True)
+    if walk.kind[event] == 2:
+        core = walk.line_core[walk.line[event]]
+        for other in range(walk.core_lines[core], walk.core_lines[core + 1]):
+            _assign(pool, 0, other, True)
+    for k in range(walk.unit_starts[event], walk.unit_starts[event + 1]):
+        told = walk.unit_from[k] < 0 or _knows(pool, 0, walk.unit_from[k])
+        _assign(pool, 0, walk.unit[k], told)
+    for k in range(walk.write_starts[event], walk.write_starts[event + 1]):
+        _assign(pool, 0, walk.write[k], True)
     low, high = 0, 1
-    if _is_full(walk, pool, 0):
+    if _is_full(walk.full, pool, 0):
         return DONE
     level, frame = 0, walk.parent[step]
     while frame >= 0:
@@ -440,26 +451,26 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
         frame = walk.parent[frame]
     now[LEVEL], now[LAG], now[NODES], now[OUTCOME] = level, 0, 0, DONE
     now[STAMP] += 1
-    high = _events(walk, room, asked, low, high, place + 1, steps[step, 2])
-    _keep(walk, pool, low, high, step)
+    now[STOP] = len(steps)
+    high = _run(walk, room, asked, step, step + 1, place + 1, low, high)
     at, frame = step + 1, walk.parent[step]
     while low < high and now[LEFT] > 0:
         now[STOP] = stop if stop >= 0 and now[LEVEL] == lowest else len(steps)
         if frame < 0:
-            high = _run(walk, room, asked, at, len(steps), low, high)
+            high = _run(walk, room, asked, at, len(steps), -1, low, high)
             break
         latch, exit_ = walk.other[frame], walk.close[frame]
         if steps[frame, 0] == 1:
-            high = _run(walk, room, asked, at, latch if at <= latch else exit_, low, high)
+            high = _run(walk, room, asked, at, latch if at <= latch else exit_, -1, low, high)
             if high < 0:
                 break
-            _keep(walk, pool, low, high, exit_)
+            _keep(live, pool, low, high, exit_)
             high = _least(pool, low, high, words, most)
             at, frame = exit_ + 1, walk.parent[frame]
             continue
         if now[LEVEL] == lowest and stop >= 0:
             if at <= latch:
-                high = _run(walk, room, asked, at, latch, low, high)
+                high = _run(walk, room, asked, at, latch, -1, low, high)
             break
         outs = seen = 0
         number = steps[frame, 1]
@@ -467,38 +478,45 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
         if at > latch or at == frame + 2:  # it is in the header
             for row in range(low, high):
                 _copy(pool, high - low + row, pool, row)
-            _keep(walk, pool, high, 2 * high - low, exit_)
+            _keep(live, pool, high, 2 * high - low, exit_)
             outs, _ = _gain(room.out, 0, outs, pool, high, 2 * high - low, words, most)
         if at <= latch:
-            high = _run(walk, room, asked, at, latch, low, high)
+            high = _run(walk, room, asked, at, latch, -1, low, high)
             lag = 1
             while low < high and now[LEFT] > 0 and (trip < 0 or lag <= trip):
                 now[LAG] = min(lag, 2)
                 if lag <= 2:
                     now[STAMP] += 1
-                _keep(walk, pool, low, high, latch)
-                _turn(walk, room, number, low, high)
-                if not _note(room, low, high, words, latch, 0):
+                _keep(live, pool, low, high, latch)
+                _turn(
+                    walk.edge_this,
+                    walk.edge_last,
+                    walk.edge_starts[number],
+                    walk.edge_starts[number + 1],
+                    pool,
+                    low,
+                    high,
+                )
+                if not _note(nodes, now, pool, low, high, words, latch, 0):
                     return MORE_NODES
                 high = _least(pool, low, high, words, most)
                 if lag > 1:
                     seen, high = _gain(room.seen, 0, seen, pool, low, high, words, most)
-                high = _events(walk, room, asked, low, high, steps[frame + 1, 1], steps[frame + 1, 2])
+                high = _run(walk, room, asked, frame + 1, frame + 2, -1, low, high)
                 for row in range(low, high):
                     _copy(pool, high - low + row, pool, row)
-                _keep(walk, pool, high, 2 * high - low, exit_)
+                _keep(live, pool, high, 2 * high - low, exit_)
                 outs, _ = _gain(room.out, 0, outs, pool, high, 2 * high - low, words, most)
-                _keep(walk, pool, low, high, frame + 1)
                 if lag == trip:
                     break
-                high = _run(walk, room, asked, frame + 2, latch, low, high)
+                high = _run(walk, room, asked, frame + 2, latch, -1, low, high)
                 lag += 1
             if high < 0:
                 break
         low, high = 0, outs
         for row in range(outs):
             _copy(pool, row, room.out, row)
-        if not _note(room, low, high, words, exit_, 0):
+        if not _note(nodes, now, pool, low, high, words, exit_, 0):
             return MORE_NODES
         now[STAMP] += 1
         now[LAG] = 0
