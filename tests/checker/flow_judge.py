@@ -40,13 +40,6 @@ class Seen:
     runs: int
 
 
-def unclaimed(text: Text) -> set[Pair]:
-    """The pairs that the claims leave open."""
-    followed = follow_all(text)
-    assert followed is not None
-    return set(pairs_of(text, followed))
-
-
 def follow_all(text: Text, most: int = MOST) -> Followed | None:
     """The pairs that the claims leave open, to be followed; None: the counts of semaphores show no order."""
     touches, trust = find_touches(text), Trust()
@@ -73,7 +66,7 @@ def follow_all(text: Text, most: int = MOST) -> Followed | None:
 
 def pairs_of(text: Text, followed: Followed) -> list[Pair]:
     """The pairs that are followed, by name."""
-    name, found = _names(text.model), followed.found
+    name, found = _names(text.model), followed.pairs
     count = found.total
     columns = name[found.first[:count]], name[found.second[:count]], found.level[:count], found.lag[:count]
     return list(zip(*(column.tolist() for column in columns), strict=True))

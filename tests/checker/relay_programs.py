@@ -84,7 +84,6 @@ class _Relays:
         fork = self.blocks[-1]
         then, other, join = self.name("t"), self.name("e"), self.name("j")
         divergent = self.cores > 1 and self.random.random() < 0.2
-        saved, self.cores_meet = self.cores, True
         fork.head += f" -> ^{then}, ^{other} cond=p{' divergent=true' if divergent else ''}"
         for name in (then, other):
             self.open(f"^{name}")
@@ -95,7 +94,6 @@ class _Relays:
                 self.sequence(known, depth - 1)
             self.blocks[-1].head += f" -> ^{join}"
         self.open(f"^{join}")
-        assert saved == self.cores
         return self.everyone(known, 3)
 
     def loop(self, known: list[list[str]], depth: int) -> list[list[str]]:

@@ -65,15 +65,15 @@ Loops = list[tuple[int, int]]
 class Followed:
     """Pairs that the claims leave open, decided when asked for; all pairs of one first access at once."""
 
-    def __init__(self, text: Text, graph: Graph, event: Ids, found: Open, most: int = MOST) -> None:
+    def __init__(self, text: Text, graph: Graph, event: Ids, pairs: Open, most: int = MOST) -> None:
         """`event` has the event of each access of the pairs."""
-        self.text, self.found = text, found
-        first = event[found.first[: found.total]]
-        self.first, self.second = first, event[found.second[: found.total]]
+        self.text, self.pairs = text, pairs
+        first = event[pairs.first[: pairs.total]]
+        self.first, self.second = first, event[pairs.second[: pairs.total]]
         self.by_event = grouped(first, len(text.events.line))
-        self.status: Bytes = np.zeros(found.total, np.int8)
-        self.node = np.full(found.total, _NO_NODE, np.int64)
-        self.certain = np.zeros(found.total, bool)
+        self.status: Bytes = np.zeros(pairs.total, np.int8)
+        self.node = np.full(pairs.total, _NO_NODE, np.int64)
+        self.certain = np.zeros(pairs.total, bool)
         self.walked = NONE
         """The event whose nodes `room` has."""
         self.work = _WORK
@@ -156,7 +156,7 @@ class Followed:
 
     def _asked(self, walk: Walk, rows: Column) -> tuple[Asked, int, int]:
         """The questions of some pairs, their lowest level, and where those of it end; NONE: not in one iteration."""
-        level, lag, second = self.found.level[rows], self.found.lag[rows], self.second[rows]
+        level, lag, second = self.pairs.level[rows], self.pairs.lag[rows], self.second[rows]
         following = np.full(len(rows), NONE, np.int32)
         for at, event in enumerate(second.tolist()):
             following[at] = self._head[event]

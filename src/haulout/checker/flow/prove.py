@@ -13,8 +13,9 @@ fault, or show that there is none. So this proof may give up wherever it does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -57,8 +58,12 @@ class Left:
 
     operands: tuple[int, int]
     """As written; a branch is numbered after all operands, by its block."""
-    path: dict[Choice, int]
-    """A path on which both run, and little else."""
+    choose: Callable[[], dict[Choice, int]]
+
+    @property
+    def path(self) -> dict[Choice, int]:
+        """A path on which both run, and nothing known orders them. It is made anew each time."""
+        return self.choose()
 
 
 def find_left(runs: Runs) -> list[Left] | None:
@@ -74,29 +79,43 @@ def find_left(runs: Runs) -> list[Left] | None:
     if found is None or tied is None:
         return None
     trips = {header: copies.count for header, copies in runs.copies(deep=True).items()}
-    left = []
-    for row in _conflicting(text, touches, found.found):
-        if not found.is_ordered(row):
-            left.append(_left(text, touches, found.found, row, found.path(row, trips)))
-    left += [_left(text, touches, tied, row, None) for row in _conflicting(text, touches, tied)]
+    left = [
+        Left(_operands(touches, found.pairs, row), partial(_path, text, touches, found, row, trips))
+        for row in _conflicting(text, touches, found.pairs)
+        if not found.is_ordered(row)
+    ]
+    for row in _conflicting(text, touches, tied):
+        left.append(Left(_operands(touches, tied, row), partial(_path_to_both, text, touches, tied, row)))
     return left
 
 
-def _left(text: Text, touches: Touches, found: Open, row: int, followed: dict[Choice, int] | None) -> Left:
-    model = text.model
+def _operands(touches: Touches, found: Open, row: int) -> tuple[int, int]:
+    """Both sides of a pair, as `Left` has them."""
+    model = touches.model
     assert model.unrolled is not None
-    path = followed or {}
-    operands = []
-    for side, access in enumerate((int(found.first[row]), int(found.second[row]))):
+    sides = []
+    for access in (int(found.first[row]), int(found.second[row])):
         origin = int(model.unrolled.access_origin[model.access[access]])
-        instruction = int(model.instruction[access])
-        block = int(model.unrolled.block[model.rows[instruction]])
-        operands.append(origin if origin != NONE else len(model.unrolled.source.accesses) + block)
-        if followed is not None:
-            continue
+        block = int(model.unrolled.block[model.rows[model.instruction[access]]])
+        sides.append(origin if origin != NONE else len(model.unrolled.source.accesses) + block)
+    return sides[0], sides[1]
+
+
+def _path(text: Text, touches: Touches, found: Followed, row: int, trips: dict[int, int]) -> dict[Choice, int]:
+    """A path that leaves a pair unordered; `trips` has the iterations that runs have of constant loops."""
+    path = found.path(row, trips)
+    return _path_to_both(text, touches, found.pairs, row) if path is None else path
+
+
+def _path_to_both(text: Text, touches: Touches, found: Open, row: int) -> dict[Choice, int]:
+    """A path on which both accesses of a pair run, and little else."""
+    model = text.model
+    path: dict[Choice, int] = {}
+    for side, access in enumerate((int(found.first[row]), int(found.second[row]))):
+        core, event = int(model.core[model.instruction[access]]), touches.event[access]
         later = int(found.level[row]), int(found.lag[row]) * side
-        _lead_to(text, int(text.events.block[touches.event[access]]), int(model.core[instruction]), later, path)
-    return Left((operands[0], operands[1]), path)
+        _lead_to(text, int(text.events.block[event]), core, later, path)
+    return path
 
 
 def _lead_to(text: Text, block: int, core: int, later: tuple[int, int], path: dict[Choice, int]) -> None:
@@ -194,7 +213,7 @@ def _ordered(text: Text, touches: Touches) -> bool:
     if queries is None or not _times_rise(text, touches, loop):
         return False
     found = _open_pairs(text, touches, queries)
-    if found is None or any(not found.is_ordered(row) for row in _conflicting(text, touches, found.found)):
+    if found is None or any(not found.is_ordered(row) for row in _conflicting(text, touches, found.pairs)):
         return False
     tied = _tied(text, touches, queries, loop)
     return tied is not None and _all_apart(text, touches, tied)
