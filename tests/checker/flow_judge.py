@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.checker.flow.claims import Queries, scan_claims
-from haulout.checker.flow.pairs import Touches, find_touches
+from haulout.checker.flow.counts import Trust, less_trust
+from haulout.checker.flow.follow import MOST, Followed
+from haulout.checker.flow.pairs import Touches, find_queries, find_touches
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.waits import find_graph
 from haulout.checker.model import Model, Runs
@@ -19,7 +21,7 @@ from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
 from haulout.checker.paths.choices import all_paths, count_paths, find_nodes
-from haulout.checker.paths.runs import walk
+from haulout.checker.paths.runs import Path, walk
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ints
@@ -38,68 +40,101 @@ class Seen:
     runs: int
 
 
-def unclaimed(text: Text) -> set[Pair]:
-    """The pairs that the claims leave open."""
-    graph, touches = find_graph(text), find_touches(text)
-    assert graph is not None
-    found = scan_claims(graph, _all_pairs(text, touches), _MOST)
+def follow_all(text: Text, most: int = MOST) -> Followed | None:
+    """The pairs that the claims leave open, to be followed; None: the counts of semaphores show no order."""
+    touches, trust = find_touches(text), Trust()
+    every = _all_pairs(text, touches)
+    while True:
+        graph = find_graph(text, trust)
+        if graph is None:
+            return None
+        # Which signals come in order decides which waits may be trusted.
+        asked = find_queries(text, touches)
+        assert asked is not None
+        accesses = len(touches.event)
+        chains = scan_claims(graph, asked, _MOST)
+        mine = np.flatnonzero(chains.first[: chains.total] >= accesses)
+        columns = chains.first[mine] - accesses, chains.second[mine] - accesses, chains.level[mine], chains.lag[mine]
+        less = less_trust(text, trust, list(zip(*(column.tolist() for column in columns), strict=True)))
+        if less == trust:
+            break
+        trust = less
+    found = scan_claims(graph, every, _MOST)
     assert found.total <= _MOST
-    name, count = _names(touches.model), found.total
+    return Followed(text, graph, touches.event, found, most)
+
+
+def pairs_of(text: Text, followed: Followed) -> list[Pair]:
+    """The pairs that are followed, by name."""
+    name, found = _names(text.model), followed.pairs
+    count = found.total
     columns = name[found.first[:count]], name[found.second[:count]], found.level[:count], found.lag[:count]
-    return set(zip(*(column.tolist() for column in columns), strict=True))
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def all_pairs_of_runs(runs: Runs, most: int) -> Seen | None:
     """Every run with up to three iterations of loops of unknown count; None: too many, or some run is stuck."""
     structure, cores = runs.flow.structure, len(runs.flow.functions)
-    copies = {
-        loop.header: Copies(3, 2) if loop.trip == NONE else Copies(loop.trip) for loop in structure.loops.values()
-    }
+    copies = run_copies(runs)
     everyone = (1 << cores) - 1
     if count_paths(structure, copies, cores) > most:
         return None
     paths = all_paths(find_nodes(structure, copies), everyone)
     seen = Seen(set(), set(), len(paths))
     for path in paths:
-        run = walk(structure, copies, cores, path)
-        model = runs.model(run, copies)
-        barriers, exchanges = find_barriers(model), find_sendrecvs(model)
-        if check_barriers(model, barriers) or check_sendrecvs(model, exchanges):
+        if not judge_run(runs, copies, path, seen):
             return None
-        graph = build_graph(model, barriers, exchanges)
-        if len(graph.order) < graph.nodes:
-            return None
-        later = [0] * graph.nodes
-        for node in graph.order.tolist()[::-1]:
-            for other in graph.successors[graph.starts[node] : graph.starts[node + 1]].tolist():
-                later[node] |= later[other] | 1 << other
-        node = np.where(model.write, graph.leave[model.instruction], graph.enter[model.instruction]).tolist()
-        assert model.unrolled is not None
-        places = model.unrolled.execution[model.rows[model.instruction]].tolist()
-        name, queue = _names(model).tolist(), model.queue[model.instruction].tolist()
-        core = model.core[model.instruction].tolist()
-        for j in range(len(name)):
-            for i in range(j):
-                if queue[i] == queue[j]:
-                    continue
-                level, turns = 0, 0
-                one, other = (run.executions[places[at]] for at in (i, j))
-                around = (structure.loops_around(block) for block, _ in (one, other))
-                for loop, same, k, m in zip(*around, one[1], other[1], strict=False):
-                    apart = core[i] != core[j] and structure.divergent_fork(structure.loops[loop].header) != NONE
-                    if loop != same or apart:  # cores that choose for themselves share no iteration
-                        break
-                    level, turns = level + 1, m - k
-                    if turns:
-                        break
-                first, second = (j, i) if turns < 0 else (i, j)
-                pair = name[first], name[second], level, min(abs(turns), 2)
-                seen.pairs.add(pair)
-                before = later[node[first]] >> node[second] & 1
-                after = turns == 0 and later[node[second]] >> node[first] & 1
-                if not (before or after):
-                    seen.unordered.add(pair)
     return seen
+
+
+def run_copies(runs: Runs) -> dict[int, Copies]:
+    """All iterations of loops of constant trip count, up to three of others."""
+    loops = runs.flow.structure.loops.values()
+    return {loop.header: Copies(3, 2) if loop.trip == NONE else Copies(loop.trip) for loop in loops}
+
+
+def judge_run(runs: Runs, copies: dict[int, Copies], path: Path, seen: Seen) -> bool:
+    """Add the pairs of one run; False: it is stuck."""
+    structure, cores = runs.flow.structure, len(runs.flow.functions)
+    run = walk(structure, copies, cores, path)
+    model = runs.model(run, copies)
+    barriers, exchanges = find_barriers(model), find_sendrecvs(model)
+    if check_barriers(model, barriers) or check_sendrecvs(model, exchanges):
+        return False
+    graph = build_graph(model, barriers, exchanges)
+    if len(graph.order) < graph.nodes:
+        return False
+    later = [0] * graph.nodes
+    for node in graph.order.tolist()[::-1]:
+        for other in graph.successors[graph.starts[node] : graph.starts[node + 1]].tolist():
+            later[node] |= later[other] | 1 << other
+    node = np.where(model.write, graph.leave[model.instruction], graph.enter[model.instruction]).tolist()
+    assert model.unrolled is not None
+    places = model.unrolled.execution[model.rows[model.instruction]].tolist()
+    name, queue = _names(model).tolist(), model.queue[model.instruction].tolist()
+    core = model.core[model.instruction].tolist()
+    for j in range(len(name)):
+        for i in range(j):
+            if queue[i] == queue[j]:
+                continue
+            level, turns = 0, 0
+            one, other = (run.executions[places[at]] for at in (i, j))
+            around = (structure.loops_around(block) for block, _ in (one, other))
+            for loop, same, k, m in zip(*around, one[1], other[1], strict=False):
+                apart = core[i] != core[j] and structure.divergent_fork(structure.loops[loop].header) != NONE
+                if loop != same or apart:  # cores that choose for themselves share no iteration
+                    break
+                level, turns = level + 1, m - k
+                if turns:
+                    break
+            first, second = (j, i) if turns < 0 else (i, j)
+            pair = name[first], name[second], level, min(abs(turns), 2)
+            seen.pairs.add(pair)
+            before = later[node[first]] >> node[second] & 1
+            after = turns == 0 and later[node[second]] >> node[first] & 1
+            if not (before or after):
+                seen.unordered.add(pair)
+    return True
 
 
 def turned(pair: Pair) -> Pair:

@@ -3,6 +3,7 @@
     text      every block once; meetings agree block by block, and every block has a schedule        text.py
     times     `seq` rises along the schedule of each loop's body; conflicts of equal `seq` are none
     order     what every line knows at every event; the conflicting pairs that it does not know      claims.py
+              of those, the ones that some run leaves unordered                                      follow.py
     patterns  whether such a pair meets at all, when its patterns move with loops                    moving.py
     values    every read finds the bytes of its own tensor, outputs are whole                        held.py
 
@@ -12,14 +13,16 @@ fault, or show that there is none. So this proof may give up wherever it does no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from haulout.checker.flow.claims import Open, Queries, scan_claims
 from haulout.checker.flow.counts import Trust, less_trust
+from haulout.checker.flow.follow import Followed
 from haulout.checker.flow.held import all_held
 from haulout.checker.flow.moving import FAR, Moving, meet
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
@@ -55,8 +58,12 @@ class Left:
 
     operands: tuple[int, int]
     """As written; a branch is numbered after all operands, by its block."""
-    path: dict[Choice, int]
-    """A path on which both run, and little else."""
+    choose: Callable[[], dict[Choice, int]]
+
+    @property
+    def path(self) -> dict[Choice, int]:
+        """A path on which both run, and nothing known orders them. It is made anew each time."""
+        return self.choose()
 
 
 def find_left(runs: Runs) -> list[Left] | None:
@@ -71,25 +78,44 @@ def find_left(runs: Runs) -> list[Left] | None:
     found, tied = _open_pairs(text, touches, queries), _tied(text, touches, queries, loop)
     if found is None or tied is None:
         return None
-    left = []
-    for some in (found, tied):
-        left += [_left(text, touches, some, row) for row in _conflicting(text, touches, some)]
+    trips = {header: copies.count for header, copies in runs.copies(deep=True).items()}
+    left = [
+        Left(_operands(touches, found.pairs, row), partial(_path, text, touches, found, row, trips))
+        for row in _conflicting(text, touches, found.pairs)
+        if not found.is_ordered(row)
+    ]
+    for row in _conflicting(text, touches, tied):
+        left.append(Left(_operands(touches, tied, row), partial(_path_to_both, text, touches, tied, row)))
     return left
 
 
-def _left(text: Text, touches: Touches, found: Open, row: int) -> Left:
-    model = text.model
+def _operands(touches: Touches, found: Open, row: int) -> tuple[int, int]:
+    """Both sides of a pair, as `Left` has them."""
+    model = touches.model
     assert model.unrolled is not None
-    path: dict[Choice, int] = {}
-    operands = []
-    for side, access in enumerate((int(found.first[row]), int(found.second[row]))):
+    sides = []
+    for access in (int(found.first[row]), int(found.second[row])):
         origin = int(model.unrolled.access_origin[model.access[access]])
-        instruction = int(model.instruction[access])
-        block = int(model.unrolled.block[model.rows[instruction]])
-        operands.append(origin if origin != NONE else len(model.unrolled.source.accesses) + block)
+        block = int(model.unrolled.block[model.rows[model.instruction[access]]])
+        sides.append(origin if origin != NONE else len(model.unrolled.source.accesses) + block)
+    return sides[0], sides[1]
+
+
+def _path(text: Text, touches: Touches, found: Followed, row: int, trips: dict[int, int]) -> dict[Choice, int]:
+    """A path that leaves a pair unordered; `trips` has the iterations that runs have of constant loops."""
+    path = found.path(row, trips)
+    return _path_to_both(text, touches, found.pairs, row) if path is None else path
+
+
+def _path_to_both(text: Text, touches: Touches, found: Open, row: int) -> dict[Choice, int]:
+    """A path on which both accesses of a pair run, and little else."""
+    model = text.model
+    path: dict[Choice, int] = {}
+    for side, access in enumerate((int(found.first[row]), int(found.second[row]))):
+        core, event = int(model.core[model.instruction[access]]), touches.event[access]
         later = int(found.level[row]), int(found.lag[row]) * side
-        _lead_to(text, int(text.events.block[touches.event[access]]), int(model.core[instruction]), later, path)
-    return Left((operands[0], operands[1]), path)
+        _lead_to(text, int(text.events.block[event]), core, later, path)
+    return path
 
 
 def _lead_to(text: Text, block: int, core: int, later: tuple[int, int], path: dict[Choice, int]) -> None:
@@ -187,16 +213,14 @@ def _ordered(text: Text, touches: Touches) -> bool:
     if queries is None or not _times_rise(text, touches, loop):
         return False
     found = _open_pairs(text, touches, queries)
-    if found is None:
-        return False
-    if not _all_apart(text, touches, found):
+    if found is None or any(not found.is_ordered(row) for row in _conflicting(text, touches, found.pairs)):
         return False
     tied = _tied(text, touches, queries, loop)
     return tied is not None and _all_apart(text, touches, tied)
 
 
-def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Open | None:
-    """The pairs that are not known to be ordered; None: too many. Waits that may not be trusted are not."""
+def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Followed | None:
+    """The pairs that are not claimed to be ordered; None: too many. Waits that may not be trusted are not."""
     trust, accesses = Trust(), len(touches.event)
     while True:
         graph = find_graph(text, trust)
@@ -218,7 +242,7 @@ def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Open | None:
         if less == trust:
             kept = np.flatnonzero(found.first[: found.total] < accesses)
             sides = found.first[kept], found.second[kept], found.level[kept], found.lag[kept]
-            return Open(len(kept), *sides, found.walks)
+            return Followed(text, graph, touches.event, Open(len(kept), *sides, found.walks))
         trust = less
 
 

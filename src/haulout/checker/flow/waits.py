@@ -31,8 +31,8 @@ def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
     if semaphores is None:
         return None
     depth = max((len(each) for each in structure.loop_nesting), default=0)
-    producer, consumer = _waits(text)
-    edges = _Edges(text)
+    producer, consumer = find_waits(text)
+    edges = Edges(text)
     # Where the walk comes to each event, and to the end of each body and loop.
     rows = text.steps
     size = np.where(rows[:, 0] == EVENTS, rows[:, 2] - rows[:, 1], 0)
@@ -51,7 +51,7 @@ def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
     leaving = np.flatnonzero(until != NONE)
     until = np.maximum(until, first)  # what never runs has no time
     note = np.full(len(events.line), NONE, np.int32)
-    numbers, count = _scan_notes(first[leaving], until[leaving])
+    numbers, count = scan_notes(first[leaving], until[leaving])
     note[leaving] = numbers
     if (count + lines + len(semaphores.core)) * (depth + 1) * 3 * lines > _MAX_CELLS:
         return None
@@ -133,7 +133,7 @@ def _rows(text: Text) -> tuple[Ids, Ids]:
     return local, np.flatnonzero(matters).astype(np.int32)
 
 
-def _waits(text: Text) -> tuple[Ids, Ids]:
+def find_waits(text: Text) -> tuple[Ids, Ids]:
     """(Producer, consumer), both events: dependences, what branches wait for, and partners of `sendrecv`s."""
     model, events, rows = text.model, text.events, text.runs.flow.program.dependences
     local, chosen = _rows(text)
@@ -154,7 +154,7 @@ def _waits(text: Text) -> tuple[Ids, Ids]:
     return np.concatenate(producer), np.concatenate(consumer)
 
 
-class _Edges:
+class Edges:
     """Carried dependences: each reads an edge, a producer over the iterations of a loop."""
 
     def __init__(self, text: Text) -> None:
@@ -250,7 +250,7 @@ def _scan_notes_sorted(begin: Ints, end: Ints, by_begin: Ints, by_end: Ints) -> 
     return number, count
 
 
-def _scan_notes(begin: Ints, end: Ints) -> tuple[Ids, int]:
+def scan_notes(begin: Ints, end: Ints) -> tuple[Ids, int]:
     """A number for each time from `begin` to `end`, both included; equal ones are apart. Also how many there are."""
     found, count = _scan_notes_sorted(begin, end, np.argsort(begin, kind="stable"), np.argsort(end, kind="stable"))
     return found, int(count)
