@@ -12,6 +12,7 @@ import numpy as np
 
 from haulout.checker.flow.claims import Queries, scan_claims
 from haulout.checker.flow.pairs import Touches, find_touches
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.waits import find_graph
 from haulout.checker.model import Model, Runs
@@ -41,7 +42,7 @@ class Seen:
 def unclaimed(text: Text) -> set[Pair]:
     """The pairs that the claims leave open."""
     graph, touches = find_graph(text), find_touches(text)
-    assert graph is not None
+    assert not isinstance(graph, Refusal), graph
     found = scan_claims(graph, _all_pairs(text, touches), _MOST)
     assert found.total <= _MOST
     name, count = _names(touches.model), found.total

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.checker.columns import grouped
-from haulout.checker.flow.text import ELSE, EVENTS, FORK, JOIN, LATCH, LOOP, Operations, Text
+from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.text import ELSE, EVENTS, FORK, JOIN, LATCH, LOOP, Operations, Text, refused
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Column, Ids, Ints
 
@@ -66,9 +67,9 @@ class Trust:
     """Semaphores where a later signal of one line may stand in for an earlier one of another."""
 
 
-def find_rows(text: Text, trust: Trust) -> Rows | None:
-    """The rows; None where no order is known: the signals before a wait in the text do not satisfy it, barriers
-    signal, or cores that choose for themselves use semaphores of each other.
+def find_rows(text: Text, trust: Trust) -> Rows | Refusal:
+    """The rows, where an order is known: the signals before a wait in the text satisfy it, no barrier signals, and no
+    cores that choose for themselves use semaphores of each other.
     """
     use, model, events = text.operations, text.model, text.events
     lines = len(model.queue_core)
@@ -76,15 +77,16 @@ def find_rows(text: Text, trust: Trust) -> Rows | None:
     none = np.zeros(0, np.int32)
     if not len(use.wait):
         return Rows(none, nothing, none, none, nothing, none, np.zeros(len(text.loops) + 1, np.int64), none)
-    if not _supported(text, use):
-        return None
+    if unsupported := _unsupported(text, use):
+        return unsupported
     place = np.empty(len(events.line), np.int64)
     place[text.schedule] = np.arange(len(text.schedule))
     counts = _Counts(text, use, place)
     # Of each wait: how many units may be missing; of each signal: how many may be made before it.
     low, high = counts.missing()
-    if (low < 0).any():
-        return None
+    if len(short := np.flatnonzero(low < 0)):
+        why = "may wait for a signal that comes after it in the text"
+        return refused(model, events, int(use.wait[short[0]]), why)
     before = counts.made_before()
     deepest = np.full(use.semaphores, NONE, np.int64)
     near = np.flatnonzero(high <= MOST_UNITS)
@@ -193,18 +195,21 @@ def chains(text: Text) -> tuple[Ids, Ids]:
     return use.signal_to[rows], use.signal[rows]
 
 
-def _supported(text: Text, use: Operations) -> bool:
-    """Whether no barrier signals or waits, and no core uses semaphores of another where cores choose for
+def _unsupported(text: Text, use: Operations) -> Refusal | None:
+    """A barrier that signals or waits, or a core that uses semaphores of another where cores choose for
     themselves."""
-    events, structure = text.events, text.runs.flow.structure
-    meeting = np.zeros(len(text.model.rows), bool)
+    events, structure, model = text.events, text.runs.flow.structure, text.model
+    meeting = np.zeros(len(model.rows), bool)
     meeting[text.barriers.instruction] = True
-    if meeting[events.instruction[np.append(use.signal, use.wait)]].any():
-        return False
+    operate = np.append(use.signal, use.wait)
+    if len(some := operate[meeting[events.instruction[operate]]]):
+        return refused(model, events, int(some[0]), "is a barrier that signals or waits for a semaphore")
     apart = np.array([structure.divergent_fork(block) != NONE for block in text.runs.flow.blocks], bool)
-    signals = apart[events.block[use.signal]] & use.foreign[use.signal_to]
-    waits = apart[events.block[use.wait]] & use.foreign[use.wait_for]
-    return not (signals.any() or waits.any())
+    foreign = np.append(use.foreign[use.signal_to], use.foreign[use.wait_for])
+    if len(some := operate[apart[events.block[operate]] & foreign]):
+        why = "uses a semaphore of several cores in an arm that each core chooses for itself"
+        return refused(model, events, int(some[0]), why)
+    return None
 
 
 class _Counts:

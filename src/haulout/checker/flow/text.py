@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.checker.columns import grouped, occurrence
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.model import Model, Runs
 from haulout.checker.order.barriers import Barriers, check_barriers, find_barriers
 from haulout.checker.order.sendrecv import SendRecvs, find_sendrecvs
@@ -101,9 +102,9 @@ class Text:
     """int32 [number, 4]: begin, middle, join and core of each fork of the steps."""
 
 
-def find_text(runs: Runs) -> Text | None:
-    """The text of a function; None where it has meetings that depend on what cores choose for themselves, where
-    meetings do not agree block by block, or no order of the lists of a block is a schedule.
+def find_text(runs: Runs) -> Text | Refusal:
+    """The text of a function, unless it has meetings that depend on what cores choose for themselves, meetings do not
+    agree block by block, or no order of the lists of a block is a schedule.
     """
     structure = runs.flow.structure
     model = runs.text()
@@ -111,17 +112,22 @@ def find_text(runs: Runs) -> Text | None:
     blocks = len(structure.region_of)
     block_of = model.unrolled.execution[model.rows]
     barriers, sendrecvs = find_barriers(model), find_sendrecvs(model)
-    if check_barriers(model, barriers) or len(sendrecvs.unpaired):
-        return None
     events = _events(model, sendrecvs, block_of)
     divergent = np.array([structure.divergent_fork(block) != NONE for block in range(blocks)], bool)
     meet, members = _meetings(barriers, len(events.line), events)
-    sides = [events.last[sendrecvs.instruction[rows]] for rows in (sendrecvs.arrives, sendrecvs.completes)]
-    meeting = np.append(np.flatnonzero(meet != NONE), np.concatenate(sides))
-    if divergent[events.block[meeting]].any():
-        return None
-    if (events.block[sides[0]] != events.block[sides[1]]).any() or not _in_one_block(events, meet, members):
-        return None
+    exchange = events.last[sendrecvs.instruction]
+    meeting = np.sort(np.append(np.flatnonzero(meet != NONE), exchange))
+    if len(apart := meeting[divergent[events.block[meeting]]]):
+        return refused(model, events, int(apart[0]), "is in an arm that each core chooses for itself")
+    if len(sendrecvs.unpaired):
+        return refused(model, events, int(exchange[sendrecvs.unpaired[0]]), "has no partner in the text")
+    if check_barriers(model, barriers):
+        return Refusal("the barriers of the cores differ, with both arms of each branch counted")
+    sides = [exchange[rows] for rows in (sendrecvs.arrives, sendrecvs.completes)]
+    if len(elsewhere := np.flatnonzero(events.block[sides[0]] != events.block[sides[1]])):
+        return refused(model, events, int(sides[0][elsewhere[0]]), "has its partner in another block")
+    if (event := _in_two_blocks(events, meet, members)) != NONE:
+        return refused(model, events, event, "meets barriers of another block")
     begin = _begins(events, model.cores, blocks)
     starts, arrival = grouped(sides[1], len(events.line))
     arrivals = events.first[sendrecvs.instruction[sendrecvs.arrives]][arrival].astype(np.int32)
@@ -131,7 +137,8 @@ def find_text(runs: Runs) -> Text | None:
     counted = _Counted.of(operations, len(events.line))
     schedule = _scan_schedule(begin, seq, meet, members, starts, arrivals, divergent, counted)
     if len(schedule) < len(events.line):
-        return None
+        block = int(np.searchsorted((begin - begin[:, :1]).sum(axis=0), len(schedule), "right")) - 1
+        return Refusal("no order of the cores' lists satisfies all meetings and waits of the block", block)
     places = _places(events, len(model.queue_core), blocks)
     steps = _Steps(runs, begin)
     return Text(
@@ -147,6 +154,15 @@ def find_text(runs: Runs) -> Text | None:
         np.array(steps.loops, np.int32).reshape(-1, 4),
         np.array(steps.forks, np.int32).reshape(-1, 4),
     )
+
+
+def refused(model: Model, events: Events, event: int, why: str) -> Refusal:
+    """That something is so of the instruction of an event."""
+    assert model.unrolled is not None
+    instruction = int(events.instruction[event])
+    row = int(model.unrolled.origin[model.rows[instruction]])
+    text = f"{model.name(instruction)} on core {model.core[instruction]} {why}"
+    return Refusal(text, int(events.block[event]), row)
 
 
 def _events(model: Model, sendrecvs: SendRecvs, block_of: Ids) -> Events:
@@ -176,13 +192,13 @@ def _meetings(barriers: Barriers, count: int, events: Events) -> tuple[Ids, Ids]
     return meet, members.astype(np.int32)
 
 
-def _in_one_block(events: Events, meet: Ids, members: Ids) -> bool:
+def _in_two_blocks(events: Events, meet: Ids, members: Ids) -> int:
+    """An event of a barrier whose events are in several blocks, NONE: there is none."""
     rows = np.flatnonzero(meet != NONE)
     low = np.full(len(members), np.iinfo(np.int32).max, np.int32)
-    high = np.full(len(members), NONE, np.int32)
     np.minimum.at(low, meet[rows], events.block[rows])
-    np.maximum.at(high, meet[rows], events.block[rows])
-    return bool(np.array_equal(low, high))
+    later = rows[events.block[rows] != low[meet[rows]]]
+    return int(later[0]) if len(later) else NONE
 
 
 def _begins(events: Events, cores: int, blocks: int) -> Column:

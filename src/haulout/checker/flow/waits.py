@@ -11,6 +11,7 @@ import numpy as np
 from haulout.checker.columns import grouped, join_ranges
 from haulout.checker.flow.claims import Graph
 from haulout.checker.flow.counts import Trust, find_rows
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import EVENTS, EXIT, LATCH, Text
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Bools, Ids, Ints
@@ -22,14 +23,14 @@ _MAX_CELLS = 1 << 23
 """Cells of all notes."""
 
 
-def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
-    """The columns of a text; None: they would take too much memory, or semaphores give no order that is known."""
+def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | Refusal:
+    """The columns of a text, unless they would take too much memory, or semaphores give no order that is known."""
     model, events = text.model, text.events
     structure = text.runs.flow.structure
     lines = len(model.queue_core)
     semaphores = find_rows(text, trust)
-    if semaphores is None:
-        return None
+    if isinstance(semaphores, Refusal):
+        return semaphores
     depth = max((len(each) for each in structure.loop_nesting), default=0)
     producer, consumer = _waits(text)
     edges = _Edges(text)
@@ -54,7 +55,7 @@ def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
     numbers, count = _scan_notes(first[leaving], until[leaving])
     note[leaving] = numbers
     if (count + lines + len(semaphores.core)) * (depth + 1) * 3 * lines > _MAX_CELLS:
-        return None
+        return Refusal("its loops are nested too deeply for so many queues and waits")
     # Notes of headers that are read behind the loop.
     begins = {(int(begin), int(core)): number for number, (begin, _, _, core) in enumerate(text.loops.tolist())}
     header_of = np.full((len(structure.region_of), model.cores + 1), NONE, np.int32)
