@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.flow.claims import Queries, scan_claims
+from haulout.checker.flow.claims import scan_claims
+from haulout.checker.flow.graph import Queries
 from haulout.checker.flow.pairs import Touches, find_touches
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text

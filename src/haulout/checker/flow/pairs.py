@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from haulout.checker.columns import join_ranges
-from haulout.checker.flow.claims import Queries
 from haulout.checker.flow.counts import chains
+from haulout.checker.flow.graph import Queries
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text
 from haulout.checker.model import Model

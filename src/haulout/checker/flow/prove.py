@@ -17,12 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.flow.claims import Open, Queries, scan_claims
+from haulout.checker.flow.claims import scan_claims
 from haulout.checker.flow.counts import Trust, less_trust
+from haulout.checker.flow.graph import Open, Queries
 from haulout.checker.flow.held import all_held
 from haulout.checker.flow.moving import FAR, Moving, meet
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
 from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.steps import SPLIT
 from haulout.checker.flow.text import Text, find_text
 from haulout.checker.flow.times import falling_list, misordered, seq_of
 from haulout.checker.flow.waits import find_graph
@@ -56,7 +58,7 @@ def find_refusal(runs: Runs) -> Refusal | None:
         touches = find_touches(text)
         if refused := _disorder(text, touches):
             return refused
-        if not all_held(text, touches):
+        if not _held(text, touches):
             return Refusal("some read may find bytes that are not of its tensor, or an output is not whole")
         return None
 
@@ -78,7 +80,7 @@ def find_left(runs: Runs) -> list[Left] | None:
         return None
     touches = find_touches(text)
     queries, time = find_queries(text, touches), seq_of(text)
-    if isinstance(queries, Refusal) or falling_list(text, time) or not all_held(text, touches):
+    if isinstance(queries, Refusal) or falling_list(text, time) or not _held(text, touches):
         return None
     found, tied = _open_pairs(text, touches, queries), misordered(text, touches, queries, time)
     if isinstance(found, Refusal) or isinstance(tied, Refusal):
@@ -119,6 +121,36 @@ def _lead_to(text: Text, block: int, core: int, later: tuple[int, int], path: di
             key = region.header, around, NONE
             path[key] = max(path.get(key, 0), turn + (block != region.header))
         around = (*around, turn)
+
+
+def _held(text: Text, touches: Touches) -> bool:
+    """Whether every read and output is right; where arms are walked in parts, each core's arms one after the other:
+    what cores choose there must not touch bytes of each other.
+    """
+    if text.core_by_core is None:
+        return all_held(text, touches)
+    return not _exchanges(text, touches) and all_held(text.core_by_core, touches)
+
+
+def _exchanges(text: Text, touches: Touches) -> bool:
+    """Whether cores may touch bytes that another one writes in arms that are walked in parts."""
+    queries = find_queries(text, touches)
+    if isinstance(queries, Refusal):
+        return True
+    count, event = len(touches.event), touches.event
+    access = np.repeat(np.arange(count), np.diff(queries.key_starts[: count + 1]))
+    block, core = text.events.block[event[access]], text.events.core[event[access]]
+    keys = int(queries.key[: len(access)].max(initial=0)) + 1
+    for number in text.steps[text.steps[:, 0] == SPLIT, 1].tolist():
+        begin, _, join, _ = text.forks[number].tolist()
+        rows = np.flatnonzero((block >= begin) & (block < join))
+        key = queries.key[rows]
+        written = np.zeros(keys, bool)
+        written[key[touches.model.write[access[rows]]]] = True
+        users = np.unique(np.stack([key[written[key]], core[rows][written[key]]]), axis=1)
+        if len(np.unique(users[0])) < users.shape[1]:
+            return True
+    return False
 
 
 def _disorder(text: Text, touches: Touches) -> Refusal | None:

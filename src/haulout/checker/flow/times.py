@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 
 from haulout.checker.columns import join_ranges
-from haulout.checker.flow.claims import Open, Queries
+from haulout.checker.flow.graph import Open, Queries
 from haulout.checker.flow.pairs import Touches
 from haulout.checker.flow.refusal import Refusal
-from haulout.checker.flow.text import Text
+from haulout.checker.flow.text import Text, ever_runs
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Column, Ids, Ints
 from haulout.ir.structure import Arm, Fork, Loop, Structure
@@ -33,9 +33,10 @@ _MAX_WORK = 1 << 24
 
 
 def seq_of(text: Text) -> Ints:
-    """The `seq` of each event; NONE: it has none."""
-    seq: Ints = text.model.program.instructions.seq[text.model.rows][text.events.instruction].astype(np.int64)
-    return seq
+    """The `seq` of each event; NONE: it has none, or never runs."""
+    seq = text.model.program.instructions.seq[text.model.rows][text.events.instruction]
+    live = ever_runs(text.runs.flow.structure)[text.events.block]
+    return np.where(live, seq, NONE).astype(np.int64)
 
 
 def falling_list(text: Text, time: Ints) -> Refusal | None:
