@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from haulout.checker.flow.constants import Settled
 from haulout.checker.flow.events import Events, refused
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.steps import Cuts
-from haulout.checker.model import Model, Runs
+from haulout.checker.model import Model
 from haulout.checker.order.barriers import Barriers
 from haulout.ir.schema import Ids
-from haulout.ir.structure import Arm
+from haulout.ir.structure import Arm, Structure
 
 _APART = "in an arm that each core chooses for itself"
 
@@ -31,16 +32,18 @@ class Parts:
     """Events of two barriers, one in each arm, that are the same meeting."""
 
 
-def find_parts(runs: Runs, model: Model, events: Events, barriers: Barriers, meetings: Ids) -> Parts | Refusal:
+def find_parts(
+    structure: Structure, settled: Settled, model: Model, events: Events, barriers: Barriers, meetings: Ids
+) -> Parts | Refusal:
     """The forks that have `meetings`, events in arms that each core chooses for itself."""
-    structure, found = runs.flow.structure, Parts()
+    found = Parts()
     cores = np.zeros(len(model.rows), np.uint64)
     cores[barriers.instruction] = barriers.cores
     everyone = (1 << model.cores) - 1
     sequences: dict[int, tuple[list[list[int]], list[list[int]]]] = {}
     for event in meetings.tolist():
         block, instruction = int(events.block[event]), int(events.instruction[event])
-        fork, region = structure.divergent_fork(block), structure.regions[structure.region_of[block]]
+        fork, region = settled.divergent_fork(structure, block), structure.regions[structure.region_of[block]]
         if not isinstance(region, Arm) or region.fork != fork:
             return refused(model, events, event, f"is inside a loop or a branch {_APART}")
         if int(cores[instruction]) != everyone:

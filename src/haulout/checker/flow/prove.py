@@ -24,6 +24,7 @@ from haulout.checker.flow.held import all_held
 from haulout.checker.flow.moving import FAR, Moving, meet
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
 from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.sources import comparable_runs, orders_kept
 from haulout.checker.flow.steps import SPLIT
 from haulout.checker.flow.text import Text, find_text
 from haulout.checker.flow.times import falling_list, misordered, seq_of
@@ -33,6 +34,7 @@ from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import FunctionSteps
 from haulout.checker.proofs.storage import check_placements, check_views
 from haulout.ir.enums import NONE
+from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.ir.structure import Arm
 from haulout.support.jit import compiled_if_large, plain_if_small
@@ -41,13 +43,15 @@ _MAX_OPEN = 1 << 14
 """Unordered pairs whose patterns are compared."""
 
 
-def is_proved(runs: Runs) -> bool:
-    """Whether no run of a function has a fault; False where that is not known."""
-    return find_refusal(runs) is None
+def is_proved(runs: Runs, source: Program | None = None) -> bool:
+    """Whether no run of a function has a fault, made from the source or from none; False where that is not known."""
+    return find_refusal(runs, source) is None
 
 
-def find_refusal(runs: Runs) -> Refusal | None:
-    """What is not known about the runs of a function; None: no run has a fault."""
+def find_refusal(runs: Runs, source: Program | None = None) -> Refusal | None:
+    """What is not known about the runs of a function; None: no run has a fault, nor another order than the source,
+    where that has the same control flow.
+    """
     work = 50 * (runs.size + len(runs.flow.blocks))
     with plain_if_small(scan_claims, work), compiled_if_large(work):
         text = find_text(runs)
@@ -56,7 +60,7 @@ def find_refusal(runs: Runs) -> Refusal | None:
         if check_views(text.model) or check_placements(text.model):
             return Refusal("locations are not in their places")
         touches = find_touches(text)
-        if refused := _disorder(text, touches):
+        if refused := _disorder(text, touches, source):
             return refused
         if not _held(text, touches):
             return Refusal("some read may find bytes that are not of its tensor, or an output is not whole")
@@ -153,8 +157,8 @@ def _exchanges(text: Text, touches: Touches) -> bool:
     return False
 
 
-def _disorder(text: Text, touches: Touches) -> Refusal | None:
-    """Why some conflicting pair is not known to be ordered, as `seq` wants it, or to commute."""
+def _disorder(text: Text, touches: Touches, source: Program | None) -> Refusal | None:
+    """Why some conflicting pair is not known to be ordered, as `seq` and the source want it, or to commute."""
     queries, time = find_queries(text, touches), seq_of(text)
     if isinstance(queries, Refusal):
         return queries
@@ -165,11 +169,18 @@ def _disorder(text: Text, touches: Touches) -> Refusal | None:
         return found
     if (row := next(_conflicting(text, touches, found), None)) is not None:
         return _pair(text, touches, found, row, "is not ordered")
-    tied = misordered(text, touches, queries, time)
-    if isinstance(tied, Refusal):
-        return tied
-    if (row := next(_conflicting(text, touches, tied), None)) is not None:
-        return _pair(text, touches, tied, row, "is not in the order of seq")
+    times = [(time, "is not in the order of seq")]
+    if source is not None and (given := comparable_runs(text.runs, source)) is not None:
+        kept = orders_kept(text, given)
+        if isinstance(kept, Refusal):
+            return kept
+        times += [(each, "is not in the order of the source") for each in kept]
+    for each, why in times:
+        tied = misordered(text, touches, queries, each)
+        if isinstance(tied, Refusal):
+            return tied
+        if (row := next(_conflicting(text, touches, tied), None)) is not None:
+            return _pair(text, touches, tied, row, why)
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from haulout.checker.flow.constants import Settled
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Column, Ids
 from haulout.ir.structure import Fork, Loop, Structure
@@ -22,8 +23,11 @@ class Steps:
     core in each block. Forks with cuts are walked in parts: for their arms this makes the schedule.
     """
 
-    def __init__(self, structure: Structure, begin: Column, schedule: Ids, cuts: Mapping[int, Cuts]) -> None:
-        self.structure, self.begin, self.schedule, self.cuts = structure, begin, schedule, cuts
+    def __init__(
+        self, structure: Structure, settled: Settled, begin: Column, schedule: Ids, cuts: Mapping[int, Cuts]
+    ) -> None:
+        self.structure, self.settled = structure, settled
+        self.begin, self.schedule, self.cuts = begin, schedule, cuts
         self.before = begin.sum(axis=0) - begin[:, 0].sum()
         self.window: tuple[int, int, int] | None = None
         """Of a part of an arm: its events, from and until, and how far they are from their places in the schedule."""
@@ -68,12 +72,16 @@ class Steps:
             elif isinstance(item, Fork):
                 if self._elsewhere(core, item.block + 1, item.join):
                     continue
-                if (number := self.structure.fork_at[item.block]) in self.cuts:
+                number = self.structure.fork_at[item.block]
+                if number in self.cuts:
                     self._parts(item, self.cuts[number])
                     continue
-                alone = item.divergent and core == NONE
+                alone = item.divergent and core == NONE and number not in self.settled.alike
                 for each in range(len(self.begin)) if alone else (core,):
-                    self._fork(item, each)
+                    if (side := self.settled.side(number, each)) != NONE:
+                        self._sequence(item.sides[side], each)
+                    else:
+                        self._fork(item, each)
             else:
                 self._events(item, core)
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.checker.columns import grouped
+from haulout.checker.flow.constants import attending, settled_forks
 from haulout.checker.flow.events import Events, find_events, refused
 from haulout.checker.flow.parts import find_parts
 from haulout.checker.flow.refusal import Refusal
@@ -91,22 +92,26 @@ class Text:
     """The same with the arms of one core after those of another everywhere; None: it is this one."""
 
 
-def find_text(runs: Runs) -> Text | Refusal:
+def find_text(runs: Runs, priority: Ints | None = None) -> Text | Refusal:
     """The text of a function, unless it has meetings that depend on what cores choose for themselves, meetings do not
     agree block by block, or no order of the lists of a block is a schedule.
+
+    Of what may come next in the schedule, that of the smallest `seq` comes first, or that of the smallest `priority`,
+    given for the instructions of the program.
     """
     structure = runs.flow.structure
-    model = runs.text()
+    settled = settled_forks(runs.flow)
+    model = runs.text(attending(runs.flow, settled))
     assert model.unrolled is not None
     blocks = len(structure.region_of)
     block_of = model.unrolled.execution[model.rows]
     barriers, sendrecvs = find_barriers(model), find_sendrecvs(model)
     events = find_events(model, sendrecvs, block_of)
-    divergent = np.array([structure.divergent_fork(block) != NONE for block in range(blocks)], bool)
+    divergent = np.array([settled.divergent_fork(structure, block) != NONE for block in range(blocks)], bool)
     meet, members = _meetings(barriers, len(events.line), events)
     exchange = events.last[sendrecvs.instruction]
     meeting = np.sort(np.append(np.flatnonzero(meet != NONE), exchange))
-    parted = find_parts(runs, model, events, barriers, meeting[divergent[events.block[meeting]]])
+    parted = find_parts(structure, settled, model, events, barriers, meeting[divergent[events.block[meeting]]])
     if isinstance(parted, Refusal):
         return parted
     if len(sendrecvs.unpaired):
@@ -122,7 +127,10 @@ def find_text(runs: Runs) -> Text | Refusal:
     starts, arrival = grouped(sides[1], len(events.line))
     arrivals = events.first[sendrecvs.instruction[sendrecvs.arrives]][arrival].astype(np.int32)
     # Meetings touch nothing: they stand where the other instructions want them.
-    seq = np.where(meet == NONE, model.program.instructions.seq[model.rows][events.instruction], NONE)
+    seq = model.program.instructions.seq[model.rows].astype(np.int64)
+    if priority is not None:
+        seq = np.append(priority, NONE)[model.unrolled.origin[model.rows]]
+    seq = np.where(meet == NONE, seq[events.instruction], NONE)
     operations = _operations(model, events, ever_runs(structure)[events.block])
     counted = _Counted.of(operations, len(events.line))
     schedule = _scan_schedule(begin, seq, meet, members, starts, arrivals, divergent, counted)
@@ -141,13 +149,13 @@ def find_text(runs: Runs) -> Text | Refusal:
         operations,
         _places(events, len(model.queue_core), blocks),
         schedule,
-        *Steps(structure, begin, schedule, {}).columns(),
+        *Steps(structure, settled, begin, schedule, {}).columns(),
         np.zeros(len(events.line), bool),
         None,
     )
     if not parted.cuts:
         return text
-    steps = Steps(structure, begin, schedule.copy(), parted.cuts)
+    steps = Steps(structure, settled, begin, schedule.copy(), parted.cuts)
     second = np.zeros(len(events.line), bool)
     for fork in parted.cuts:
         arm = structure.forks[fork].sides[1]
