@@ -79,10 +79,16 @@ def _priorities(text: Text, source: Runs, wanted: Ints) -> Ints:
     strings = mine.program.strings
     ids = np.array([*map(strings.find, theirs.program.strings), NONE], np.int64)
     rows = [np.flatnonzero(flow.block != NONE) for flow in (mine, theirs)]
-    names = mine.program.instructions.name[rows[0]], ids[theirs.program.instructions.name[rows[1]]]
-    sides = []
+    names: list[Ints] = [
+        mine.program.instructions.name[rows[0]].astype(np.int64),
+        ids[theirs.program.instructions.name[rows[1]]],
+    ]
+    sides: list[Ints] = []
     for flow, row, name in zip((mine, theirs), rows, names, strict=True):
-        sides.append(flow.program.instruction_core[row].astype(np.int64) * (len(strings) + 1) + name)
+        core: Ints = flow.program.instruction_core[row].astype(np.int64)
+        sides.append(core * (len(strings) + 1) + name)
+    if not len(sides[0]):
+        return found
     order = np.argsort(sides[0], kind="stable")
     at = np.minimum(np.searchsorted(sides[0][order], sides[1]), len(order) - 1)
     hit = (names[1] != NONE) & (sides[0][order[at]] == sides[1])
@@ -90,7 +96,7 @@ def _priorities(text: Text, source: Runs, wanted: Ints) -> Ints:
     return found
 
 
-def _rises(text: Text, known: Ids, given: Ints, time: Ints) -> Refusal | None:
+def _rises(text: Text, known: Ints, given: Ints, time: Ints) -> Refusal | None:
     """Where a `seq` of the source rises among the blocks of one loop, and that of the text does not."""
     both = np.flatnonzero((given != NONE) & (time != NONE))
     known, given, time = known[both], given[both], time[both].astype(np.int64)
