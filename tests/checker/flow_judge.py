@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.flow.claims import Queries, scan_claims
+from haulout.checker.flow.claims import scan_claims
 from haulout.checker.flow.counts import Trust, less_trust
 from haulout.checker.flow.follow import MOST, Followed
+from haulout.checker.flow.graph import Queries
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.waits import find_graph
 from haulout.checker.model import Model, Runs
@@ -46,11 +48,11 @@ def follow_all(text: Text, most: int = MOST) -> Followed | None:
     every = _all_pairs(text, touches)
     while True:
         graph = find_graph(text, trust)
-        if graph is None:
+        if isinstance(graph, Refusal):
             return None
         # Which signals come in order decides which waits may be trusted.
         asked = find_queries(text, touches)
-        assert asked is not None
+        assert not isinstance(asked, Refusal), asked
         accesses = len(touches.event)
         chains = scan_claims(graph, asked, _MOST)
         mine = np.flatnonzero(chains.first[: chains.total] >= accesses)

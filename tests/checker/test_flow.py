@@ -30,6 +30,7 @@ from haulout.checker import check_program
 from haulout.checker.flow.follow import MOST, ORDERED, UNKNOWN, UNORDERED
 from haulout.checker.flow.moving import FAR, Moving, meet
 from haulout.checker.flow.prove import is_proved
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text, find_text
 from haulout.checker.model import Function, Runs, functions
 from haulout.checker.paths.runs import Choice
@@ -58,8 +59,8 @@ def compare(program: Program, seen: Counter[str], *, most: int = MOST, shown: in
     """
     for runs in runs_of(program):
         text, found = find_text(runs), all_pairs_of_runs(runs, 60)
-        followed = None if text is None else follow_all(text, most)
-        if text is None or found is None or followed is None:
+        followed = None if isinstance(text, Refusal) else follow_all(text, most)
+        if isinstance(text, Refusal) or found is None or followed is None:
             seen["skipped"] += 1
             continue
         pairs = pairs_of(text, followed)
@@ -130,7 +131,7 @@ def follow_text(text: Text) -> list[tuple[Pair, int, dict[Choice, int] | None]]:
 def test_plain_and_compiled_kernels_are_equal() -> None:
     for seed in range(examples(10)):
         for runs in runs_of(random_loops(Random(seed), SHAPES["branches"])):
-            if (text := find_text(runs)) is not None:
+            if not isinstance(text := find_text(runs), Refusal):
                 with compiled():
                     found = follow_text(text)
                 with interpreted():

@@ -11,7 +11,7 @@ that it executes (`paths/control_flow.py`, `paths/choices.py`, `paths/runs.py`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -253,13 +253,12 @@ class Runs:
                 known.add(key)
                 yield self.model(run, copies)
 
-    def text(self) -> Model:
-        """A model that has every block once: no run, but all that may run. Patterns do not move, and it has no
-        dependences but those of branches.
+    def text(self, attending: Sequence[int]) -> Model:
+        """A model that has every block once: no run, but all that may run, on the cores that may run it (of each
+        block, a bit a core). Patterns do not move, and it has no dependences but those of branches.
         """
         blocks = [(block, (0,) * len(self.flow.structure.loops_around(block))) for block in self.flow.blocks]
-        everyone = (1 << len(self.flow.functions)) - 1
-        run = Run(tuple(blocks), (everyone,) * len(blocks), (), ())
+        run = Run(tuple(blocks), tuple(attending), (), ())
         flow = replace(self.flow, program=self.flow.program.replace(dependences=Dependences.empty()))
         unrolled = unroll(flow, run, self.steps.none(), {}, self.footprints)
         return _model(unrolled.program, self.name, self.flow.functions, unrolled)

@@ -9,7 +9,7 @@ first, everything may be claimed. What a line knows, one *cell* of intervals (`i
                                     lag 0 leaves out the next inner loop around, which has its own level.
 
     an event       its line learns what the events know that it waits for; then it is complete
-    a barrier      its lines learn what any of them knows
+    a barrier      its lines learn what any of them knows, then their core's event is complete
     a branch       all other lines of its core learn what it knows
     a fork         both arms begin alike. Behind it holds what holds at the end of both, where each claims the events
                    of the other
@@ -21,6 +21,10 @@ Every walk begins with at least what the next one will claim, and nothing rises,
 induction along a run each step then claims no more than what every run that comes there guarantees: the last walk's
 claims are true. Cells that still fall in walk `MOST_WALKS` are given up.
 
+Where cores meet in both arms of a fork that each of them chooses for itself, the arms are walked in parts, from
+meeting to meeting: the first arms in the rows of the lines, the second ones in their *shadows*. At a meeting a core
+knows of itself in which arm it is; of another one it learns what holds in both.
+
 A dependence reads the newest copy of its producer, which dominates it: what that knew is kept as a *note* until its
 last reader. A `carried` one reads what the copy in the previous iteration of the loop around both knew, of that loop
 alone: in the first iteration there is none.
@@ -30,10 +34,9 @@ To undo what an arm or a body did, every change inside is logged with the cell's
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from haulout.checker.flow.graph import Graph, Open, Queries
 from haulout.checker.flow.intervals import (
     add,
     assign,
@@ -46,108 +49,12 @@ from haulout.checker.flow.intervals import (
     is_empty,
     unite,
 )
-from haulout.ir.schema import Bools, Column, Ids, Ints
+from haulout.checker.flow.questions import ask
+from haulout.ir.schema import Column, Ids, Ints
 from haulout.support.jit import njit
 
 LAGS = 3
 MOST_WALKS = 32
-
-
-class Graph(NamedTuple):
-    """A text and what its events wait for, as columns for the kernel."""
-
-    steps: Column
-    loops: Column
-    forks: Column
-    places: Column
-    schedule: Ids
-    line: Ids
-    position: Ids
-    kind: Ids
-    """Of each event: 0 ordinary, 1 of a barrier, 2 a branch."""
-    meet_starts: Ints
-    meet_lines: Ids
-    """Of each barrier: the lines that meet ..."""
-    meet_note: Ids
-    """... and the note that the barrier leaves on each, -1."""
-    meet_of: Ids
-    """Of each event: its barrier, when it is the last of its events in the schedule; -1."""
-    line_core: Ids
-    core_lines: Ids
-    """Lines are numbered core after core: core c has `core_lines[c]:core_lines[c + 1]`."""
-    wait_starts: Ints
-    wait_note: Ids
-    """Events wait for notes ..."""
-    carried_starts: Ints
-    carried: Ids
-    """... and for carried edges."""
-    note: Ids
-    """Of each event: the note that it leaves, -1."""
-    notes: int
-    left_starts: Ints
-    left: Ids
-    """Of each loop of the steps: notes of its header, which are read behind it."""
-    edge_starts: Ints
-    edge: Ids
-    """Of each loop of the steps: the carried edges over its iterations."""
-    edge_note: Ids
-    edge_level: Ids
-    """Of each carried edge: how many loops are around, its own included."""
-    edge_low: Ids
-    edge_high: Ids
-    """Of each carried edge: the blocks whose events alone it may claim, when its producer is in an arm; -1: any."""
-    edge_void: Bools
-    """Of each carried edge: nothing is claimed."""
-    depth: int
-    row_core: Ids
-    """Of each row that knows: the lines, then those of semaphores (`counts.py`)."""
-    read_starts: Ints
-    read: Ids
-    """Events wait for what rows of semaphores know ..."""
-    write_starts: Ints
-    write: Ids
-    write_from: Ids
-    """... and write them, with what another row knows, or with what they know themselves: -1."""
-    written_starts: Ints
-    written: Ids
-    """Of each loop of the steps: the rows of semaphores that are written inside."""
-
-
-class Queries(NamedTuple):
-    """The accesses of events and which may touch the same bytes, under *keys*."""
-
-    starts: Ints
-    access: Ids
-    """Event e has accesses `access[starts[e]:starts[e + 1]]`."""
-    write: Bools
-    """Of each access."""
-    key_starts: Ints
-    key: Ids
-    """Of each access: the keys under which others are found."""
-    any_starts: Ints
-    any_line: Ids
-    any_of: Ints
-    any_position: Ids
-    any_access: Ids
-    """All accesses by (key, line): key k has groups `any_starts[k]:any_starts[k + 1]`, group g the line `any_line[g]`
-    and the rows `any_of[g]:any_of[g + 1]` of the last two, ascending."""
-    write_starts: Ints
-    write_line: Ids
-    write_of: Ints
-    write_position: Ids
-    write_access: Ids
-    """The same of writes alone."""
-
-
-class Open(NamedTuple):
-    """Pairs that are not claimed to be ordered."""
-
-    total: int
-    first: Ids
-    second: Ids
-    level: Ids
-    lag: Ids
-    walks: int
 
 
 @njit
@@ -175,8 +82,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
     pair = np.empty((1, 8), np.int32)
     one = np.empty((1, 8), np.int32)
     two = np.empty((1, 8), np.int32)
-    per_note = levels * 3 * lines
-    notes = np.empty((graph.notes * per_note, 8), np.int32)
+    size = levels * 3 * lines  # of a row
+    notes = np.empty((graph.notes * size, 8), np.int32)
     note_depth = np.zeros(max(graph.notes, 1), np.int64)
     # BACK: of each loop, by (line, lag 1 or 2, other): what it claims at the start of an iteration.
     loops = len(graph.loops)
@@ -242,6 +149,9 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
     # The arms that cannot run along with the current one: level, first block, end block, core.
     apart = np.empty((frames, 4), np.int64)
     aparts = 0
+    # While both arms of a fork are walked in parts: what of the first arms is still to come.
+    later = np.zeros((lines, 2), np.int32)
+    in_parts = in_first = False
     around = np.zeros(levels, np.int64)  # level -> number of the loop
     current = np.zeros(lines, np.int32)  # position of the next event of each line
     found_first, found_second = np.empty(limit, np.int32), np.empty(limit, np.int32)
@@ -256,6 +166,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
         aparts = 0
         logged = saved = 0
         current[:] = 0
+        later[:] = 0
+        in_parts = in_first = False
         for cell in range(len(know)):
             clear(know, cell)
         for step in range(len(graph.steps)):
@@ -263,14 +175,15 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
             if what == 0:
                 for at in range(number, core):
                     event = graph.schedule[at]
-                    line = graph.line[event]
+                    line, holder = graph.line[event], graph.holder[event]
+                    mine = holder * size
                     meet = graph.meet_of[event]
                     span = 3 * (level + 1) * lines
                     # What it waits for.
                     need = span * (1 + graph.wait_starts[event + 1] - graph.wait_starts[event])
                     need += 2 * lines * (graph.carried_starts[event + 1] - graph.carried_starts[event])
                     if meet >= 0:
-                        need += span * (graph.meet_starts[meet + 1] - graph.meet_starts[meet])
+                        need += (span + 1) * (graph.meet_starts[meet + 1] - graph.meet_starts[meet])
                     if graph.kind[event] == 2:
                         need += span * lines
                     need += span * (graph.read_starts[event + 1] - graph.read_starts[event])
@@ -281,84 +194,76 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         log_old = _grown(log_old, logged + need)
                     for k in range(graph.wait_starts[event], graph.wait_starts[event + 1]):
                         note = graph.wait_note[k]
-                        for lev in range(min(level, note_depth[note]) + 1):
-                            for lag in range(3 if lev else 1):
-                                source = note * per_note + (lev * 3 + lag) * lines
-                                target = ((line * levels + lev) * 3 + lag) * lines
-                                for other in range(lines):
-                                    if not is_empty(notes, source + other) and not contains(
-                                        know, target + other, notes, source + other
-                                    ):
-                                        if depth:
-                                            log_cell[logged] = target + other
-                                            copy(log_old, logged, know, target + other)
-                                            logged += 1
-                                        unite(know, target + other, notes, source + other, room)
+                        known = 3 * (min(level, note_depth[note]) + 1) * lines
+                        logged = _learn(
+                            know, mine, notes, note * size, known, depth > 0, log_cell, log_old, logged, room
+                        )
                     for k in range(graph.carried_starts[event], graph.carried_starts[event + 1]):
                         edge = graph.carried[k]
-                        lev = graph.edge_level[edge]
-                        for lag in range(1, 3):
-                            source = (edge * 2 + lag - 1) * lines
-                            target = ((line * levels + lev) * 3 + lag) * lines
-                            for other in range(lines):
-                                if not contains(know, target + other, edge_cells, source + other):
-                                    if depth:
-                                        log_cell[logged] = target + other
-                                        copy(log_old, logged, know, target + other)
-                                        logged += 1
-                                    unite(know, target + other, edge_cells, source + other, room)
+                        target = mine + (3 * graph.edge_level[edge] + 1) * lines
+                        source = 2 * edge * lines
+                        logged = _learn(
+                            know, target, edge_cells, source, 2 * lines, depth > 0, log_cell, log_old, logged, room
+                        )
                     for k in range(graph.read_starts[event], graph.read_starts[event + 1]):
-                        for lev in range(level + 1):
-                            for lag in range(3 if lev else 1):
-                                source = ((graph.read[k] * levels + lev) * 3 + lag) * lines
-                                target = ((line * levels + lev) * 3 + lag) * lines
-                                for other in range(lines):
-                                    if not contains(know, target + other, know, source + other):
-                                        if depth:
-                                            log_cell[logged] = target + other
-                                            copy(log_old, logged, know, target + other)
-                                            logged += 1
-                                        unite(know, target + other, know, source + other, room)
-                    if graph.kind[event] == 1:
-                        if meet >= 0:
-                            for lev in range(level + 1):
-                                for lag in range(3 if lev else 1):
-                                    for other in range(lines):
-                                        clear(one, 0)
-                                        for k in range(graph.meet_starts[meet], graph.meet_starts[meet + 1]):
-                                            cell = ((graph.meet_lines[k] * levels + lev) * 3 + lag) * lines + other
-                                            if not contains(one, 0, know, cell):
-                                                unite(one, 0, know, cell, room)
-                                        if is_empty(one, 0):
-                                            continue
-                                        for k in range(graph.meet_starts[meet], graph.meet_starts[meet + 1]):
-                                            cell = ((graph.meet_lines[k] * levels + lev) * 3 + lag) * lines + other
-                                            if not equal(know, cell, one, 0):
-                                                if depth:
-                                                    log_cell[logged] = cell
-                                                    copy(log_old, logged, know, cell)
-                                                    logged += 1
-                                                copy(know, cell, one, 0)
-                            for k in range(graph.meet_starts[meet], graph.meet_starts[meet + 1]):
-                                note = graph.meet_note[k]
-                                if note >= 0:
-                                    note_depth[note] = level
-                                    source = graph.meet_lines[k] * levels * 3 * lines
-                                    for m in range(span):
-                                        copy(notes, note * per_note + m, know, source + m)
-                        current[line] = graph.position[event] + 1
-                    else:
+                        source = graph.read[k] * size
+                        logged = _learn(know, mine, know, source, span, depth > 0, log_cell, log_old, logged, room)
+                    if meet >= 0:
+                        if graph.meet_fork[meet] >= 0:
+                            logged = _meet_apart(
+                                graph, know, size, level, meet, depth > 0, log_cell, log_old, logged, room
+                            )
+                        else:
+                            logged = _meet(graph, know, size, span, meet, depth > 0, log_cell, log_old, logged, room)
+                        for k in range(graph.meet_starts[meet], graph.meet_starts[meet + 1]):
+                            # A line knows of its own core alone that the meeting is over.
+                            row, met, note = graph.meet_lines[k], graph.meet_event[k], graph.meet_note[k]
+                            if asking and graph.holder[met] == row:
+                                for m in range(queries.starts[met], queries.starts[met + 1]):
+                                    count = ask(
+                                        graph,
+                                        queries,
+                                        know,
+                                        levels,
+                                        level,
+                                        row,
+                                        graph.line[met],
+                                        around,
+                                        current,
+                                        later,
+                                        apart,
+                                        aparts,
+                                        queries.access[m],
+                                        count,
+                                        limit,
+                                        found_first,
+                                        found_second,
+                                        found_level,
+                                        found_lag,
+                                    )
+                            cell = row * size + 3 * level * lines + graph.line[met]
+                            if depth:
+                                log_cell[logged] = cell
+                                copy(log_old, logged, know, cell)
+                                logged += 1
+                            add(know, cell, graph.position[met], graph.position[met] + 1, room, pair)
+                            if note >= 0:
+                                note_depth[note] = level
+                                _copy_row(notes, note * size, know, row * size, span)
+                    if graph.kind[event] != 1:
                         if asking:
                             for k in range(queries.starts[event], queries.starts[event + 1]):
-                                count = _ask(
+                                count = ask(
                                     graph,
                                     queries,
                                     know,
                                     levels,
                                     level,
+                                    holder,
                                     line,
                                     around,
                                     current,
+                                    later,
                                     apart,
                                     aparts,
                                     queries.access[k],
@@ -369,48 +274,31 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                                     found_level,
                                     found_lag,
                                 )
-                        cell = ((line * levels + level) * 3) * lines + line
+                        cell = mine + 3 * level * lines + line
                         if depth:
                             log_cell[logged] = cell
                             copy(log_old, logged, know, cell)
                             logged += 1
                         add(know, cell, graph.position[event], graph.position[event] + 1, room, pair)
+                    if in_parts and holder < lines:
+                        later[line, 0] = graph.position[event] + 1
+                    else:
                         current[line] = graph.position[event] + 1
                     if graph.kind[event] == 2:
                         of = graph.line_core[line]
-                        for mine in range(graph.core_lines[of], graph.core_lines[of + 1]):
-                            if mine == line:
-                                continue
-                            for lev in range(level + 1):
-                                for lag in range(3 if lev else 1):
-                                    source = ((line * levels + lev) * 3 + lag) * lines
-                                    target = ((mine * levels + lev) * 3 + lag) * lines
-                                    for other in range(lines):
-                                        if not contains(know, target + other, know, source + other):
-                                            if depth:
-                                                log_cell[logged] = target + other
-                                                copy(log_old, logged, know, target + other)
-                                                logged += 1
-                                            unite(know, target + other, know, source + other, room)
+                        for other in range(graph.core_lines[of], graph.core_lines[of + 1]):
+                            if other != line:
+                                to = (other + holder - line) * size
+                                logged = _learn(
+                                    know, to, know, mine, span, depth > 0, log_cell, log_old, logged, room
+                                )
                     for k in range(graph.write_starts[event], graph.write_starts[event + 1]):
-                        teller = graph.write_from[k] if graph.write_from[k] >= 0 else line
-                        for lev in range(level + 1):
-                            for lag in range(3 if lev else 1):
-                                source = ((teller * levels + lev) * 3 + lag) * lines
-                                target = ((graph.write[k] * levels + lev) * 3 + lag) * lines
-                                for other in range(lines):
-                                    if not equal(know, target + other, know, source + other):
-                                        if depth:
-                                            log_cell[logged] = target + other
-                                            copy(log_old, logged, know, target + other)
-                                            logged += 1
-                                        copy(know, target + other, know, source + other)
+                        to, source = graph.write[k] * size, graph.write_from[k] * size
+                        logged = _tell(know, to, know, source, span, depth > 0, log_cell, log_old, logged)
                     note = graph.note[event]
                     if note >= 0:
                         note_depth[note] = level
-                        source = line * levels * 3 * lines
-                        for k in range(span):
-                            copy(notes, note * per_note + k, know, source + k)
+                        _copy_row(notes, note * size, know, mine, span)
             elif what == 1:  # a fork begins
                 mark[depth] = logged
                 mark_saved[depth] = saved
@@ -437,7 +325,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 apart[aparts, 0], apart[aparts, 3] = level, core
                 apart[aparts, 1], apart[aparts, 2] = graph.forks[number, 0], graph.forks[number, 1]
                 aparts += 1
-                _move_on(graph, current, graph.forks[number, 1], core)
+                _move_on(graph, current, later, in_first, graph.forks[number, 1], core)
             elif what == 3:  # a fork ends
                 aparts -= 1
                 frame = depth - 1
@@ -480,7 +368,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         copy(log_old, logged, saved_old, k)
                         logged += 1
                 saved = mark_saved[frame]
-                _move_on(graph, current, end, core)
+                _move_on(graph, current, later, in_first, end, core)
             elif what == 4:  # a loop begins
                 mark[depth] = logged
                 mark_saved[depth] = saved
@@ -504,11 +392,13 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                             logged += 1
                             intersect(know, base + m, outer_back, at, room)
                 for turn in range(ends[number] - firsts[number] + written):
-                    line = firsts[number] + turn
-                    if line >= ends[number]:
-                        line = graph.written[graph.written_starts[number] + line - ends[number]]
+                    row = firsts[number] + turn
+                    if row < ends[number]:
+                        row += graph.shift[number]
+                    else:
+                        row = graph.written[graph.written_starts[number] + row - ends[number]]
                     for lag in range(1, 3):
-                        target = ((line * levels + level) * 3 + lag) * lines
+                        target = ((row * levels + level) * 3 + lag) * lines
                         for k in range(actives[number]):
                             other = active[number, k]
                             if trip == 0 or trip == 1:  # no iteration follows another
@@ -517,8 +407,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                                 copy(know, target + other, back, cell)
                             cell += 1
                     for k in range(actives[number]):
-                        clear(know, ((line * levels + level) * 3) * lines + active[number, k])
-                _move_on(graph, current, begin, core)
+                        clear(know, ((row * levels + level) * 3) * lines + active[number, k])
+                _move_on(graph, current, later, in_first, begin, core)
             elif what == 5:  # a body ends
                 frame = depth - 1
                 begin, end, trip = graph.loops[number, 0], graph.loops[number, 1], graph.loops[number, 2]
@@ -527,7 +417,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                     if graph.edge_void[edge]:
                         continue
                     note = graph.edge_note[edge]
-                    source = note * per_note + level * 3 * lines
+                    source = note * size + level * 3 * lines
                     low, high = graph.edge_low[edge], graph.edge_high[edge]
                     for other in range(lines):
                         clear(one, 0)
@@ -561,10 +451,12 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                             if walks >= 31:
                                 clear(outer_back, at)
                 for turn in range(ends[number] - firsts[number] + written):
-                    line = firsts[number] + turn
-                    if line >= ends[number]:
-                        line = graph.written[graph.written_starts[number] + line - ends[number]]
-                    base = ((line * levels + level) * 3) * lines
+                    row = firsts[number] + turn
+                    if row < ends[number]:
+                        row += graph.shift[number]
+                    else:
+                        row = graph.written[graph.written_starts[number] + row - ends[number]]
+                    base = ((row * levels + level) * 3) * lines
                     for k in range(actives[number]):
                         other = active[number, k]
                         copy(one, 0, know, base + other)
@@ -612,7 +504,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                                     copy(log_old, logged, know, base + m)
                                     logged += 1
                                     intersect(know, base + m, outer_end, at, room)
-                _move_on(graph, current, begin, core)
+                _move_on(graph, current, later, in_first, begin, core)
             elif what == 6:  # a loop ends
                 depth -= 1
                 begin, end = graph.loops[number, 0], graph.loops[number, 1]
@@ -622,10 +514,12 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                     log_cell = _grown_ids(log_cell, logged + need)
                     log_old = _grown(log_old, logged + need)
                 for turn in range(ends[number] - firsts[number] + written):
-                    line = firsts[number] + turn
-                    if line >= ends[number]:
-                        line = graph.written[graph.written_starts[number] + line - ends[number]]
-                    base = ((line * levels + level) * 3) * lines
+                    row = firsts[number] + turn
+                    if row < ends[number]:
+                        row += graph.shift[number]
+                    else:
+                        row = graph.written[graph.written_starts[number] + row - ends[number]]
+                    base = ((row * levels + level) * 3) * lines
                     for k in range(actives[number]):
                         other = active[number, k]
                         add(know, base + other, graph.places[other, begin + 1], graph.places[other, end], room, pair)
@@ -642,7 +536,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                             clear(know, base + lag * lines + other)
                 for at in range(graph.left_starts[number], graph.left_starts[number + 1]):
                     note = graph.left[at]
-                    base = note * per_note + level * 3 * lines
+                    base = note * size + level * 3 * lines
                     for other in range(firsts[number], ends[number]):
                         add(notes, base + other, graph.places[other, begin + 1], graph.places[other, end], room, pair)
                         intersect(notes, base + other, notes, base + lines + other, room)
@@ -650,7 +544,53 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         unite(notes, base - 3 * lines + other, notes, base + other, room)
                     note_depth[note] = level - 1
                 level -= 1
-                _move_on(graph, current, end, core)
+                _move_on(graph, current, later, in_first, end, core)
+            elif what == 7:  # the arms of all cores begin, to be walked in parts
+                in_parts = True
+                span = 3 * (level + 1) * lines
+                if logged + span * lines > len(log_cell):
+                    log_cell = _grown_ids(log_cell, logged + span * lines)
+                    log_old = _grown(log_old, logged + span * lines)
+                begin, middle = graph.forks[number, 0], graph.forks[number, 1]
+                for line in range(lines):
+                    to = (graph.shadow + line) * size
+                    logged = _tell(know, to, know, line * size, span, depth > 0, log_cell, log_old, logged)
+                    later[line, 0], later[line, 1] = graph.places[line, begin], graph.places[line, middle]
+                    current[line] = graph.places[line, middle]
+                aparts += 1
+            elif what == 8:  # a part of an arm of a core begins
+                side = graph.steps[step, 3]
+                in_first = side == 0
+                apart[aparts - 1, 0], apart[aparts - 1, 3] = level, core
+                apart[aparts - 1, 1] = graph.forks[number, 1 - side]
+                apart[aparts - 1, 2] = graph.forks[number, 2 - side]
+            elif what == 9:  # the arms of all cores end
+                in_parts = in_first = False
+                aparts -= 1
+                later[:] = 0
+                begin, middle, end = graph.forks[number, 0], graph.forks[number, 1], graph.forks[number, 2]
+                span = 3 * (level + 1) * lines
+                if logged + span * lines > len(log_cell):
+                    log_cell = _grown_ids(log_cell, logged + span * lines)
+                    log_old = _grown(log_old, logged + span * lines)
+                for line in range(lines):
+                    for k in range(span):
+                        other = k % lines
+                        cell = line * size + k
+                        copy(one, 0, know, cell)
+                        copy(two, 0, know, (graph.shadow + line) * size + k)
+                        if k // lines == 3 * level and graph.line_core[other] == graph.line_core[line]:
+                            places = graph.places[other]
+                            add(one, 0, places[middle], places[end], room, pair)
+                            add(two, 0, places[begin], places[middle], room, pair)
+                        intersect(one, 0, two, 0, room)
+                        if not equal(one, 0, know, cell):
+                            if depth:
+                                log_cell[logged] = cell
+                                copy(log_old, logged, know, cell)
+                                logged += 1
+                            copy(know, cell, one, 0)
+                _move_on(graph, current, later, False, end, core)
         walks += 1
         if asking:
             break
@@ -659,100 +599,141 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
 
 
 @njit
-def _move_on(graph: Graph, current: Ids, block: int, core: int) -> None:
-    """Go to the start of a block, on one core or on all."""
+def _move_on(graph: Graph, current: Ids, later: Column, in_first: bool, block: int, core: int) -> None:
+    """Go to the start of a block, on one core or on all; in a first arm that is walked in parts, what comes later
+    begins there.
+    """
     for line in range(len(current)):
         if core < 0 or graph.line_core[line] == core:
-            current[line] = graph.places[line, block]
+            if in_first:
+                later[line, 0] = graph.places[line, block]
+            else:
+                current[line] = graph.places[line, block]
 
 
 @njit
-def _ask(
-    graph: Graph,
-    queries: Queries,
+def _copy_row(table: Column, to: int, source: Column, at: int, count: int) -> None:
+    for k in range(count):
+        copy(table, to + k, source, at + k)
+
+
+@njit
+def _learn(
     know: Column,
-    levels: int,
-    level: int,
-    line: int,
-    around: Ints,
-    current: Ids,
-    apart: Column,
-    aparts: int,
-    access: int,
+    to: int,
+    source: Column,
+    at: int,
     count: int,
-    limit: int,
-    found_first: Ids,
-    found_second: Ids,
-    found_level: Ids,
-    found_lag: Ids,
+    logs: bool,
+    log_cell: Ints,
+    log_old: Column,
+    logged: int,
+    room: Column,
 ) -> int:
-    """List the accesses that may conflict with one and are not claimed to be complete."""
-    lines = len(graph.line_core)
-    writes = queries.write[access]
-    starts = queries.any_starts if writes else queries.write_starts
-    group_line = queries.any_line if writes else queries.write_line
-    group_of = queries.any_of if writes else queries.write_of
-    positions = queries.any_position if writes else queries.write_position
-    accesses = queries.any_access if writes else queries.write_access
-    for at in range(queries.key_starts[access], queries.key_starts[access + 1]):
-        key = queries.key[at]
-        for group in range(starts[key], starts[key + 1]):
-            other = group_line[group]
-            if other == line:
-                continue
-            deepest = level  # the innermost level whose iterations the two lines share
-            while deepest and 0 <= graph.loops[around[deepest], 3] != graph.line_core[other]:
-                deepest -= 1
-            for lev in range(deepest + 1):
-                for lag in range(3 if lev else 1):
-                    low, high = 0, int(current[other])
-                    if lev:
-                        low = int(graph.places[other, graph.loops[around[lev], 0]])
-                    if lag:
-                        high = int(graph.places[other, graph.loops[around[lev], 1]])
-                    elif lev < deepest:
-                        high = min(high, int(graph.places[other, graph.loops[around[lev + 1], 0]]))
-                    if low >= high:
-                        continue
-                    cell = ((line * levels + lev) * 3 + lag) * lines + other
-                    pos, k = low, 0
-                    while pos < high:
-                        while k < 4 and know[cell, 2 * k + 1] <= pos:
-                            k += 1
-                        stop = high
-                        if k < 4:
-                            if know[cell, 2 * k] <= pos:
-                                pos = int(know[cell, 2 * k + 1])
-                                continue
-                            stop = min(high, int(know[cell, 2 * k]))
-                        begin, end = group_of[group], group_of[group + 1]
-                        while begin < end:
-                            middle = (begin + end) >> 1
-                            if positions[middle] < pos:
-                                begin = middle + 1
-                            else:
-                                end = middle
-                        if begin >= group_of[group + 1] or positions[begin] >= stop:
-                            pos = stop
-                            continue
-                        here = int(positions[begin])
-                        skip = -1
-                        if lag == 0:
-                            for f in range(aparts):
-                                if apart[f, 0] == lev and (apart[f, 3] < 0 or graph.line_core[other] == apart[f, 3]):
-                                    first, last = graph.places[other, apart[f, 1]], graph.places[other, apart[f, 2]]
-                                    if first <= here < last:
-                                        skip = int(last)
-                        if skip >= 0:
-                            pos = skip
-                            continue
-                        while begin < group_of[group + 1] and positions[begin] == here:
-                            if count < limit:
-                                found_first[count], found_second[count] = accesses[begin], access
-                                found_level[count], found_lag[count] = lev, lag
-                            count += 1
-                            begin += 1
-                        pos = here + 1
-                        if count > limit:
-                            return count
-    return count
+    """Add `count` cells to others."""
+    for k in range(count):
+        if not is_empty(source, at + k) and not contains(know, to + k, source, at + k):
+            if logs:
+                log_cell[logged] = to + k
+                copy(log_old, logged, know, to + k)
+                logged += 1
+            unite(know, to + k, source, at + k, room)
+    return logged
+
+
+@njit
+def _tell(
+    know: Column,
+    to: int,
+    source: Column,
+    at: int,
+    count: int,
+    logs: bool,
+    log_cell: Ints,
+    log_old: Column,
+    logged: int,
+) -> int:
+    """Replace `count` cells with others."""
+    for k in range(count):
+        if not equal(know, to + k, source, at + k):
+            if logs:
+                log_cell[logged] = to + k
+                copy(log_old, logged, know, to + k)
+                logged += 1
+            copy(know, to + k, source, at + k)
+    return logged
+
+
+@njit
+def _meet(
+    graph: Graph,
+    know: Column,
+    size: int,
+    span: int,
+    meet: int,
+    logs: bool,
+    log_cell: Ints,
+    log_old: Column,
+    logged: int,
+    room: Column,
+) -> int:
+    """All that meet learn what any of them knows."""
+    one = np.empty((1, 8), np.int32)
+    begin, end = graph.meet_starts[meet], graph.meet_starts[meet + 1]
+    for at in range(span):
+        clear(one, 0)
+        for k in range(begin, end):
+            cell = graph.meet_lines[k] * size + at
+            if not contains(one, 0, know, cell):
+                unite(one, 0, know, cell, room)
+        if is_empty(one, 0):
+            continue
+        for k in range(begin, end):
+            logged = _tell(know, graph.meet_lines[k] * size + at, one, 0, 1, logs, log_cell, log_old, logged)
+    return logged
+
+
+@njit
+def _meet_apart(
+    graph: Graph,
+    know: Column,
+    size: int,
+    level: int,
+    meet: int,
+    logs: bool,
+    log_cell: Ints,
+    log_old: Column,
+    logged: int,
+    room: Column,
+) -> int:
+    """The same in both arms of a fork: of itself a core knows in which it is, of another one what holds in both."""
+    lines, cores, fork = len(graph.line_core), len(graph.core_lines) - 1, graph.meet_fork[meet]
+    own = np.empty((2 * cores, 8), np.int32)
+    told = np.empty((cores, 8), np.int32)
+    pair = np.empty((1, 8), np.int32)
+    one = np.empty((1, 8), np.int32)
+    begin, end = graph.meet_starts[meet], graph.meet_starts[meet + 1]
+    first, middle, join = graph.forks[fork, 0], graph.forks[fork, 1], graph.forks[fork, 2]
+    for at in range(3 * (level + 1) * lines):
+        other = at % lines
+        for k in range(2 * cores):
+            clear(own, k)
+        for k in range(begin, end):
+            row = graph.meet_lines[k]
+            unite(own, 2 * graph.row_core[row] + (row >= lines), know, row * size + at, room)
+        for core in range(cores):
+            copy(told, core, own, 2 * core)
+            copy(one, 0, own, 2 * core + 1)
+            if at // lines == 3 * level and graph.line_core[other] == core:
+                places = graph.places[other]
+                add(told, core, places[middle], places[join], room, pair)
+                add(one, 0, places[first], places[middle], room, pair)
+            intersect(told, core, one, 0, room)
+        for k in range(begin, end):
+            row = graph.meet_lines[k]
+            copy(one, 0, own, 2 * graph.row_core[row] + (row >= lines))
+            for core in range(cores):
+                if core != graph.row_core[row]:
+                    unite(one, 0, told, core, room)
+            logged = _tell(know, row * size + at, one, 0, 1, logs, log_cell, log_old, logged)
+    return logged

@@ -24,7 +24,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from haulout.checker.columns import grouped
-from haulout.checker.flow.text import ELSE, EVENTS, FORK, JOIN, LATCH, LOOP, Operations, Text
+from haulout.checker.flow.events import refused
+from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.steps import ELSE, EVENTS, EXIT, FORK, JOIN, LATCH, LOOP, SPLIT
+from haulout.checker.flow.text import Operations, Text
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Column, Ids, Ints
 
@@ -45,7 +48,7 @@ class Rows:
     write: Ids
     """Signals of event e write the rows `write[write_starts[e]:write_starts[e + 1]]`, ..."""
     write_from: Ids
-    """... with what another row holds, or with what the event knows: -1."""
+    """... with what another row holds, also that of a line."""
     read_starts: Ints
     read: Ids
     """Event e waits for rows `read[read_starts[e]:read_starts[e + 1]]`."""
@@ -66,25 +69,23 @@ class Trust:
     """Semaphores where a later signal of one line may stand in for an earlier one of another."""
 
 
-def find_rows(text: Text, trust: Trust) -> Rows | None:
-    """The rows; None where no order is known: the signals before a wait in the text do not satisfy it, barriers
-    signal, or cores that choose for themselves use semaphores of each other.
-    """
+def find_rows(text: Text, trust: Trust) -> Rows | Refusal:
+    """The rows, where an order is known: the signals before a wait in the text satisfy it."""
     use, model, events = text.operations, text.model, text.events
     lines = len(model.queue_core)
     nothing = np.zeros(len(events.line) + 1, np.int64)
     none = np.zeros(0, np.int32)
     if not len(use.wait):
         return Rows(none, nothing, none, none, nothing, none, np.zeros(len(text.loops) + 1, np.int64), none)
-    if not _supported(text, use):
-        return None
-    place = np.empty(len(events.line), np.int64)
-    place[text.schedule] = np.arange(len(text.schedule))
+    if unsupported := _unsupported(text, use):
+        return unsupported
+    place = places_of(text)
     counts = _Counts(text, use, place)
     # Of each wait: how many units may be missing; of each signal: how many may be made before it.
     low, high = counts.missing()
-    if (low < 0).any():
-        return None
+    if len(short := np.flatnonzero(low < 0)):
+        why = "may wait for a signal that comes after it in the text"
+        return refused(model, events, int(use.wait[short[0]]), why)
     before = counts.made_before()
     deepest = np.full(use.semaphores, NONE, np.int64)
     near = np.flatnonzero(high <= MOST_UNITS)
@@ -109,19 +110,22 @@ def find_rows(text: Text, trust: Trust) -> Rows | None:
             reads += [(event, begin + int(high[at])) for _, begin in groups.get(semaphore, [])]
         if not use.back[at]:
             reads += [(event, row) for value, row in firsts.get(semaphore, []) if value == use.value[at]]
+    # Barriers signal when all of their events have come, each what its own line knows.
+    end = _ends(text)[use.signal]
     writes: list[tuple[int, int, int]] = []
-    for at in np.argsort(use.signal, kind="stable").tolist():
+    for at in np.lexsort((place_in(text)[use.signal], end)).tolist():
         event, semaphore, amount = int(use.signal[at]), int(use.signal_to[at]), int(use.amount[at])
-        for line, begin in groups.get(semaphore, []):
-            if line in (NONE, events.line[event]):  # the oldest unit first
+        line = int(events.line[event])
+        for only, begin in groups.get(semaphore, []):
+            if only in (NONE, line):  # the oldest unit first
                 units = range(int(deepest[semaphore]), -1, -1)
-                writes += [(event, begin + k, begin + k - amount if k >= amount else NONE) for k in units]
-        writes += [(event, row, NONE) for value, row in firsts.get(semaphore, []) if before[at] < value]
+                writes += [(int(end[at]), begin + k, begin + k - amount if k >= amount else line) for k in units]
+        writes += [(int(end[at]), row, line) for value, row in firsts.get(semaphore, []) if before[at] < value]
     wrote, read = np.array(writes, np.int64).reshape(-1, 3), np.array(reads, np.int64).reshape(-1, 2)
     read_starts, order = grouped(read[:, 0], len(events.line))
-    block, owner = events.block[wrote[:, 0]], np.append(model.queue_core, core)[wrote[:, 1]]
+    block, teller = events.block[wrote[:, 0]], events.core[wrote[:, 0]]
     inside = [
-        np.unique(wrote[(block >= begin) & (block < end) & ((alone == NONE) | (owner == alone)), 1])
+        np.unique(wrote[(block >= begin) & (block < end) & ((alone == NONE) | (teller == alone)), 1])
         for begin, end, _, alone in text.loops.tolist()
     ]
     return Rows(
@@ -154,8 +158,7 @@ def less_trust(text: Text, trust: Trust, found: Sequence[tuple[int, int, int, in
     """
     use, structure, block = text.operations, text.runs.flow.structure, text.events.block
     semaphores, events = chains(text)
-    place = np.empty(len(text.schedule), np.int64)
-    place[text.schedule] = np.arange(len(text.schedule))
+    place = places_of(text)
     unchained, unguarded = set(trust.unchained), set(trust.unguarded)
 
     def shared(one: int, other: int) -> int:
@@ -193,18 +196,42 @@ def chains(text: Text) -> tuple[Ids, Ids]:
     return use.signal_to[rows], use.signal[rows]
 
 
-def _supported(text: Text, use: Operations) -> bool:
-    """Whether no barrier signals or waits, and no core uses semaphores of another where cores choose for
-    themselves."""
-    events, structure = text.events, text.runs.flow.structure
-    meeting = np.zeros(len(text.model.rows), bool)
-    meeting[text.barriers.instruction] = True
-    if meeting[events.instruction[np.append(use.signal, use.wait)]].any():
-        return False
-    apart = np.array([structure.divergent_fork(block) != NONE for block in text.runs.flow.blocks], bool)
-    signals = apart[events.block[use.signal]] & use.foreign[use.signal_to]
-    waits = apart[events.block[use.wait]] & use.foreign[use.wait_for]
-    return not (signals.any() or waits.any())
+def place_in(text: Text) -> Ints:
+    """The place of each event in the schedule."""
+    place = np.empty(len(text.schedule), np.int64)
+    place[text.schedule] = np.arange(len(text.schedule))
+    return place
+
+
+def places_of(text: Text) -> Ints:
+    """The same, where all events of a barrier come at once: none of its waits is for a signal of it."""
+    place = place_in(text)
+    met = np.flatnonzero(text.meet != NONE)
+    first = np.full(int(text.meet.max(initial=NONE)) + 1, len(place), np.int64)
+    np.minimum.at(first, text.meet[met], place[met])
+    place[met] = first[text.meet[met]]
+    return place
+
+
+def _ends(text: Text) -> Ids:
+    """Of each event, the last one of its barrier; else itself."""
+    place, met = place_in(text), np.flatnonzero(text.meet != NONE)
+    last = np.full(int(text.meet.max(initial=NONE)) + 1, NONE, np.int64)
+    np.maximum.at(last, text.meet[met], place[met])
+    found = np.arange(len(place), dtype=np.int32)
+    found[met] = text.schedule[last[text.meet[met]]]
+    return found
+
+
+def _unsupported(text: Text, use: Operations) -> Refusal | None:
+    """An operation in arms that are walked in parts."""
+    block, operate = text.events.block, np.append(use.signal, use.wait)
+    for number in text.steps[text.steps[:, 0] == SPLIT, 1].tolist():
+        begin, _, join, _ = text.forks[number].tolist()
+        if len(some := operate[(block[operate] >= begin) & (block[operate] < join)]):
+            why = "signals or waits for a semaphore in an arm that each core chooses for itself and that has barriers"
+            return refused(text.model, text.events, int(some[0]), why)
+    return None
 
 
 class _Counts:
@@ -266,7 +293,7 @@ class _Counts:
                 turns[number] = stack[-1][-1]
                 trip = int(self.text.loops[number, 2])
                 stack[-1][-1] = _times(turns[number], *(trip, trip) if trip != NONE else (0, np.inf))
-            else:
+            elif kind == EXIT:
                 inside = stack.pop()[-1]
                 stack[-1][-1] = _plus(stack[-1][-1], inside)
         # Top down: what is made when each step begins.
@@ -296,7 +323,7 @@ class _Counts:
                 # The events of the header are recorded with every number of turns, what follows with all of them.
                 trip = int(self.text.loops[number, 2])
                 now = _plus(entries[-1], _times(turns[number], 0, trip if trip != NONE else np.inf))
-            else:
+            elif kind == EXIT:
                 trip = int(self.text.loops[number, 2])
                 header = sums[at - 1] if steps[at - 1][0] == EVENTS else zero
                 turned = _times(turns[number], *(trip, trip) if trip != NONE else (0, np.inf))

@@ -28,7 +28,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from haulout.checker.columns import grouped
-from haulout.checker.flow.claims import Graph, Open
 from haulout.checker.flow.follow_columns import Walk, find_walk
 from haulout.checker.flow.follow_kernel import (
     ALIAS,
@@ -41,7 +40,9 @@ from haulout.checker.flow.follow_kernel import (
     Room,
     scan_knowers,
 )
-from haulout.checker.flow.text import EXIT, FORK, LATCH, LOOP, Text
+from haulout.checker.flow.graph import Graph, Open
+from haulout.checker.flow.steps import EXIT, FORK, LATCH, LOOP
+from haulout.checker.flow.text import Text
 from haulout.checker.paths.runs import Choice
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bytes, Column, Ids

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.checker.columns import grouped, join_ranges
-from haulout.checker.flow.claims import Graph
-from haulout.checker.flow.text import ELSE, EVENTS, EXIT, FORK, JOIN, LATCH, LOOP, Text
+from haulout.checker.flow.graph import Graph
+from haulout.checker.flow.steps import ELSE, EVENTS, EXIT, FORK, JOIN, LATCH, LOOP, SPLIT
+from haulout.checker.flow.text import Text
 from haulout.checker.flow.waits import Edges, find_waits, scan_notes
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Column, Ids, Ints
@@ -79,7 +80,10 @@ class Walk(NamedTuple):
 
 
 def find_walk(text: Text, graph: Graph) -> Walk | None:
-    """The columns; None: they would take too much memory."""
+    """The columns; None: they would take too much memory, arms are walked in parts, or barriers use semaphores."""
+    reads, writes = np.diff(graph.read_starts), np.diff(graph.write_starts)
+    if (text.steps[:, 0] == SPLIT).any() or (reads + writes)[graph.kind == 1].any():
+        return None
     frames = _Frames(text)
     steps, events = text.steps, text.events
     count, lines = len(events.line), len(graph.line_core)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from haulout.checker.columns import join_ranges
-from haulout.checker.flow.claims import Queries
 from haulout.checker.flow.counts import chains
+from haulout.checker.flow.graph import Queries
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text
 from haulout.checker.model import Model
 from haulout.checker.proofs.extents import Extents, find_extents
@@ -49,8 +50,8 @@ def find_touches(text: Text) -> Touches:
     return Touches(still, find_extents(still, physical_map(still)), moves, at.astype(np.int32))
 
 
-def find_queries(text: Text, touches: Touches) -> Queries | None:
-    """The columns; None: they would be too long."""
+def find_queries(text: Text, touches: Touches) -> Queries | Refusal:
+    """The columns, unless they would be too long."""
     extents, event = touches.extents, touches.event
     extent = extents.of_access
     atoms = max(len(extents.first_key), 1)
@@ -59,7 +60,7 @@ def find_queries(text: Text, touches: Touches) -> Queries | None:
     np.add.at(size, np.repeat(np.arange(len(size)), np.diff(extents.starts)), length)
     listed = np.diff(extents.overlap_starts)
     if int((size + listed)[extent].sum()) > MAX_KEYS:
-        return None
+        return Refusal("its accesses are cut into too many parts")
     # The keys of each extent: its atoms, and the atomless ones that it overlaps or that overlap it.
     own = np.repeat(np.arange(len(size)), size), join_ranges(extents.low, length)
     theirs = np.repeat(np.arange(len(size)), listed), atoms + extents.overlaps.astype(np.int64)

@@ -1,9 +1,9 @@
 """The proof that a function with loops and forks has no fault, for all of its runs at once.
 
     text      every block once; meetings agree block by block, and every block has a schedule        text.py
-    times     `seq` rises along the schedule of each loop's body; conflicts of equal `seq` are none
     order     what every line knows at every event; the conflicting pairs that it does not know      claims.py
               of those, the ones that some run leaves unordered                                      follow.py
+    times     the schedule has conflicting pairs as `seq` has them                                   times.py
     patterns  whether such a pair meets at all, when its patterns move with loops                    moving.py
     values    every read finds the bytes of its own tensor, outputs are whole                        held.py
 
@@ -16,24 +16,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 
-from haulout.checker.flow.claims import Open, Queries, scan_claims
+from haulout.checker.flow.claims import scan_claims
 from haulout.checker.flow.counts import Trust, less_trust
 from haulout.checker.flow.follow import Followed
+from haulout.checker.flow.graph import Open, Queries
 from haulout.checker.flow.held import all_held
 from haulout.checker.flow.moving import FAR, Moving, meet
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
+from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.sources import comparable_runs, orders_kept
+from haulout.checker.flow.steps import SPLIT
 from haulout.checker.flow.text import Text, find_text
+from haulout.checker.flow.times import falling_list, misordered, seq_of
 from haulout.checker.flow.waits import find_graph
 from haulout.checker.model import Runs
 from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import FunctionSteps
 from haulout.checker.proofs.storage import check_placements, check_views
 from haulout.ir.enums import NONE
-from haulout.ir.schema import Ids, Ints
+from haulout.ir.program import Program
+from haulout.ir.schema import Ints
 from haulout.ir.structure import Arm
 from haulout.support.jit import compiled_if_large, plain_if_small
 
@@ -41,15 +46,28 @@ _MAX_OPEN = 1 << 14
 """Unordered pairs whose patterns are compared."""
 
 
-def is_proved(runs: Runs) -> bool:
-    """Whether no run of a function has a fault; False where that is not known."""
+def is_proved(runs: Runs, source: Program | None = None) -> bool:
+    """Whether no run of a function has a fault, made from the source or from none; False where that is not known."""
+    return find_refusal(runs, source) is None
+
+
+def find_refusal(runs: Runs, source: Program | None = None) -> Refusal | None:
+    """What is not known about the runs of a function; None: no run has a fault, nor another order than the source,
+    where that has the same control flow.
+    """
     work = 50 * (runs.size + len(runs.flow.blocks))
     with plain_if_small(scan_claims, work), compiled_if_large(work):
         text = find_text(runs)
-        if text is None or check_views(text.model) or check_placements(text.model):
-            return False
+        if isinstance(text, Refusal):
+            return text
+        if check_views(text.model) or check_placements(text.model):
+            return Refusal("locations are not in their places")
         touches = find_touches(text)
-        return _ordered(text, touches) and all_held(text, touches)
+        if refused := _disorder(text, touches, source):
+            return refused
+        if not _held(text, touches):
+            return Refusal("some read may find bytes that are not of its tensor, or an output is not whole")
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +87,14 @@ class Left:
 def find_left(runs: Runs) -> list[Left] | None:
     """The pairs that keep a function from being proved; None where it is not for pairs alone, or too many."""
     text = find_text(runs)
-    if text is None or check_views(text.model) or check_placements(text.model):
+    if isinstance(text, Refusal) or check_views(text.model) or check_placements(text.model):
         return None
     touches = find_touches(text)
-    queries, loop = find_queries(text, touches), _loop_of(text)
-    if queries is None or not _times_rise(text, touches, loop) or not all_held(text, touches):
+    queries, time = find_queries(text, touches), seq_of(text)
+    if isinstance(queries, Refusal) or falling_list(text, time) or not _held(text, touches):
         return None
-    found, tied = _open_pairs(text, touches, queries), _tied(text, touches, queries, loop)
-    if found is None or tied is None:
+    found, tied = _open_pairs(text, touches, queries), misordered(text, touches, queries, time)
+    if isinstance(found, Refusal) or isinstance(tied, Refusal):
         return None
     trips = {header: copies.count for header, copies in runs.copies(deep=True).items()}
     left = [
@@ -135,102 +153,88 @@ def _lead_to(text: Text, block: int, core: int, later: tuple[int, int], path: di
         around = (*around, turn)
 
 
-def _loop_of(text: Text) -> Ids:
-    """Of each event: the innermost loop around it, NONE: there is none."""
-    structure = text.runs.flow.structure
-    loops = [structure.loops_around(block) for block in text.runs.flow.blocks]
-    found = np.array([around[-1] if around else NONE for around in loops], np.int32)
-    return found[text.events.block]
-
-
-def _times_rise(text: Text, touches: Touches, loop: Ids) -> bool:
-    """Whether `seq` never falls along the schedule among the blocks of one loop, or those of none.
-
-    In the arms of one divergent fork it may, from core to core: what conflicts there is not ordered.
+def _held(text: Text, touches: Touches) -> bool:
+    """Whether every read and output is right; where arms are walked in parts, each core's arms one after the other:
+    what cores choose there must not touch bytes of each other.
     """
-    structure, events, cores = text.runs.flow.structure, text.events, np.int64(text.model.cores)
-    seq = _seq(text)
-    touching = np.zeros(len(seq), bool)
-    touching[touches.event] = True
-    listed = text.schedule[(seq != NONE)[text.schedule]]
-    shared = listed[touching[listed]]
-    fork = np.array([structure.divergent_fork(block) for block in text.runs.flow.blocks], np.int32)
-    apart = fork[events.block[shared]]
-    group = np.where(apart == NONE, len(fork) + np.arange(len(shared)), apart)
-    inside = _rises(loop[listed] * cores + events.core[listed], np.arange(len(listed)), seq[listed])
-    return inside and _rises(loop[shared], group, seq[shared])
+    if text.core_by_core is None:
+        return all_held(text, touches)
+    return not _exchanges(text, touches) and all_held(text.core_by_core, touches)
 
 
-def _rises(key: Ints, group: Ints, time: Ints) -> bool:
-    """Whether, among rows of each key, no time is less than one of an earlier group; a group is a stretch of rows."""
-    order = np.argsort(key, kind="stable")
-    key, group, time = key[order], group[order], time[order]
-    first = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (group[1:] != group[:-1]))[: len(key)])
-    if not len(first):
-        return True
-    low, high, key = np.minimum.reduceat(time, first), np.maximum.reduceat(time, first), key[first]
-    return not bool(np.any((key[1:] == key[:-1]) & (low[1:] < high[:-1])))
-
-
-def _seq(text: Text) -> Ints:
-    """The `seq` of each event."""
-    return text.model.program.instructions.seq[text.model.rows][text.events.instruction]
-
-
-def _tied(text: Text, touches: Touches, queries: Queries, loop: Ids) -> Open | None:
-    """Pairs of one `seq` in one loop that may conflict, as if they were unordered; None: too many."""
-    event, model = touches.event, touches.model
-    access = np.repeat(np.arange(len(event)), np.diff(queries.key_starts[: len(event) + 1]))
-    seq = _seq(text)[event[access]]
-    timed = np.flatnonzero(seq != NONE)
-    access, seq = access[timed], seq[timed]
-    _, rank = np.unique(seq, return_inverse=True)
-    place = rank * np.int64(len(text.runs.flow.structure.regions) + 1) + loop[event[access]] + 1
-    order = np.lexsort((place, queries.key[timed]))
-    key, place, access = queries.key[timed][order], place[order], access[order]
-    new = np.append(True, (key[1:] != key[:-1]) | (place[1:] != place[:-1]))[: len(key)]
-    begin = np.flatnonzero(new)
-    end = np.append(begin[1:], len(key))
-    instruction = model.instruction[access]
-    several = np.flatnonzero(end - begin > 1)
-    pairs: dict[tuple[int, int], None] = {}
-    for first, last in zip(begin[several].tolist(), end[several].tolist(), strict=True):
-        for one, other in combinations(range(first, last), 2):
-            if instruction[one] != instruction[other] and model.write[access[[one, other]]].any():
-                pairs[int(access[one]), int(access[other])] = None
-                if len(pairs) > _MAX_OPEN:
-                    return None
-    sides = np.array(list(pairs), np.int32).reshape(-1, 2)
-    depth = np.array([len(text.runs.flow.structure.loops_around(block)) for block in text.runs.flow.blocks], np.int32)
-    level = depth[text.events.block[event[sides[:, 0]]]]
-    return Open(len(sides), sides[:, 0], sides[:, 1], level, np.zeros(len(sides), np.int32), 0)
-
-
-def _ordered(text: Text, touches: Touches) -> bool:
-    """Whether every conflicting pair is ordered as `seq` wants it, or commutes."""
-    loop = _loop_of(text)
+def _exchanges(text: Text, touches: Touches) -> bool:
+    """Whether cores may touch bytes that another one writes in arms that are walked in parts."""
     queries = find_queries(text, touches)
-    if queries is None or not _times_rise(text, touches, loop):
-        return False
+    if isinstance(queries, Refusal):
+        return True
+    count, event = len(touches.event), touches.event
+    access = np.repeat(np.arange(count), np.diff(queries.key_starts[: count + 1]))
+    block, core = text.events.block[event[access]], text.events.core[event[access]]
+    keys = int(queries.key[: len(access)].max(initial=0)) + 1
+    for number in text.steps[text.steps[:, 0] == SPLIT, 1].tolist():
+        begin, _, join, _ = text.forks[number].tolist()
+        rows = np.flatnonzero((block >= begin) & (block < join))
+        key = queries.key[rows]
+        written = np.zeros(keys, bool)
+        written[key[touches.model.write[access[rows]]]] = True
+        users = np.unique(np.stack([key[written[key]], core[rows][written[key]]]), axis=1)
+        if len(np.unique(users[0])) < users.shape[1]:
+            return True
+    return False
+
+
+def _disorder(text: Text, touches: Touches, source: Program | None) -> Refusal | None:
+    """Why some conflicting pair is not known to be ordered, as `seq` and the source want it, or to commute."""
+    queries, time = find_queries(text, touches), seq_of(text)
+    if isinstance(queries, Refusal):
+        return queries
+    if falls := falling_list(text, time):
+        return falls
     found = _open_pairs(text, touches, queries)
-    if found is None or any(not found.is_ordered(row) for row in _conflicting(text, touches, found.pairs)):
-        return False
-    tied = _tied(text, touches, queries, loop)
-    return tied is not None and _all_apart(text, touches, tied)
+    if isinstance(found, Refusal):
+        return found
+    for row in _conflicting(text, touches, found.pairs):
+        if not found.is_ordered(row):
+            return _pair(text, touches, found.pairs, row, "is not ordered")
+    times = [(time, "is not in the order of seq")]
+    if source is not None and (given := comparable_runs(text.runs, source)) is not None:
+        kept = orders_kept(text, given)
+        if isinstance(kept, Refusal):
+            return kept
+        times += [(each, "is not in the order of the source") for each in kept]
+    for each, why in times:
+        tied = misordered(text, touches, queries, each)
+        if isinstance(tied, Refusal):
+            return tied
+        if (first := next(_conflicting(text, touches, tied), None)) is not None:
+            return _pair(text, touches, tied, first, why)
+    return None
 
 
-def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Followed | None:
-    """The pairs that are not claimed to be ordered; None: too many. Waits that may not be trusted are not."""
+def _pair(text: Text, touches: Touches, found: Open, row: int, what: str) -> Refusal:
+    """That something is so of a pair of accesses."""
+    model = text.model
+    assert model.unrolled is not None
+    one, other = (int(model.instruction[side[row]]) for side in (found.first, found.second))
+    sides = [f"{model.name(each)} on core {model.core[each]}" for each in (one, other)]
+    block = int(text.events.block[touches.event[found.second[row]]])
+    instruction = int(model.unrolled.origin[model.rows[other]])
+    location = model.location_name(int(model.owners()[model.location[found.second[row]]]))
+    return Refusal(f"the conflict of {sides[0]} and {sides[1]} on {location} {what}", block, instruction)
+
+
+def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Followed | Refusal:
+    """The pairs that are not claimed to be ordered. Waits that may not be trusted are not."""
     trust, accesses = Trust(), len(touches.event)
     while True:
         graph = find_graph(text, trust)
-        if graph is None:
-            return None
+        if isinstance(graph, Refusal):
+            return graph
         # Each event asks what all lines know. This kernel takes far longer to compile than others.
         with compiled_if_large(12 * len(text.schedule) * len(text.places), limit=60_000):
             found = scan_claims(graph, queries, _MAX_OPEN)
         if found.total > _MAX_OPEN:
-            return None
+            return Refusal("too many pairs of accesses are not known to be ordered")
         signals = np.flatnonzero(found.first[: found.total] >= accesses)
         columns = (
             found.first[signals] - accesses,
@@ -244,11 +248,6 @@ def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Followed | No
             sides = found.first[kept], found.second[kept], found.level[kept], found.lag[kept]
             return Followed(text, graph, touches.event, Open(len(kept), *sides, found.walks))
         trust = less
-
-
-def _all_apart(text: Text, touches: Touches, found: Open) -> bool:
-    """Whether pairs commute, or have no common byte."""
-    return next(_conflicting(text, touches, found), None) is None
 
 
 def _conflicting(text: Text, touches: Touches, found: Open) -> Iterator[int]:

@@ -12,47 +12,31 @@ two ordered accesses of one iteration comes first in the schedule. The arms of a
 meet, are listed core after core.
 
 The *steps* are the structure as a list, for kernels: events, and where forks and loops begin and end. Where cores
-choose for themselves, the steps of one core come after those of another.
+choose for themselves, the steps of one core come after those of another. Where both arms hold the same meetings, they
+come in parts: what each core does in each arm until the first meeting, then the meeting in both arms, and so on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from haulout.checker.columns import grouped, occurrence
+from haulout.checker.columns import grouped
+from haulout.checker.flow.constants import attending, settled_forks
+from haulout.checker.flow.events import Events, find_events, refused
+from haulout.checker.flow.parts import find_parts
+from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.steps import Steps
 from haulout.checker.model import Model, Runs
 from haulout.checker.order.barriers import Barriers, check_barriers, find_barriers
 from haulout.checker.order.sendrecv import SendRecvs, find_sendrecvs
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Column, Ids, Ints
 from haulout.ir.semaphores import semaphore_use
-from haulout.ir.structure import Fork, Loop, Structure
+from haulout.ir.structure import Loop, Structure
 from haulout.support.jit import njit
-
-EVENTS, FORK, ELSE, JOIN, LOOP, LATCH, EXIT = range(7)
-"""Kinds of steps."""
-
-
-@dataclass(slots=True)
-class Events:
-    """Columns over events."""
-
-    instruction: Ids
-    completes: Bools
-    """It is the completion of a `sendrecv`."""
-    line: Ids
-    core: Ids
-    block: Ids
-    """In the function."""
-    position: Ids
-    """On its line."""
-    first: Ids
-    """Instruction -> its first event."""
-    last: Ids
-    """Instruction -> its last event."""
 
 
 class Operations(NamedTuple):
@@ -86,6 +70,8 @@ class Text:
     runs: Runs
     model: Model
     events: Events
+    meet: Ids
+    """Of each event: the number of its barrier; in both arms of a fork, that in the first one. NONE: it is none."""
     barriers: Barriers
     sendrecvs: SendRecvs
     operations: Operations
@@ -94,76 +80,89 @@ class Text:
     schedule: Ids
     """Events, block after block; of a barrier all its events."""
     steps: Column
-    """int32 [step, 4]: the kind, and (first, end) in `schedule`, or (number, core or NONE) of a fork or loop."""
+    """int32 [step, 4]: the kind, and (first, end) in `schedule`, or (number, core or NONE) of a fork or loop; of a
+    `PART` also which arm."""
     loops: Column
     """int32 [number, 4]: begin, end, trip count and core of each loop of the steps; NONE: unknown, all cores."""
     forks: Column
     """int32 [number, 4]: begin, middle, join and core of each fork of the steps."""
+    second: Bools
+    """Which events are in a second arm that is walked in parts."""
+    core_by_core: Text | None
+    """The same with the arms of one core after those of another everywhere; None: it is this one."""
 
 
-def find_text(runs: Runs) -> Text | None:
-    """The text of a function; None where it has meetings that depend on what cores choose for themselves, where
-    meetings do not agree block by block, or no order of the lists of a block is a schedule.
+def find_text(runs: Runs, priority: Ints | None = None) -> Text | Refusal:
+    """The text of a function, unless it has meetings that depend on what cores choose for themselves, meetings do not
+    agree block by block, or no order of the lists of a block is a schedule.
+
+    Of what may come next in the schedule, that of the smallest `seq` comes first, or that of the smallest `priority`,
+    given for the instructions of the program.
     """
     structure = runs.flow.structure
-    model = runs.text()
+    settled = settled_forks(runs.flow)
+    model = runs.text(attending(runs.flow, settled))
     assert model.unrolled is not None
     blocks = len(structure.region_of)
     block_of = model.unrolled.execution[model.rows]
     barriers, sendrecvs = find_barriers(model), find_sendrecvs(model)
-    if check_barriers(model, barriers) or len(sendrecvs.unpaired):
-        return None
-    events = _events(model, sendrecvs, block_of)
-    divergent = np.array([structure.divergent_fork(block) != NONE for block in range(blocks)], bool)
+    events = find_events(model, sendrecvs, block_of)
+    divergent = np.array([settled.divergent_fork(structure, block) != NONE for block in range(blocks)], bool)
     meet, members = _meetings(barriers, len(events.line), events)
-    sides = [events.last[sendrecvs.instruction[rows]] for rows in (sendrecvs.arrives, sendrecvs.completes)]
-    meeting = np.append(np.flatnonzero(meet != NONE), np.concatenate(sides))
-    if divergent[events.block[meeting]].any():
-        return None
-    if (events.block[sides[0]] != events.block[sides[1]]).any() or not _in_one_block(events, meet, members):
-        return None
+    exchange = events.last[sendrecvs.instruction]
+    meeting = np.sort(np.append(np.flatnonzero(meet != NONE), exchange))
+    parted = find_parts(structure, settled, model, events, barriers, meeting[divergent[events.block[meeting]]])
+    if isinstance(parted, Refusal):
+        return parted
+    if len(sendrecvs.unpaired):
+        return refused(model, events, int(exchange[sendrecvs.unpaired[0]]), "has no partner in the text")
+    if check_barriers(model, barriers):
+        return Refusal("the barriers of the cores differ, with both arms of each branch counted")
+    sides = [exchange[rows] for rows in (sendrecvs.arrives, sendrecvs.completes)]
+    if len(elsewhere := np.flatnonzero(events.block[sides[0]] != events.block[sides[1]])):
+        return refused(model, events, int(sides[0][elsewhere[0]]), "has its partner in another block")
+    if (event := _in_two_blocks(events, meet, members)) != NONE:
+        return refused(model, events, event, "meets barriers of another block")
     begin = _begins(events, model.cores, blocks)
     starts, arrival = grouped(sides[1], len(events.line))
     arrivals = events.first[sendrecvs.instruction[sendrecvs.arrives]][arrival].astype(np.int32)
     # Meetings touch nothing: they stand where the other instructions want them.
-    seq = np.where(meet == NONE, model.program.instructions.seq[model.rows][events.instruction], NONE)
-    operations = _operations(model, events, _ever_runs(structure)[events.block])
+    seq = model.program.instructions.seq[model.rows].astype(np.int64)
+    if priority is not None:
+        seq = np.append(priority, NONE)[model.unrolled.origin[model.rows]]
+    seq = np.where(meet == NONE, seq[events.instruction], NONE)
+    operations = _operations(model, events, ever_runs(structure)[events.block])
     counted = _Counted.of(operations, len(events.line))
     schedule = _scan_schedule(begin, seq, meet, members, starts, arrivals, divergent, counted)
     if len(schedule) < len(events.line):
-        return None
-    places = _places(events, len(model.queue_core), blocks)
-    steps = _Steps(runs, begin)
-    return Text(
+        block = int(np.searchsorted((begin - begin[:, :1]).sum(axis=0), len(schedule), "right")) - 1
+        return Refusal("no order of the cores' lists satisfies all meetings and waits of the block", block)
+    for number, other in parted.twins:
+        meet[meet == meet[other]] = meet[number]
+    text = Text(
         runs,
         model,
         events,
+        meet,
         barriers,
         sendrecvs,
         operations,
-        places,
+        _places(events, len(model.queue_core), blocks),
         schedule,
-        np.array(steps.rows, np.int32).reshape(-1, 4),
-        np.array(steps.loops, np.int32).reshape(-1, 4),
-        np.array(steps.forks, np.int32).reshape(-1, 4),
+        *Steps(structure, settled, begin, schedule, {}).columns(),
+        np.zeros(len(events.line), bool),
+        None,
     )
-
-
-def _events(model: Model, sendrecvs: SendRecvs, block_of: Ids) -> Events:
-    size = np.ones(len(model.rows), np.int64)
-    size[sendrecvs.instruction] = 2
-    first = np.cumsum(size) - size
-    instruction = np.repeat(np.arange(len(size), dtype=np.int32), size)
-    line = model.queue[instruction]
-    return Events(
-        instruction=instruction,
-        completes=np.arange(len(instruction)) > first[instruction],
-        line=line,
-        core=model.core[instruction],
-        block=block_of[instruction].astype(np.int32),
-        position=occurrence(line).astype(np.int32),
-        first=first.astype(np.int32),
-        last=(first + size - 1).astype(np.int32),
+    if not parted.cuts:
+        return text
+    steps = Steps(structure, settled, begin, schedule.copy(), parted.cuts)
+    second = np.zeros(len(events.line), bool)
+    for fork in parted.cuts:
+        arm = structure.forks[fork].sides[1]
+        second |= (events.block >= arm.start) & (events.block < arm.stop)
+    rows, loops, forks = steps.columns()
+    return replace(
+        text, schedule=steps.schedule, steps=rows, loops=loops, forks=forks, second=second, core_by_core=text
     )
 
 
@@ -176,13 +175,13 @@ def _meetings(barriers: Barriers, count: int, events: Events) -> tuple[Ids, Ids]
     return meet, members.astype(np.int32)
 
 
-def _in_one_block(events: Events, meet: Ids, members: Ids) -> bool:
+def _in_two_blocks(events: Events, meet: Ids, members: Ids) -> int:
+    """An event of a barrier whose events are in several blocks, NONE: there is none."""
     rows = np.flatnonzero(meet != NONE)
     low = np.full(len(members), np.iinfo(np.int32).max, np.int32)
-    high = np.full(len(members), NONE, np.int32)
     np.minimum.at(low, meet[rows], events.block[rows])
-    np.maximum.at(high, meet[rows], events.block[rows])
-    return bool(np.array_equal(low, high))
+    later = rows[events.block[rows] != low[meet[rows]]]
+    return int(later[0]) if len(later) else NONE
 
 
 def _begins(events: Events, cores: int, blocks: int) -> Column:
@@ -199,7 +198,7 @@ def _places(events: Events, lines: int, blocks: int) -> Column:
     return (found - found[:, :1]).astype(np.int32)
 
 
-def _ever_runs(structure: Structure) -> Bools:
+def ever_runs(structure: Structure) -> Bools:
     """Which blocks are in no body of a loop of trip count 0."""
     dead = structure.descend(
         False, lambda outer, number, region: outer or (isinstance(region, Loop) and region.trip == 0)
@@ -310,14 +309,20 @@ def _scan_schedule(
                 for k in range(starts[event], starts[event + 1]):
                     ready = ready and done[arrivals[k]]
                 late = False
-                for k in range(counted.wait_starts[event], counted.wait_starts[event + 1]):
-                    row = counted.waits[k]
-                    if not use.foreign[use.wait_for[row]]:
-                        continue  # its signals come first in the list
-                    if use.back[row]:
-                        ready = ready and ahead[use.wait_for[row]] + use.value[row] >= 0
-                    else:  # loops before may have made more than the text shows
-                        late = late or total[use.wait_for[row]] < use.value[row]
+                for other in range(cores):  # all that meet at a barrier wait
+                    one = at[other]
+                    if one >= begin[other, block + 1]:
+                        continue
+                    if other != core and (meet[event] < 0 or meet[one] != meet[event]):
+                        continue
+                    for k in range(counted.wait_starts[one], counted.wait_starts[one + 1]):
+                        row = counted.waits[k]
+                        if not use.foreign[use.wait_for[row]]:
+                            continue  # its signals come first in the list
+                        if use.back[row]:
+                            ready = ready and ahead[use.wait_for[row]] + use.value[row] >= 0
+                        else:  # loops before may have made more than the text shows
+                            late = late or total[use.wait_for[row]] < use.value[row]
                 if ready and seq[event] >= 0:
                     time[core] = seq[event]
                 if ready and late and (other_best < 0 or time[core] < time[other_best]):
@@ -345,56 +350,3 @@ def _scan_schedule(
                     ahead[use.signal_to[row]] += use.amount[row]
                     ahead[use.signal_by[row]] -= use.amount[row]
     return schedule
-
-
-class _Steps:
-    """The structure as a list of steps."""
-
-    def __init__(self, runs: Runs, begin: Column) -> None:
-        self.structure = runs.flow.structure
-        self.begin = begin
-        self.before = begin.sum(axis=0) - begin[:, 0].sum()
-        self.rows: list[tuple[int, int, int, int]] = []
-        self.loops: list[tuple[int, int, int, int]] = []
-        self.forks: list[tuple[int, int, int, int]] = []
-        self._sequence(range(len(self.structure.region_of)), NONE)
-
-    def _events(self, block: int, core: int) -> None:
-        first, end = int(self.before[block]), int(self.before[block + 1])
-        if core != NONE:  # listed core after core
-            size = self.begin[:, block + 1] - self.begin[:, block]
-            first += int(size[:core].sum())
-            end = first + int(size[core])
-        if end > first:
-            self.rows.append((EVENTS, first, end, NONE))
-
-    def _sequence(self, blocks: range, core: int) -> None:
-        for item in self.structure.items(blocks.start, blocks.stop):
-            if isinstance(item, Loop):
-                self._loop(item, core)
-            elif isinstance(item, Fork):
-                alone = item.divergent and core == NONE
-                for each in range(len(self.begin)) if alone else (core,):
-                    self._fork(item, each)
-            else:
-                self._events(item, core)
-
-    def _fork(self, fork: Fork, core: int) -> None:
-        number = len(self.forks)
-        self.forks.append((fork.block + 1, fork.middle, fork.join, core))
-        self.rows.append((FORK, number, core, NONE))
-        self._sequence(fork.sides[0], core)
-        self.rows.append((ELSE, number, core, NONE))
-        self._sequence(fork.sides[1], core)
-        self.rows.append((JOIN, number, core, NONE))
-
-    def _loop(self, loop: Loop, core: int) -> None:
-        number = len(self.loops)
-        self.loops.append((loop.begin, loop.end, loop.trip, core))
-        self.rows.append((LOOP, number, core, NONE))
-        if loop.trip:  # else the body never runs, and the header does once
-            self._events(loop.header, core)
-            self._sequence(loop.body, core)
-        self.rows.append((LATCH, number, core, NONE))
-        self._events(loop.header, core)
-        self.rows.append((EXIT, number, core, NONE))

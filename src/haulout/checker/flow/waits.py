@@ -6,12 +6,16 @@ number, so long texts need few at a time.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from haulout.checker.columns import grouped, join_ranges
-from haulout.checker.flow.claims import Graph
 from haulout.checker.flow.counts import Trust, find_rows
-from haulout.checker.flow.text import EVENTS, EXIT, LATCH, Text
+from haulout.checker.flow.graph import Graph
+from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.steps import EVENTS, EXIT, LATCH, LOOP, MERGE, PART, SPLIT
+from haulout.checker.flow.text import Text
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.structure import Arm, Loop
@@ -22,14 +26,14 @@ _MAX_CELLS = 1 << 23
 """Cells of all notes."""
 
 
-def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
-    """The columns of a text; None: they would take too much memory, or semaphores give no order that is known."""
+def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | Refusal:
+    """The columns of a text, unless they would take too much memory, or semaphores give no order that is known."""
     model, events = text.model, text.events
     structure = text.runs.flow.structure
     lines = len(model.queue_core)
     semaphores = find_rows(text, trust)
-    if semaphores is None:
-        return None
+    if isinstance(semaphores, Refusal):
+        return semaphores
     depth = max((len(each) for each in structure.loop_nesting), default=0)
     producer, consumer = find_waits(text)
     edges = Edges(text)
@@ -53,8 +57,8 @@ def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
     note = np.full(len(events.line), NONE, np.int32)
     numbers, count = scan_notes(first[leaving], until[leaving])
     note[leaving] = numbers
-    if (count + lines + len(semaphores.core)) * (depth + 1) * 3 * lines > _MAX_CELLS:
-        return None
+    if (count + 2 * lines + len(semaphores.core)) * (depth + 1) * 3 * lines > _MAX_CELLS:
+        return Refusal("its loops are nested too deeply for so many queues and waits")
     # Notes of headers that are read behind the loop.
     begins = {(int(begin), int(core)): number for number, (begin, _, _, core) in enumerate(text.loops.tolist())}
     header_of = np.full((len(structure.region_of), model.cores + 1), NONE, np.int32)
@@ -73,7 +77,9 @@ def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
     kind[model.is_branch[events.instruction]] = 2
     meeting = events.first[text.barriers.instruction]
     kind[meeting] = 1
-    meet_of, meet_starts, meet_lines, meet_note = _meetings(text, note)
+    shadow = lines + len(semaphores.core)
+    holder = np.where(text.second, shadow + events.line, events.line).astype(np.int32)
+    meetings = _meetings(text, note, holder)
     return Graph(
         steps=text.steps,
         loops=text.loops,
@@ -82,11 +88,14 @@ def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
         schedule=text.schedule,
         line=events.line,
         position=events.position,
+        holder=holder,
         kind=kind,
-        meet_starts=meet_starts,
-        meet_lines=meet_lines,
-        meet_note=meet_note,
-        meet_of=meet_of,
+        meet_starts=meetings.starts,
+        meet_lines=meetings.lines,
+        meet_event=meetings.event,
+        meet_note=meetings.note,
+        meet_fork=meetings.fork,
+        meet_of=meetings.of,
         line_core=model.queue_core,
         core_lines=np.searchsorted(model.queue_core, np.arange(model.cores + 1)).astype(np.int32),
         wait_starts=wait_starts,
@@ -105,7 +114,9 @@ def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | None:
         edge_high=edges.high,
         edge_void=edges.void,
         depth=depth,
-        row_core=np.append(model.queue_core, semaphores.core).astype(np.int32),
+        row_core=np.concatenate([model.queue_core, semaphores.core, model.queue_core]).astype(np.int32),
+        shadow=shadow,
+        shift=_shifts(text, shadow),
         read_starts=semaphores.read_starts,
         read=semaphores.read,
         write_starts=semaphores.write_starts,
@@ -205,13 +216,35 @@ class Edges:
         self.number, self.consumer = np.array(which, np.int32), np.array(consumers, np.int32)
 
 
-def _meetings(text: Text, note: Ids) -> tuple[Ids, Ints, Ids, Ids]:
-    """Of each event its barrier where it is the last of it in the schedule; by barrier, its lines and their notes."""
+def _shifts(text: Text, shadow: int) -> Ids:
+    """Of each loop of the steps: from lines to the rows that know what they do inside."""
+    found = np.zeros(len(text.loops), np.int32)
+    side = 0
+    for kind, number, _, arm in text.steps.tolist():
+        if kind in (PART, MERGE):
+            side = arm if kind == PART else 0
+        elif kind == LOOP:
+            found[number] = shadow if side else 0
+    return found
+
+
+class _Meetings(NamedTuple):
+    """As `Graph` has them."""
+
+    of: Ids
+    starts: Ints
+    lines: Ids
+    event: Ids
+    note: Ids
+    fork: Ids
+
+
+def _meetings(text: Text, note: Ids, holder: Ids) -> _Meetings:
+    """The barriers with the rows of the lines that meet."""
     model, events, barriers = text.model, text.events, text.barriers
-    key = barriers.chain.astype(np.int64) * (len(barriers.index) + 1) + barriers.index
-    _, number = np.unique(key, return_inverse=True)
-    count = int(number.max(initial=NONE)) + 1
     event = events.first[barriers.instruction]
+    number = text.meet[event]
+    count = int(number.max(initial=NONE)) + 1
     place = np.empty(len(events.line), np.int64)
     place[text.schedule] = np.arange(len(text.schedule))
     by = np.lexsort((place[event], number))
@@ -224,10 +257,15 @@ def _meetings(text: Text, note: Ids) -> tuple[Ids, Ints, Ids, Ids]:
     first = np.where(fence, lines[barriers.core], events.line[event])
     size = np.where(fence, lines[barriers.core + 1] - lines[barriers.core], 1)
     owner = np.repeat(np.arange(len(event)), size)
-    line = join_ranges(first, size).astype(np.int32)
+    line = join_ranges(first, size)
     left = np.where(line == events.line[event][owner], note[event][owner], NONE).astype(np.int32)
+    row = (line + (holder - events.line)[event[owner]]).astype(np.int32)
     starts, order = grouped(number[owner], count)
-    return meet_of, starts, line[order], left[order]
+    fork = np.full(count, NONE, np.int32)
+    for at in text.steps[text.steps[:, 0] == SPLIT, 1].tolist():
+        begin, _, join, _ = text.forks[at].tolist()
+        fork[number[(events.block[event] >= begin) & (events.block[event] < join)]] = at
+    return _Meetings(meet_of, starts, row[order], event[owner[order]].astype(np.int32), left[order], fork)
 
 
 @njit

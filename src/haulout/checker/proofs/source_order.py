@@ -66,7 +66,7 @@ def source_order(model: Model, source: Program | None) -> SourceOrder:
     graph = build_graph(other, barriers, sendrecvs)
     if len(graph.order) != graph.nodes:
         return SourceOrder(time)
-    match = _match(model, other)
+    match = match_instructions(model, other)
     rank = positions(graph.order, graph.nodes).astype(np.int64)
     time = np.where(match == NONE, NONE, np.append(rank[graph.enter], NONE)[match])
     nothing = np.full(len(other.rows), NONE, np.int64)
@@ -89,7 +89,7 @@ def check_times(model: Model, source: Program | None) -> list[Diagnostic]:
     other = _model_of(source, model) if source is not None else None
     if other is None:
         return found
-    match = _match(model, other)
+    match = match_instructions(model, other)
     known = np.flatnonzero((match != NONE) & (time != NONE))
     given = other.time[match[known]]
     known, given = known[given != NONE], given[given != NONE]
@@ -129,7 +129,7 @@ def _before(order: Order, first: int, second: int) -> bool:
 
 def check_comparable(function: Function, source: Program) -> list[Diagnostic]:
     """A warning where source order is not checked, because the source has different loops and branches."""
-    other = _function_of(source, function.name)
+    other = function_of(source, function.name)
     if other is not None and other.structure == function.structure:
         return []
     why = "has different loops or branches in" if other is not None else "has no supported function"
@@ -138,14 +138,14 @@ def check_comparable(function: Function, source: Program) -> list[Diagnostic]:
     return [Diagnostic("unfaithful-order", Severity.WARNING, message, subject=Subject(kind, function.name))]
 
 
-def _function_of(source: Program, name: str) -> Function | None:
+def function_of(source: Program, name: str) -> Function | None:
     """The function of that name in the source."""
     return next((each for each in functions(source) if isinstance(each, Function) and each.name == name), None)
 
 
 def _model_of(source: Program, model: Model) -> Model | None:
     """The function of that name in the source; where it has loops or branches, the same run of it."""
-    other = _function_of(source, model.function)
+    other = function_of(source, model.function)
     if other is None:
         return None
     if model.unrolled is None:
@@ -155,7 +155,7 @@ def _model_of(source: Program, model: Model) -> Model | None:
     return None
 
 
-def _match(model: Model, other: Model) -> Ids:
+def match_instructions(model: Model, other: Model) -> Ids:
     """Join on (core, name, number of the copy): the source instruction of each instruction; NONE: there is none."""
     strings, theirs = model.program.strings, other.program.strings
     names = model.program.instructions.name[model.rows]

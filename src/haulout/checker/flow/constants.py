@@ -1,0 +1,132 @@
+"""Forks that branch on a constant: the arm that a core is sure to take.
+
+A core is sure to take one arm when the first element of `cond` is a constant of integers: contents of a `const` that
+nothing writes, or what one `memset` writes that runs before the fork on every path and that nothing else overwrites.
+The memset is a write like any other, so its order with the fork is proved with all the rest. That is sound: consider
+the first fork, in time, that took the other arm. Until then the run is one of those that are proved, so the fork
+found what the memset wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from haulout.checker.paths.control_flow import ControlFlow
+from haulout.ir.attributes import parse_attrs
+from haulout.ir.dtypes import itemsize
+from haulout.ir.enums import NONE, Kind
+from haulout.ir.schema import Ids, Ints
+from haulout.ir.structure import Arm, Structure
+
+_INTEGERS = frozenset(("pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What forks are sure to do."""
+
+    sides: dict[int, list[int]] = field(default_factory=dict)
+    """Fork -> the arm of each core; NONE: it may take either."""
+    alike: set[int] = field(default_factory=set)
+    """Forks where all cores take the same arm."""
+
+    def side(self, fork: int, core: int) -> int:
+        """The arm that a core, or NONE: all of them, is sure to take; NONE: there is none."""
+        if core == NONE:
+            return self.sides[fork][0] if fork in self.alike else NONE
+        return self.sides[fork][core] if fork in self.sides else NONE
+
+    def divergent_fork(self, structure: Structure, block: int) -> int:
+        """The outermost fork that has a block in an arm and where cores may take different ones; NONE: none."""
+        for number in structure.around(block):
+            region = structure.regions[number]
+            if isinstance(region, Arm) and structure.forks[region.fork].divergent and region.fork not in self.alike:
+                return region.fork
+        return NONE
+
+
+def settled_forks(flow: ControlFlow) -> Settled:
+    """The forks of a function that branch on constants."""
+    structure, found = flow.structure, Settled()
+    facts: _Facts | None = None
+    for number, fork in enumerate(structure.forks):
+        conds = [int(flow.program.blocks.cond[rows[fork.block]]) for rows in flow.rows]
+        if NONE in conds:
+            continue
+        facts = facts or _Facts(flow)
+        sides = [facts.side(cond, fork.block) for cond in conds]
+        alike = NONE not in sides and len(set(sides)) == 1
+        if alike or (fork.divergent and any(side != NONE for side in sides)):
+            found.sides[number] = sides
+        if alike:
+            found.alike.add(number)
+    return found
+
+
+def attending(flow: ControlFlow, settled: Settled) -> list[int]:
+    """Of each block: the cores that may run it, a bit a core."""
+    masks = [(1 << len(flow.functions)) - 1] * len(flow.blocks)
+    for number, sides in settled.sides.items():
+        for core, side in enumerate(sides):
+            if side != NONE:
+                for block in flow.structure.forks[number].sides[1 - side]:
+                    masks[block] &= ~(1 << core)
+    return masks
+
+
+class _Facts:
+    """Who writes what."""
+
+    def __init__(self, flow: ControlFlow) -> None:
+        self.flow, program = flow, flow.program
+        owner = program.owner
+        self.owner: Ids = np.where(owner == NONE, np.arange(len(owner)), owner).astype(np.int32)
+        self.writes: Ints = np.flatnonzero(program.accesses.write)
+        self.written: Ids = self.owner[program.accesses.location[self.writes]]
+        self.moving = set(program.steps.access.tolist())
+
+    def side(self, cond: int, block: int) -> int:
+        """The arm that a fork on a location takes: 0 where it is not zero, else 1; NONE where that is not known."""
+        program, owner = self.flow.program, int(self.owner[cond])
+        dtype = program.strings.get(int(program.locations.dtype[cond]))
+        if dtype not in _INTEGERS or program.locations.size[owner] < itemsize(dtype) or self._overlaps(owner):
+            return NONE
+        writes = self.writes[self.written == owner]
+        if len(writes) == 0:
+            data = program.strings.get(int(program.locations.data[owner]))
+            if program.locations.kind[owner] != Kind.CONST or data is None:
+                return NONE
+            return int(not any(base64.b64decode(data)[: itemsize(dtype)]))
+        if len(writes) > 1:
+            return NONE
+        value = self._filled(int(writes[0]), itemsize(dtype), block)
+        return NONE if value is None else int(value == 0)
+
+    def _filled(self, access: int, size: int, block: int) -> int | None:
+        """The value of every byte that a memset writes, when it writes the first element before the fork."""
+        program = self.flow.program
+        row = int(program.accesses.instruction[access])
+        here = int(self.flow.block[row])
+        if program.strings[int(program.instructions.opcode[row])] != "memset" or here == NONE:
+            return None
+        if not self.flow.structure.dominates(here, block) or access in self.moving or program.accesses.maybe[access]:
+            return None
+        pattern = program.pattern(int(program.accesses.pattern[access]))
+        if pattern is not None and (pattern.is_unknown or pattern.offset > 0 or pattern.offset + pattern.run < size):
+            return None
+        value = parse_attrs(program.strings.get(int(program.instructions.attrs[row])) or "").get("value", 0)
+        return value if isinstance(value, int) and 0 <= value <= 255 else None
+
+    def _overlaps(self, owner: int) -> bool:
+        """Whether another location that is written may have bytes at its address; in whatever space."""
+        rows = self.flow.program.locations
+        begin = int(rows.address[owner])
+        if begin == NONE:
+            return False
+        others = np.setdiff1d(self.written, [owner])
+        address = rows.address[others]
+        meets = (address < begin + rows.size[owner]) & (address + rows.size[others] > begin)
+        return bool((meets & (address != NONE)).any())
