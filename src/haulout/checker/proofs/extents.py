@@ -111,11 +111,13 @@ def find_extents(
     wholes: Bools | None = None,
     *,
     overlaps: bool = True,
+    fine: bool | None = None,
 ) -> Extents:
     """The extents of a model's accesses, and all its whole locations.
 
     `keep` masks the accesses, `wholes` the locations (of `model.locations`) that are of interest; others get no
-    atoms. With `overlaps=False` the overlaps of atomless extents are not listed.
+    atoms. With `overlaps=False` the overlaps of atomless extents are not listed. With `fine`, by default in runs of
+    loops, extents have atoms wherever that is possible.
     """
     program = model.program
     of_access, location, pattern = _distinct(model, keep)
@@ -144,7 +146,7 @@ def find_extents(
         overlaps=np.zeros(0, np.int32),
     )
     choices: list[tuple[int, int | None]] = [(RUNS_LIMIT_WITHOUT_PAIRS, None)]
-    if overlaps and model.unrolled is None:
+    if overlaps and not (model.unrolled is not None if fine is None else fine):
         choices.insert(0, (RUNS_LIMIT, MAX_PAIRS))
     for budget, limit in choices:
         extents.atomless = unknown & used
