@@ -114,25 +114,32 @@ class Motion:
         if not pitch:
             return [replace(self, start=base + self.start)]
         part, at = divmod(self.start, row)
-        inside = [dim for dim in (*self.dims, *self.reach) if dim[0] % row]
+        inside: list[tuple[int, int]] = []
+
+        def spread(stride: int, count: int) -> int:
+            """A stride in keys: some partitions and, within one, some bytes."""
+            parts = 0 if abs(stride) * (count - 1) < row else (2 * stride + row) // (2 * row)
+            inside.append((stride - parts * row, count))
+            return parts * pitch + stride - parts * row
+
+        dims = tuple((spread(*dim), dim[1]) for dim in self.dims)
+        turns = tuple(
+            Turn(
+                spread(turn.step, turn.times),
+                tuple((spread(step, modulus), modulus, phase) for step, modulus, phase in turn.rings),
+                turn.times,
+            )
+            for turn in self.turns
+        )
         low, high = Pattern(at, self.run, tuple(inside)).hull
         if low >= 0 and high <= row:
             pieces = [(part, at, self.run, 1)]
-        elif inside:
+        elif any(stride for stride, count in inside if count > 1):
             return []
         else:
             head = min(self.run, row - at)
             whole, tail = divmod(self.run - head, row)
             pieces = [(part, at, head, 1), (part + 1, 0, row, whole), (part + 1 + whole, 0, tail, 1)]
-
-        def spread(stride: int) -> int:
-            return stride if stride % row else stride // row * pitch
-
-        dims = tuple((spread(stride), count) for stride, count in self.dims)
-        turns = tuple(
-            Turn(spread(turn.step), tuple((spread(each[0]), *each[1:]) for each in turn.rings), turn.times)
-            for turn in self.turns
-        )
         return [
             Motion(base + first * pitch + begin, run, (*dims, (pitch, count)), turns, self.size, (0, 1, 0))
             for first, begin, run, count in pieces
