@@ -10,15 +10,20 @@ from random import Random
 
 import numpy as np
 import pytest
+from tests.checker.loop_snippets import START, core, loop
+from tests.checker.snippets import program
 from tests.checker.test_flow import bytes_at, random_moving, runs_of
 from tests.tiers import examples
 
+from haulout.checker import check_program
 from haulout.checker.flow import moving
 from haulout.checker.flow.claims import Open, Queries
 from haulout.checker.flow.moving import FAR, meet, sums
 from haulout.checker.flow.pairs import find_queries, find_touches
+from haulout.checker.flow.prove import is_proved
 from haulout.checker.flow.text import find_text
 from haulout.ir.patterns import Pattern
+from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
 
 TRIPS = {"h0": 3, "h1": 4}
@@ -215,3 +220,66 @@ def test_accesses_in_nested_loops_meet_as_their_iterations_do() -> None:
     assert min(seen[f"plain {wanted} {grid} {same}"] for wanted, grid, same in product((True, False), repeat=3)) > 0
     assert seen["on rings, told apart"] > 0.8 * seen["on rings, apart"] > 0
     assert seen["other keys"] > 0.9 * seen["never"] > 0
+
+
+# -- whole programs --------------------------------------------------------------------------------------------------
+
+
+def tiles(trip: int | None, modulus: tuple[int, int], second: str, count: int = 1) -> Program:
+    """Two cores write tiles of their own in each iteration: `count` of 64 bytes on one, the other half on the other.
+
+    `second` is where core 1 begins.
+    """
+    cores = []
+    for number in range(2):
+        remote = "remote=[S,0]" if number else "kind=inout"
+        begin = int(second) if number else 0
+        size = 128 * count * (trip or max(max(modulus), 32))
+        writes = []
+        for at in range(count):
+            low = begin + 64 * at
+            step = f"[0,loop,{128 * count},{modulus[number]}]"
+            writes.append(f"%w{at} = dma_copy @dma{at % 4} () -> (%S[{low}:{low + 64}]) step=[{step}]")
+        shared = f"mloc %S dram.shared size={size + 64} {remote}"
+        cores.append(core(shared, START, loop("\n".join(writes), trip=trip)))
+    return program(*cores)
+
+
+@pytest.mark.parametrize("trip", [None, 1, 16, 17, 300])
+@pytest.mark.parametrize("modulus", [(0, 0), (8, 8), (9, 9), (8, 9)])
+def test_interleaved_tiles_are_apart_for_every_trip_count(trip: int | None, modulus: tuple[int, int]) -> None:
+    some = tiles(trip, modulus, "64")
+    assert {each.code for each in check_program(some)} <= {"assumed-trip"}
+    assert all(is_proved(runs) for runs in runs_of(some))
+
+
+@pytest.mark.parametrize("modulus", [(0, 0), (8, 9)])
+def test_interleaved_tiles_that_touch_are_found(modulus: tuple[int, int]) -> None:
+    some = tiles(None, modulus, "60")
+    assert not any(is_proved(runs) for runs in runs_of(some))
+    assert {each.code for each in check_program(some, advise=False)} & {"cross-core-race", "possible-race"}
+
+
+def test_many_tiles_leave_few_pairs_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked up under all bytes that each ever touches, not under their common location."""
+    monkeypatch.setattr("haulout.checker.flow.prove._MAX_OPEN", 0)
+    some = tiles(50, (0, 0), str(64 * 300), 300)
+    assert all(is_proved(runs) for runs in runs_of(some))
+
+
+@pytest.mark.parametrize(("column", "proved"), [(64, True), (60, False)])
+def test_tiles_of_a_grid_move_from_partition_to_partition(column: int, proved: bool) -> None:
+    """Two tensors lie side by side in 16 partitions, and two lines go through them at speeds of their own."""
+    lines = ["mloc %a sbuf size=1024 align=4 parts=16 partition=0 address=0"]
+    lines += [f"mloc %b sbuf size=1024 align=4 parts=16 partition=0 address={column}"]
+    writes = ["%w = iota @dma0 () -> (%a[0:64]) step=[[0,loop,64,0]]"]
+    writes += ["%v = iota @dma1 () -> (%b[0:64]) step=[[0,loop,128,0]]"]
+    some = program(core(*lines, START, loop("\n".join(writes), trip=8)))
+    (runs,) = runs_of(some)
+    text = find_text(runs)
+    assert text is not None
+    touches = find_touches(text)
+    sides = (np.flatnonzero(touches.model.write)[[side]].astype(np.int32) for side in range(2))
+    pair = Open(1, *sides, np.array([1], np.int32), np.array([0], np.int32), 0)
+    assert touches.motions.may_meet(pair, np.array([0])).tolist() == [not proved]
+    assert is_proved(runs) == proved
