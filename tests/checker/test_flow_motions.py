@@ -283,3 +283,12 @@ def test_tiles_of_a_grid_move_from_partition_to_partition(column: int, proved: b
     pair = Open(1, *sides, np.array([1], np.int32), np.array([0], np.int32), 0)
     assert touches.motions.may_meet(pair, np.array([0])).tolist() == [not proved]
     assert is_proved(runs) == proved
+
+
+def test_what_is_only_read_needs_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads of a whole tensor, of which others read each byte by itself."""
+    monkeypatch.setattr("haulout.checker.flow.pairs.MAX_KEYS", 50)
+    reads = [f"%r{at} = copy @act (%a[{at}:{at + 1}]) -> ()" for at in range(64)]
+    reads += [f"%w{at} = copy @pool (%a) -> ()" for at in range(10)]
+    some = program(core("mloc %a dram.local size=64 kind=input", START, loop("\n".join(reads))))
+    assert all(is_proved(runs) for runs in runs_of(some))

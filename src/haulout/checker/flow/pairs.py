@@ -67,15 +67,14 @@ def find_queries(text: Text, touches: Touches) -> Queries | None:
     """The columns; None: they would be too long."""
     extents, event = _covered(touches), touches.event
     extent = extents.of_access
-    atoms = max(len(extents.first_key), 1)
+    low, length, atoms = _written_atoms(extents, extent[touches.model.write])
     size = np.zeros(len(extents.starts) - 1, np.int64)
-    length = (extents.high - extents.low).astype(np.int64)
     np.add.at(size, np.repeat(np.arange(len(size)), np.diff(extents.starts)), length)
     listed = np.diff(extents.overlap_starts)
     if int((size + listed)[extent].sum()) > MAX_KEYS:
         return None
     # The keys of each extent: its atoms, and the atomless ones that it overlaps or that overlap it.
-    own = np.repeat(np.arange(len(size)), size), join_ranges(extents.low, length)
+    own = np.repeat(np.arange(len(size)), size), join_ranges(low, length)
     theirs = np.repeat(np.arange(len(size)), listed), atoms + extents.overlaps.astype(np.int64)
     numbered = np.flatnonzero(extents.slot != NONE)
     slots = numbered, atoms + extents.slot[numbered].astype(np.int64)
@@ -101,6 +100,19 @@ def find_queries(text: Text, touches: Touches) -> Queries | None:
         *every,
         *writes,
     )
+
+
+def _written_atoms(extents: Extents, written: Ids) -> tuple[Ints, Ints, int]:
+    """The ranges of all extents, (first, length), among the atoms that some extents have; and how many these are."""
+    is_written = np.zeros(len(extents.location), bool)
+    is_written[written] = True
+    rows = np.repeat(is_written, np.diff(extents.starts))
+    edge = np.zeros(len(extents.first_key) + 1, np.int64)
+    np.add.at(edge, extents.low[rows], 1)
+    np.subtract.at(edge, extents.high[rows], 1)
+    number = np.append(0, np.cumsum(np.cumsum(edge) > 0))
+    low = number[extents.low]
+    return low, number[extents.high] - low, max(int(number[-1]), 1)
 
 
 def _chained(rows: tuple[Ints, Ints], more: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
