@@ -1,10 +1,12 @@
-"""Growth of strided slices: tensors of many columns taken apart and put together, and accesses of mixed strides.
+"""Growth of strided and moving accesses: tensors of many columns taken apart and put together, mixed strides, tiles.
 
     python benchmarks/strided.py [--sizes 64,128,256,512,2048] [--rows 70000]
 
 `slices`: an HLO module with that many slices of a tensor's middle dimension, each copied and concatenated, through
 the whole of `compile` and through the checker. `mixed`: a program of two cores with that many accesses of five
-strides each, through the checker alone. All sizes run in one process, after a small one that loads the kernels;
+strides each, through the checker alone; `phases`: the same with barriers, where every second access is a write.
+`tiles`: a loop of 1000 iterations on two cores in which that many instructions write a tile of their own each,
+through the checker alone. All sizes run in one process, after a small one that loads the kernels;
 seconds are those of the processor. The last column is the growth from the size before: 1 is linear.
 """
 
@@ -46,6 +48,44 @@ def mixed(count: int, runs: int = 2000) -> str:
     return "\n".join(lines)
 
 
+def phases(count: int, runs: int = 2000) -> str:
+    rng, size = Random(5), 1 << 24
+
+    def part() -> str:
+        stride = rng.randrange(512, 2048, 4)
+        return f"%S[{rng.randrange(1024) * 4 + rng.randrange(500) * 4096};{stride}x{runs};4]"
+
+    cores: list[list[str]] = [[], []]
+    for k in range(count // 2):
+        cores[k % 2].append(f"      %w{k} = dma_copy @dma0 () -> ({part()})")
+        for lines in cores:
+            lines.append(f'      %b{k} = core_barrier @all () -> () name="b{k}"')
+            lines.append(f"      %r{k} = dma_copy @dma1 ({part()}) -> ()")
+            lines.append(f'      %c{k} = core_barrier @all () -> () name="c{k}"')
+    found = ["bir 1", 'program "phases" lnc=2']
+    for core, lines in enumerate(cores):
+        kind = "kind=inout" if core == 0 else "remote=[S,0]"
+        found += [f"module @nc{core} core={core} {{", "  func @main {", f"    mloc %S dram.shared size={size} {kind}"]
+        found += ["    block ^e:", *lines, "  }", "}"]
+    return "\n".join(found)
+
+
+def tiles(count: int, trip: int = 1000) -> str:
+    row = 128 * count
+    lines = ["bir 1", 'program "tiles" lnc=2']
+    for core in range(2):
+        kind = "kind=inout" if core == 0 else "remote=[S,0]"
+        lines += [f"module @nc{core} core={core} {{", "  func @main {"]
+        lines += [f"    mloc %S dram.shared size={row * trip} {kind}", "    mloc %c dram.local size=4 kind=input"]
+        lines += [f"    block ^head -> ^body, ^after cond=c trip={trip}:", "    block ^body -> ^head:"]
+        for k in range(count):
+            at = 64 * (count * core + k)
+            tile = f"%S[{at}:{at + 64}]"
+            lines.append(f"      %w{k} = dma_copy @dma{k % 4} () -> ({tile}) step=[[0,head,{row},0]]")
+        lines += ["    block ^after:", "  }", "}"]
+    return "\n".join(lines)
+
+
 def measure(size: int, rows: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "slices.hlo"
@@ -55,14 +95,13 @@ def measure(size: int, rows: int) -> dict[str, float]:
         compiled = process_time()
         assert not check_program(program)
         checked = process_time()
-    program = parse_bir(mixed(size))
-    parsed = process_time()
-    check_program(program)
-    return {
-        "slices: compile": compiled - began,
-        "slices: check": checked - compiled,
-        "mixed: check": process_time() - parsed,
-    }
+    found = {"slices: compile": compiled - began, "slices: check": checked - compiled}
+    for text in (mixed, phases, tiles):
+        program = parse_bir(text(size))
+        parsed = process_time()
+        assert not check_program(program)
+        found[f"{text.__name__}: check"] = process_time() - parsed
+    return found
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -134,8 +135,10 @@ def test_slices_of_one_stride_are_not_compared_with_each_other(tensors: int) -> 
 # -- extents ---------------------------------------------------------------------------------------------------------
 
 
-def program(accesses: str, locations: str = "%x sbuf size=4096") -> Extents:
-    lines = [f"      %i{k} = a @pe ({each}) -> ()" for k, each in enumerate(accesses.split(" "))]
+def program(accesses: str, locations: str = "%x sbuf size=4096", reads: frozenset[int] = frozenset()) -> Extents:
+    """The extents of some writes, or reads."""
+    operands = [f"({each}) -> ()" if k in reads else f"() -> ({each})" for k, each in enumerate(accesses.split(" "))]
+    lines = [f"      %i{k} = a @pe {each}" for k, each in enumerate(operands)]
     named = "\n".join(f"    mloc {each}" for each in locations.split(", "))
     text = f'bir 1\nprogram "p" lnc=1\nmodule @m core=0 {{\n  func @f {{\n{named}\n    block ^e:\n'
     (function,) = functions(parse_bir(text + "\n".join(lines) + "\n  }\n}\n"))
@@ -193,6 +196,22 @@ def test_regions_meet_when_their_bytes_do(
     }
     assert overlapping_pairs(extents) == wanted
     assert extents.atomless[~extents.unknown].any() == apart
+
+
+def test_extents_that_are_only_read_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[find_extents.__module__], "RUNS_LIMIT", 40)
+    rng = Random(1)
+    texts = ["%x", *(f"%x[{k};{rng.choice((12, 20, 28, 44))}x{rng.choice((3, 40, 50))};1]" for k in range(60))]
+    reads = frozenset(rng.sample(range(len(texts)), 50))
+    extents = program(" ".join(texts), reads=reads)
+    held = [listed(extents, r) for r in range(len(extents.location))]
+    written = {int(extents.of_access[k]) for k in range(len(texts)) if k not in reads} | {0}
+    every = list(product(range(len(held)), repeat=2))
+    meeting = {(one, two) for one, two in every if not held[one].isdisjoint(held[two])}
+    atoms = np.flatnonzero(~extents.atomless).tolist()
+    wanted = {(one, two) for one, two in meeting if {one, two} & written or {one, two} <= set(atoms)}
+    assert overlapping_pairs(extents) == wanted
+    assert len(wanted) < len(meeting)
 
 
 def test_unknown_bytes_of_a_rectangle_meet_what_lies_in_it() -> None:

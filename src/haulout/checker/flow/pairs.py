@@ -1,8 +1,8 @@
 """Which accesses of a text may touch common bytes, as columns for the questions of `claims.py`.
 
 Accesses find each other under *keys*: the atoms of storage (`extents.py`), and for extents without atoms one key
-each, which lists what overlaps it. A pattern that moves with a loop counts as its whole location here; `moving.py`
-decides whether two of them meet.
+each, which lists what overlaps it. A pattern that moves with loops counts as all that it ever touches here; whether
+two of them meet at some distance of iterations is decided for the pairs that are left (`motions.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from haulout.checker.columns import join_ranges
 from haulout.checker.flow.counts import chains
 from haulout.checker.flow.graph import Queries
+from haulout.checker.flow.motions import Motions
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text
 from haulout.checker.model import Model
@@ -33,10 +34,12 @@ class Touches:
     model: Model
     """With whole locations in place of patterns that move."""
     extents: Extents
+    """Of `model`."""
     moves: Bools
     """Of each access."""
     event: Ids
     """Of each access: where it happens."""
+    motions: Motions
 
 
 def find_touches(text: Text) -> Touches:
@@ -47,22 +50,32 @@ def find_touches(text: Text) -> Touches:
     moves = (origin != NONE) & np.isin(origin, steps.access[steps.stride != 0])
     still = replace(model, pattern=np.where(moves, NONE, model.pattern).astype(np.int32))
     at = np.where(model.write, text.events.last[model.instruction], text.events.first[model.instruction])
-    return Touches(still, find_extents(still, physical_map(still)), moves, at.astype(np.int32))
+    storage = physical_map(still)
+    extents, motions = find_extents(still, storage), Motions(text, storage)
+    return Touches(still, extents, moves, at.astype(np.int32), motions)
+
+
+def _covered(touches: Touches) -> Extents:
+    """The extents of all that accesses ever touch."""
+    if not touches.moves.any():
+        return touches.extents
+    program, pattern = touches.motions.covered(touches.moves)
+    model = replace(touches.model, program=program, pattern=pattern)
+    return find_extents(model, touches.extents.storage, fine=False)
 
 
 def find_queries(text: Text, touches: Touches) -> Queries | Refusal:
     """The columns, unless they would be too long."""
-    extents, event = touches.extents, touches.event
+    extents, event = _covered(touches), touches.event
     extent = extents.of_access
-    atoms = max(len(extents.first_key), 1)
+    low, length, atoms = _written_atoms(extents, extent[touches.model.write])
     size = np.zeros(len(extents.starts) - 1, np.int64)
-    length = (extents.high - extents.low).astype(np.int64)
     np.add.at(size, np.repeat(np.arange(len(size)), np.diff(extents.starts)), length)
     listed = np.diff(extents.overlap_starts)
     if int((size + listed)[extent].sum()) > MAX_KEYS:
         return Refusal("its accesses are cut into too many parts")
     # The keys of each extent: its atoms, and the atomless ones that it overlaps or that overlap it.
-    own = np.repeat(np.arange(len(size)), size), join_ranges(extents.low, length)
+    own = np.repeat(np.arange(len(size)), size), join_ranges(low, length)
     theirs = np.repeat(np.arange(len(size)), listed), atoms + extents.overlaps.astype(np.int64)
     numbered = np.flatnonzero(extents.slot != NONE)
     slots = numbered, atoms + extents.slot[numbered].astype(np.int64)
@@ -88,6 +101,19 @@ def find_queries(text: Text, touches: Touches) -> Queries | Refusal:
         *every,
         *writes,
     )
+
+
+def _written_atoms(extents: Extents, written: Ids) -> tuple[Ints, Ints, int]:
+    """The ranges of all extents, (first, length), among the atoms that some extents have; and how many these are."""
+    is_written = np.zeros(len(extents.location), bool)
+    is_written[written] = True
+    rows = np.repeat(is_written, np.diff(extents.starts))
+    edge = np.zeros(len(extents.first_key) + 1, np.int64)
+    np.add.at(edge, extents.low[rows], 1)
+    np.subtract.at(edge, extents.high[rows], 1)
+    number = np.append(0, np.cumsum(np.cumsum(edge) > 0))
+    low = number[extents.low]
+    return low, number[extents.high] - low, max(int(number[-1]), 1)
 
 
 def _chained(rows: tuple[Ints, Ints], more: tuple[Ints, Ints]) -> tuple[Ints, Ints]:

@@ -4,7 +4,7 @@
     order     what every line knows at every event; the conflicting pairs that it does not know      claims.py
               of those, the ones that some run leaves unordered                                      follow.py
     times     the schedule has conflicting pairs as `seq` has them                                   times.py
-    patterns  whether such a pair meets at all, when its patterns move with loops                    moving.py
+    patterns  whether such a pair meets at all, when its patterns move with loops                    motions.py
     values    every read finds the bytes of its own tensor, outputs are whole                        held.py
 
 What is proved here has no finding. Where something is not, runs are judged one by one (`paths/`): they name the
@@ -24,7 +24,6 @@ from haulout.checker.flow.counts import Trust, less_trust
 from haulout.checker.flow.follow import Followed
 from haulout.checker.flow.graph import Open, Queries
 from haulout.checker.flow.held import all_held
-from haulout.checker.flow.moving import FAR, Moving, meet
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.sources import comparable_runs, orders_kept
@@ -34,15 +33,13 @@ from haulout.checker.flow.times import falling_list, misordered, seq_of
 from haulout.checker.flow.waits import find_graph
 from haulout.checker.model import Runs
 from haulout.checker.paths.runs import Choice
-from haulout.checker.paths.step_trips import FunctionSteps
 from haulout.checker.proofs.storage import check_placements, check_views
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.schema import Ints
 from haulout.ir.structure import Arm
 from haulout.support.jit import compiled_if_large, plain_if_small
 
-_MAX_OPEN = 1 << 14
+_MAX_OPEN = 1 << 18
 """Unordered pairs whose patterns are compared."""
 
 
@@ -261,89 +258,5 @@ def _conflicting(text: Text, touches: Touches, found: Open) -> Iterator[int]:
     left = np.flatnonzero(~commute)
     moving = touches.moves[one[left]] | touches.moves[other[left]]
     yield from left[~moving].tolist()
-    yield from (row for row in left[moving].tolist() if _may_meet(text, touches, found, row))
-
-
-# -- patterns that move ----------------------------------------------------------------------------------------------
-
-
-def _may_meet(text: Text, touches: Touches, found: Open, row: int) -> bool:
-    """Whether an unordered pair may touch a common byte."""
-    model, structure = text.model, text.runs.flow.structure
-    pair = int(found.first[row]), int(found.second[row])
-    level, lag = int(found.level[row]), int(found.lag[row])
-    rows = model.program.locations
-    owner = model.owners()[model.location[list(pair)]]
-    if owner[0] != owner[1] or touches.extents.storage.is_grid[model.location[list(pair)]].any():
-        return True
-    around = [structure.loops_around(int(text.events.block[touches.event[access]])) for access in pair]
-    loop = around[0][level - 1] if level else NONE
-    size = int(rows.size[model.location[pair[0]]]), int(rows.size[model.location[pair[1]]])
-    outer = [_steps_of(text, access, around[side][: max(level - 1, 0)]) for side, access in enumerate(pair)]
-    if outer[0] != outer[1]:
-        return True
-    sides = [_moving(text, access, loop, around[side][level:], size[side]) for side, access in enumerate(pair)]
-    if sides[0] is None or sides[1] is None:
-        return True
-    return meet(sides[0], sides[1], lag, FAR if lag == 2 else lag)
-
-
-_Step = tuple[int, int, int, int]
-
-
-def _steps_of(text: Text, access: int, loops: tuple[int, ...]) -> list[_Step]:
-    """(Header, stride, modulus, phase) of an operand's steps with some loops."""
-    model, steps, structure = text.model, text.runs.steps, text.runs.flow.structure
-    assert model.unrolled is not None
-    row = int(model.unrolled.access_origin[model.access[access]])
-    headers = {structure.loops[loop].header for loop in loops}
-    mine = _rows_of(steps, row) if row != NONE else np.zeros(0, np.int64)
-    columns = steps.header, steps.stride, steps.modulus, steps.phase
-    some = zip(*(column[mine].tolist() for column in columns), strict=True)
-    return sorted((h, s, m, p) for h, s, m, p in some if s and h in headers)
-
-
-def _rows_of(steps: FunctionSteps, access: int) -> Ints:
-    return np.flatnonzero(steps.access == access)
-
-
-def _moving(text: Text, access: int, loop: int, inner: tuple[int, ...], size: int) -> Moving | None:
-    """An operand as it moves with one loop, with loops inside of that as dimensions; None: its bytes are not
-    known."""
-    model, structure = text.model, text.runs.flow.structure
-    pattern = model.program.pattern(int(model.pattern[access]))
-    block = int(text.events.block[text.events.first[model.instruction[access]]])
-    if pattern is None:
-        start, run, dims = 0, size, []
-    elif pattern.is_unknown:
-        return None
-    else:
-        start, run, dims = pattern.offset, pattern.run, list(pattern.dims)
-    low = start + sum(min(0, stride * (count - 1)) for stride, count in dims)
-    high = start + run + sum(max(0, stride * (count - 1)) for stride, count in dims)
-    step, ring, last = 0, (0, 1, 0), FAR
-    every = [
-        stride for _, stride, modulus, _ in _steps_of(text, access, structure.loops_around(block)) if modulus == 0
-    ]
-    up, down = any(stride > 0 for stride in every), any(stride < 0 for stride in every)
-    for number in (loop, *inner):
-        if number == NONE:
-            continue
-        mine = _steps_of(text, access, (number,))
-        linear = sum(stride for _, stride, modulus, _ in mine if modulus == 0)
-        rings = [(stride, modulus, phase) for _, stride, modulus, phase in mine if modulus]
-        region = structure.loops[number]
-        turns = FAR if region.trip == NONE else region.trip + (block == region.header)
-        if linear and region.trip == NONE and not (up and down):
-            turns = min(turns, (size - high) // linear + 1 if linear > 0 else low // -linear + 1)
-            if turns < 1 + (block == region.header):
-                return None  # it leaves its location whenever the loop runs
-        if number == loop:
-            if len(rings) > 1:
-                return None
-            step, ring, last = linear, rings[0] if rings else ring, turns - 1
-            continue
-        if linear:
-            dims.append((linear, max(turns, 0)))
-        dims += [(stride, modulus) for stride, modulus, _ in rings]
-    return Moving(start, run, tuple(dims), step, ring, last)
+    moved = left[moving]
+    yield from moved[touches.motions.may_meet(found, moved)].tolist()

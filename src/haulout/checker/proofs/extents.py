@@ -66,8 +66,8 @@ class Extents:
     """Extents that overlap an atomless one are numbered; NONE for the others."""
     overlap_starts: Ints
     overlaps: Ids
-    """Region r meets, by reason of one that stands apart, the slots `meets[overlap_starts[r]:overlap_starts[r + 1]]`.
-    """
+    """Extent r overlaps the slots `overlaps[overlap_starts[r]:overlap_starts[r + 1]]`, one of the two being atomless;
+    two that are only read are left out."""
     _runs: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
     _by_slot: Ints | None = None
 
@@ -111,11 +111,13 @@ def find_extents(
     wholes: Bools | None = None,
     *,
     overlaps: bool = True,
+    fine: bool | None = None,
 ) -> Extents:
     """The extents of a model's accesses, and all its whole locations.
 
     `keep` masks the accesses, `wholes` the locations (of `model.locations`) that are of interest; others get no
-    atoms. With `overlaps=False` the overlaps of atomless extents are not listed.
+    atoms. With `overlaps=False` the overlaps of atomless extents are not listed. With `fine`, by default in runs of
+    loops, extents have atoms wherever that is possible.
     """
     program = model.program
     of_access, location, pattern = _distinct(model, keep)
@@ -143,13 +145,16 @@ def find_extents(
         overlap_starts=np.zeros(len(location) + 1, np.int64),
         overlaps=np.zeros(0, np.int32),
     )
+    # Reads do not conflict with each other: of two extents one is written, or is a whole location.
+    listed = np.arange(len(location)) < len(model.locations)
+    listed[of_access[model.write & (of_access != NONE)]] = True
     choices: list[tuple[int, int | None]] = [(RUNS_LIMIT_WITHOUT_PAIRS, None)]
-    if overlaps and model.unrolled is None:
+    if overlaps and not (model.unrolled is not None if fine is None else fine):
         choices.insert(0, (RUNS_LIMIT, MAX_PAIRS))
     for budget, limit in choices:
         extents.atomless = unknown & used
         _cut(extents, *_all_runs(extents, used, budget))
-        if not overlaps or not extents.atomless.any() or _find_overlaps(extents, used, limit):
+        if not overlaps or not extents.atomless.any() or _find_overlaps(extents, used, listed, limit):
             break
     return extents
 
@@ -347,25 +352,26 @@ def _mixed(values: Column) -> Column:
 # -------------------------------------------------------------------------------------------------
 
 
-def _find_overlaps(extents: Extents, used: Bools, limit: int | None) -> bool:
-    """List the overlaps of the atomless extents, on both sides. Does nothing and returns False when more than `limit`
-    pairs would have to be compared.
+def _find_overlaps(extents: Extents, used: Bools, listed: Bools, limit: int | None) -> bool:
+    """List the overlaps of the atomless extents with those of a mask, on both sides. Does nothing and returns False
+    when more than `limit` pairs would have to be compared.
     """
     low, high = _hulls(extents)
     sets, at = _bounds(extents, low, high)
     rows = np.flatnonzero(used & (high > low))
-    pairs = candidates(at, rows[extents.atomless[rows]], rows, limit)
-    if pairs is None:
+    apart = extents.atomless[rows]
+    pairs = candidates(at, rows[apart & listed[rows]], rows, limit)
+    more = candidates(at, rows[apart & ~listed[rows]], rows[~apart & listed[rows]], limit)
+    if pairs is None or more is None:
         return False
-    left, right = pairs
+    left, right = np.append(pairs[0], more[0]), np.append(pairs[1], more[1])
     grid = extents.storage.is_grid[extents.location]
     rough = grid[left] | grid[right]
-    listed = np.flatnonzero(rough)
     wanted = np.zeros(len(left), bool)
     wanted[~rough] = overlapping(sets, left[~rough], right[~rough])
-    wanted[listed] = [
+    wanted[rough] = [
         len(bytesets.common(extents.runs(first), extents.runs(second))[0]) > 0
-        for first, second in zip(left[listed].tolist(), right[listed].tolist(), strict=True)
+        for first, second in zip(left[rough].tolist(), right[rough].tolist(), strict=True)
     ]
     left, right = left[wanted], right[wanted]
     size = len(extents.location)
