@@ -1,0 +1,113 @@
+"""Reads of unwritten bytes that do no harm: what is made of them reaches nothing that is seen.
+
+Undefined bytes are followed from the reads through all blocks, in any order and any number of times
+(`values/undefined_in_loops.py`): to outputs, conditions, indices, other cores, and instructions whose effect is not
+known. What reaches none of these so reaches none in any run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from haulout.checker.columns import distinct
+from haulout.checker.flow.pairs import Touches
+from haulout.checker.flow.text import Text
+from haulout.checker.proofs.extents import Extents
+from haulout.checker.values.byte_flow import Runs, ordered
+from haulout.checker.values.undefined_in_loops import AnyOrderFlow
+from haulout.ir.enums import NONE
+from haulout.ir.schema import Ids, Ints
+
+_MAX_RUNS = 1 << 18
+"""Runs of the extents of a location from which the bytes of atoms are made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """A read of unwritten bytes."""
+
+    access: int
+    missing: Runs | None
+    """Bytes of the owner; None: any that it reads."""
+
+
+def harmful(text: Text, touches: Touches, reads: Sequence[Undefined]) -> list[int]:
+    """Which of some reads may do harm, by their places in the list."""
+    if not reads:
+        return []
+    model = touches.model
+    assert model.unrolled is not None
+    owners, program = model.owners(), model.unrolled.source
+    flow = AnyOrderFlow(program, text.runs.flow.functions, owners)
+    found, begins = [], []
+    for at, read in enumerate(reads):
+        origin = int(model.unrolled.access_origin[model.access[read.access]])
+        if origin == NONE:
+            found.append(at)  # a branch
+            continue
+        some = read.missing if read.missing is not None else flow.operands.extent(origin).runs
+        begins.append((at, (int(owners[model.location[read.access]]), some)))
+    todo = [begins] if begins else []
+    while todo:
+        some_of = todo.pop()
+        if flow.reach([begin for _, begin in some_of]) is None:
+            continue
+        if len(some_of) == 1:
+            found.append(some_of[0][0])
+            continue
+        half = len(some_of) // 2
+        todo += [some_of[:half], some_of[half:]]
+    return sorted(found)
+
+
+def bytes_of(extents: Extents, location: int, atoms: Ids) -> Runs | None:
+    """The bytes of a location that some atoms are, or more; None: that takes too long.
+
+    Bytes that the same extents cover are one atom; the set of extents over bytes is identified by the exclusive or of
+    a random number for each, as `extents.py` does it. A location's own extents tell its bytes apart, or fewer do.
+    """
+    used = np.flatnonzero((extents.starts[1:] > extents.starts[:-1]) & ~extents.atomless)
+    inside = np.zeros(len(extents.first_key) + 1, bool)
+    inside[atoms] = True
+    before = np.append(0, np.cumsum(inside))
+    hits = np.add.reduceat(
+        np.append(before[extents.high] - before[extents.low], 0), extents.starts[used], dtype=np.int64
+    )
+    used = used[hits > 0]
+    if sum(extents.max_runs(each) for each in used.tolist()) > _MAX_RUNS:
+        return None
+    marks = np.random.default_rng(0).integers(1, 1 << 62, len(used))
+    runs = [extents.runs(each) for each in used.tolist()]
+    low, high = (np.concatenate(side) for side in zip(*runs, strict=True))
+    mark = np.repeat(marks, [len(each[0]) for each in runs])
+    edges = distinct(np.concatenate([low, high]))
+    cover = _covers(np.searchsorted(edges, low), np.searchsorted(edges, high), mark, len(edges))
+    size = extents.starts[used + 1] - extents.starts[used]
+    ranges = np.concatenate([np.arange(extents.starts[each], extents.starts[each + 1]) for each in used.tolist()])
+    of_atom = _covers(extents.low[ranges], extents.high[ranges], np.repeat(marks, size), len(inside))
+    wanted = np.flatnonzero(np.isin(cover[:-1], of_atom[atoms]) & (cover[:-1] != 0))
+    return _of_owner(extents, location, edges[wanted], edges[wanted + 1])
+
+
+def _covers(first: Ints, end: Ints, mark: Ints, size: int) -> Ints:
+    """The exclusive or of the marks over each of some places."""
+    edge = np.zeros(size + 1, np.int64)
+    np.bitwise_xor.at(edge, first, mark)
+    np.bitwise_xor.at(edge, end, mark)
+    return np.bitwise_xor.accumulate(edge)[:size]
+
+
+def _of_owner(extents: Extents, location: int, low: Ints, high: Ints) -> Runs:
+    """Keys as bytes of a location; those outside are left out."""
+    storage = extents.storage
+    base, row, pitch = (int(column[location]) for column in (storage.base, storage.row, storage.pitch))
+    size = int(extents.program.locations.size[location])
+    low, high = low - base, high - base
+    if pitch:
+        low, high = low // pitch * row + low % pitch, (high - 1) // pitch * row + (high - 1) % pitch + 1
+    low, high = np.maximum(low, 0), np.minimum(high, size)
+    kept = high > low
+    return ordered(low[kept], high[kept])
