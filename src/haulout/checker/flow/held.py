@@ -38,6 +38,7 @@ from haulout.checker.proofs.storage_map import physical_map
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Bytes, Ids, Ints, Patterns
+from haulout.ir.structure import Arm
 from haulout.support.jit import compiled_if_large, njit
 
 UNSET = -2
@@ -144,7 +145,34 @@ class _Judge:
         some = np.flatnonzero(self.permanent[head] & ~first)
         pairs = np.unique(np.stack([head[some], place[some]]), axis=1).T.tolist()
         locations, copies = self.model.locations.tolist(), self.text.runs.copies(deep=False)
-        return [WrongRead(NONE, locations[other], locations[one], {}, copies) for one, other in pairs]
+        found = []
+        for one, other in pairs:
+            path = {} if self.permanent[other] else self._path_to(other)
+            if path is not None:
+                found.append(WrongRead(NONE, locations[other], locations[one], path, copies))
+        return found
+
+    def _path_to(self, place: int) -> dict[Choice, int] | None:
+        """A path on which a location is accessed; None: there is none."""
+        structure = self.text.runs.flow.structure
+        for access in self.order[self.place[self.order] == place].tolist():
+            block, path = int(self.block[access]), dict[Choice, int]()
+            around: tuple[int, ...] = ()
+            for number in structure.around(block):
+                region = structure.regions[number]
+                if isinstance(region, Arm):
+                    fork = structure.forks[region.fork]
+                    core = int(self.model.core[self.model.instruction[access]])
+                    path[fork.block, around, core if fork.divergent else NONE] = region.side
+                    continue
+                if region.trip == NONE:
+                    path[region.header, around, NONE] = int(block != region.header)
+                elif region.trip == 0 and block != region.header:
+                    break
+                around = (*around, 0)
+            else:
+                return path
+        return None
 
     def _split(self, group_of: Ids) -> list[tuple[Bools, frozenset[int]]]:
         """Which places are judged together, and the loops that are written out for them."""
