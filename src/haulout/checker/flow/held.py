@@ -19,6 +19,7 @@ For each a path is searched on which it shows (`witness.py`). There is one, or i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -208,22 +209,19 @@ class _Judge:
         if walk is None:
             walk = find_walk(text, touches, access, frozenset())
             assert walk is not None
-            counts = np.zeros(max(len(extents.first_key), 1), np.int32)
-            members = np.flatnonzero(self.living).astype(np.int32)
-            np.add.at(counts, _cells(members, extents)[1], 1)
-            tiles = find_tiles(text, touches, walk, self.place, self._alone(places, counts))
+            tiles = find_tiles(text, touches, walk, self.place, partial(self._sharing, places))
         of = extents.of_access[walk.access]
         vague = (extents.unknown | extents.atomless)[of] | touches.moves[walk.access]
         exact = tiles is None and not (extents.atomless & ~extents.unknown)[of].any()
         return self._walked(places, walk, extents, of, vague, exact, tiles)
 
-    def _alone(self, places: Bools, counts: Ids) -> Bools:
-        """Which of some places share no atom."""
-        alone = places.copy()
-        members = np.flatnonzero(places).astype(np.int32)
-        place, atom = _cells(members, self.touches.extents)
-        alone[place[counts[atom] > 1]] = False
-        return alone
+    def _sharing(self, places: Bools, one: int) -> Bools:
+        """Which of some places share atoms with one of them."""
+        place, atom = _cells(np.flatnonzero(places).astype(np.int32), self.touches.extents)
+        found = np.zeros(len(places), bool)
+        found[place[np.isin(atom, atom[place == one])]] = True
+        found[one] = False
+        return found
 
     def _written_out(self, places: Bools, walk: Walk) -> _Group:
         """The same with patterns that move, each time that they are walked."""
@@ -284,6 +282,7 @@ class _Judge:
         starts, order = grouped(atom, atoms + len(tiles.place))
         cell_place = place[order].astype(np.int32)
         tile = tiles.of[access]
+        tiles_starts, tiles_of = grouped(tiles.place, len(places))
         layout = Layout(
             operations=walk.operations,
             trip=walk.trip,
@@ -305,6 +304,8 @@ class _Judge:
             turn=(atoms + tiles.turn).astype(np.int32),
             cover_starts=tiles.cover_starts,
             cover=tiles.cover,
+            tiles_starts=tiles_starts,
+            tiles=(atoms + tiles_of).astype(np.int32),
         )
         is_tile = order >= len(place) - len(tiles.place)
         kind = self.kind[cell_place]

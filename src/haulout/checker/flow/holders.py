@@ -63,6 +63,9 @@ class Layout(NamedTuple):
     cover_starts: Ints
     cover: Ids
     """Of each loop: places that are whole behind it."""
+    tiles_starts: Ints
+    tiles: Ids
+    """Of each place: its tiles."""
 
 
 class Faults(NamedTuple):
@@ -156,6 +159,9 @@ def scan_holders(layout: Layout, start: Bytes, ends: Bools, limit: int) -> Fault
                                     if write:
                                         new = (now & 1) | (4 if now & 6 else 0)
                                         new = new if sure else now | new
+                                        for j in range(layout.tiles_starts[other], layout.tiles_starts[other + 1]):
+                                            lost = layout.cell_starts[layout.tiles[j]]
+                                            log, logged = _put(state, lost, state[lost] | 4, log, logged)
                                 log, logged = _put(state, cell, new, log, logged)
                                 if wrong:
                                     if total < limit:
@@ -259,7 +265,12 @@ def scan_holders(layout: Layout, start: Bytes, ends: Bools, limit: int) -> Fault
                     place = layout.cover[k]
                     for j in range(layout.extent_starts[place], layout.extent_starts[place + 1]):
                         for atom in range(layout.low[j], layout.high[j]):
-                            log, logged = _put(state, layout.cell_starts[atom], 2, log, logged)
+                            for cell in range(layout.cell_starts[atom], layout.cell_starts[atom + 1]):
+                                now = state[cell]
+                                new = (now & 1) | (4 if now & 6 else 0)
+                                if layout.cell_place[cell] == place:
+                                    new = 2
+                                log, logged = _put(state, cell, new, log, logged)
             if depth == 0:
                 logged = 0
         if not changed:

@@ -1,13 +1,15 @@
 """Patterns that move, in closed form: tiles, and what is written once its loops have ended.
 
 A *tile* is what a pattern touches in one iteration. It is an atom of its own: within an iteration, what was written
-to it can be read. A write that moves over all of its location, in loops that surely run, makes that location whole
-behind them. Such patterns count as accesses of some bytes of their location otherwise, so this proves less than loops
-that are written out (`walks.py`); it is for those that are too long.
+to it can be read, until another location on the same storage is written. A write that moves over all of its location,
+in loops that surely run and write no such location, makes that location whole behind them. Such patterns count as
+accesses of some bytes of their location otherwise, so this proves less than loops that are written out (`walks.py`);
+it is for those that are too long.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -35,7 +37,7 @@ class Tiles:
     """The tiles of a walk, the loops that they move with, and where they have covered their locations."""
 
     of: Ids
-    """Of each access of the text: its tile, NONE: it does not move, or shares storage."""
+    """Of each access of the text: its tile, NONE: it does not move."""
     place: Ids
     """Of each tile."""
     turn_starts: Ints
@@ -52,20 +54,19 @@ def no_tiles(accesses: int, loops: int) -> Tiles:
     return Tiles(np.full(accesses, NONE, np.int32), none, starts, none, starts, none)
 
 
-def find_tiles(text: Text, touches: Touches, walk: Walk, place: Ids, alone: Bools) -> Tiles:
-    """The tiles of the accesses of a walk whose places share no storage."""
+def find_tiles(text: Text, touches: Touches, walk: Walk, place: Ids, sharing: Callable[[int], Bools]) -> Tiles:
+    """The tiles of the accesses of a walk; `sharing` are the other places on the storage of one."""
     model, runs = touches.model, text.runs
     program, structure = runs.flow.program, runs.flow.structure
     assert model.unrolled is not None
     of = np.full(len(place), NONE, np.int32)
+    blocks = text.events.block[touches.event]
     numbers: dict[tuple[int, int, tuple[_Move, ...]], int] = {}
     turns: dict[tuple[int, int], None] = {}
     covers: dict[tuple[int, int], None] = {}
     rows = enumerate(text.loops[walk.loop].tolist())
     at = {(int(begin), int(core)): number for number, (begin, _, _, core) in rows}
     for access in np.unique(walk.access[touches.moves[walk.access]]).tolist():
-        if not alone[place[access]]:
-            continue
         row = int(model.unrolled.access_origin[model.access[access]])
         some = np.flatnonzero(runs.steps.access == row)
         columns = runs.steps.header, runs.steps.stride, runs.steps.modulus, runs.steps.phase
@@ -81,9 +82,12 @@ def find_tiles(text: Text, touches: Touches, walk: Walk, place: Ids, alone: Bool
         if not model.write[access] or model.maybe[access] or not alike:
             continue
         block, size = int(text.events.block[touches.event[access]]), program.locations.size
-        outer = _covers(text, program.pattern(key[1]), moves, block, int(size[model.locations[place[access]]]))
+        outer = _covers(text, program.pattern(key[1]), moves, block, int(size[model.locations[key[0]]]))
         if outer != NONE:
-            covers[at[structure.loops[outer].begin, NONE], int(place[access])] = None
+            loop = structure.loops[outer]
+            inside = (blocks >= loop.begin) & (blocks < loop.end)
+            if not sharing(key[0])[place[model.write & inside]].any():
+                covers[at[loop.begin, NONE], key[0]] = None
     places = np.array([key[0] for key in numbers], np.int32)
     return Tiles(of, places, *_by_loop(turns, len(walk.loop)), *_by_loop(covers, len(walk.loop)))
 
