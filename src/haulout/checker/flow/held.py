@@ -29,7 +29,7 @@ from haulout.checker.flow.holders import FRESH, INSIDE, KEPT, LOST, MINE, Faults
 from haulout.checker.flow.pairs import Touches
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.tiles import Tiles, find_tiles, no_tiles
-from haulout.checker.flow.walks import Walk, find_walk
+from haulout.checker.flow.walks import ACCESSES, Walk, find_walk
 from haulout.checker.flow.witness import Goal, Ways
 from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import Copies
@@ -148,7 +148,7 @@ class _Judge:
         locations, copies = self.model.locations.tolist(), self.text.runs.copies(deep=False)
         found = []
         for one, other in pairs:
-            path = {} if self.permanent[other] else self._path_to(other)
+            path = {} if self.permanent[other] or self.kind[other] == Kind.OUTPUT else self._path_to(other)
             if path is not None:
                 found.append(WrongRead(NONE, locations[other], locations[one], path, copies))
         return found
@@ -282,6 +282,8 @@ class _Judge:
         starts, order = grouped(atom, atoms + len(tiles.place))
         cell_place = place[order].astype(np.int32)
         tile = tiles.of[access]
+        parts = np.flatnonzero(walk.operations[:, 0] == ACCESSES)
+        part = parts[np.searchsorted(walk.operations[parts, 1], np.arange(len(access)), "right") - 1]
         tiles_starts, tiles_of = grouped(tiles.place, len(places))
         layout = Layout(
             operations=walk.operations,
@@ -290,7 +292,7 @@ class _Judge:
             place=self.place[access],
             write=model.write[access],
             sure=~(vague | model.maybe[access]),
-            instruction=walk.at.astype(np.int64) * len(model.rows) + model.instruction[access],
+            instruction=part * len(model.rows) + model.instruction[access],
             tile=np.where(tile == NONE, NONE, atoms + tile).astype(np.int32),
             tile_sure=~model.maybe[access],
             extent_starts=extents.starts,

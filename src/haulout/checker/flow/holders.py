@@ -43,7 +43,7 @@ class Layout(NamedTuple):
     sure: Bools
     """It touches all of its extent."""
     instruction: Ints
-    """Equal for the accesses of one instruction in the same iteration."""
+    """Equal for the accesses of one instruction, each time that it is walked."""
     tile: Ids
     """Of each row: the atom that stands for the bytes of a pattern that moves (`tiles.py`), else NONE."""
     tile_sure: Bools
