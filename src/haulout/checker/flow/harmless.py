@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from haulout.checker.columns import distinct
+from haulout.checker.columns import distinct, join_ranges
 from haulout.checker.flow.pairs import Touches
 from haulout.checker.flow.text import Text
 from haulout.checker.proofs.extents import Extents
 from haulout.checker.values.byte_flow import Runs, ordered
 from haulout.checker.values.undefined_in_loops import AnyOrderFlow
 from haulout.ir.enums import NONE
-from haulout.ir.schema import Ids, Ints
+from haulout.ir.schema import Bools, Ids, Ints
 
 _MAX_RUNS = 1 << 18
 """Runs of the extents of a location from which the bytes of atoms are made."""
@@ -69,14 +69,13 @@ def bytes_of(extents: Extents, location: int, atoms: Ids) -> Runs | None:
     Bytes that the same extents cover are one atom; the set of extents over bytes is identified by the exclusive or of
     a random number for each, as `extents.py` does it. A location's own extents tell its bytes apart, or fewer do.
     """
-    used = np.flatnonzero((extents.starts[1:] > extents.starts[:-1]) & ~extents.atomless)
     inside = np.zeros(len(extents.first_key) + 1, bool)
     inside[atoms] = True
-    before = np.append(0, np.cumsum(inside))
-    hits = np.add.reduceat(
-        np.append(before[extents.high] - before[extents.low], 0), extents.starts[used], dtype=np.int64
-    )
-    used = used[hits > 0]
+    above = _meeting(extents, inside)
+    size = extents.starts[above + 1] - extents.starts[above]
+    ranges = join_ranges(extents.starts[above], size)
+    inside[join_ranges(extents.low[ranges], extents.high[ranges] - extents.low[ranges])] = True
+    used = _meeting(extents, inside)  # others that cut those
     if sum(extents.max_runs(each) for each in used.tolist()) > _MAX_RUNS:
         return None
     marks = np.random.default_rng(0).integers(1, 1 << 62, len(used))
@@ -86,10 +85,18 @@ def bytes_of(extents: Extents, location: int, atoms: Ids) -> Runs | None:
     edges = distinct(np.concatenate([low, high]))
     cover = _covers(np.searchsorted(edges, low), np.searchsorted(edges, high), mark, len(edges))
     size = extents.starts[used + 1] - extents.starts[used]
-    ranges = np.concatenate([np.arange(extents.starts[each], extents.starts[each + 1]) for each in used.tolist()])
-    of_atom = _covers(extents.low[ranges], extents.high[ranges], np.repeat(marks, size), len(inside))
+    ranges = join_ranges(extents.starts[used], size)
+    low, high = (column[ranges].astype(np.int64) for column in (extents.low, extents.high))
+    of_atom = _covers(low, high, np.repeat(marks, size), len(inside))
     wanted = np.flatnonzero(np.isin(cover[:-1], of_atom[atoms]) & (cover[:-1] != 0))
     return _of_owner(extents, location, edges[wanted], edges[wanted + 1])
+
+
+def _meeting(extents: Extents, atoms: Bools) -> Ints:
+    """The extents that have some of the atoms of a mask."""
+    before = np.append(0, np.cumsum(atoms))
+    hits = np.append(0, np.cumsum(before[extents.high] - before[extents.low]))
+    return np.flatnonzero(hits[extents.starts[1:]] > hits[extents.starts[:-1]])
 
 
 def _covers(first: Ints, end: Ints, mark: Ints, size: int) -> Ints:
