@@ -107,7 +107,7 @@ def compare_bytes(name: str, seed: int, seen: Counter[str]) -> None:
 
 @pytest.mark.parametrize("name", ONE_ENGINE)
 def test_exactly_the_faults_of_all_runs_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "harmful", lambda text, touches, reads: range(len(reads)))
+    monkeypatch.setattr(held, "harmful", lambda text, touches, order, reads: range(len(reads)))
     seen: Counter[str] = Counter()
     for seed in range(examples(60)):
         compare_bytes(name, seed, seen)
@@ -118,7 +118,7 @@ def test_exactly_the_faults_of_all_runs_are_found(name: str, monkeypatch: pytest
 @pytest.mark.long("10 min")
 @pytest.mark.parametrize("name", ONE_ENGINE)
 def test_exactly_the_faults_of_all_runs_of_many_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "harmful", lambda text, touches, reads: range(len(reads)))
+    monkeypatch.setattr(held, "harmful", lambda text, touches, order, reads: range(len(reads)))
     seen: Counter[str] = Counter()
     for seed in range(1000, 2000):
         compare_bytes(name, seed, seen)
@@ -265,3 +265,23 @@ def test_undefined_bytes_that_reach_nothing_are_proved() -> None:
     assert wrong_in(program(text.format("0:4"))) == []
     (wrong,) = assert_shown(program(text.format("2:6")))
     assert code_of(wrong) == "uninitialized-read"
+
+
+def test_undefined_bytes_that_are_overwritten_on_every_path_are_proved() -> None:
+    begin = "block ^entry -> ^fork:\n%c = dma_copy @act (%x) -> (%t[0:4])\n%m = negate @act (%t) -> (%u)"
+    fill = "%f{} = memset @act () -> (%u) value=0"
+    use = "%y = dma_copy @act (%u[4:8]) -> (%o)"
+    assert wrong_in(program(core(PADDED, begin, branch(fill.format(0), fill.format(1)), use))) == []
+    (wrong,) = assert_shown(program(core(PADDED, begin, branch(fill.format(0), ""), use)))
+    assert code_of(wrong) == "uninitialized-read"
+
+
+def test_undefined_bytes_of_an_iteration_reach_the_next_one() -> None:
+    body = ["{}", "%m = negate @act (%t) -> (%u)", "%c = dma_copy @act (%x) -> (%t[0:4])"]
+    text = "\n".join(
+        [PADDED, START, "%i = memset @act () -> (%u) value=0", loop("%y = dma_copy @act (%u[4:8]) -> (%o)", *body)]
+    )
+    (wrong,) = assert_shown(program(core(text.format(""))))
+    assert code_of(wrong) == "uninitialized-read"
+    again = text.format("").replace("block ^loop_done:", "block ^loop_done:\n%z = memset @act () -> (%o) value=0")
+    assert wrong_in(program(core(again))) == []

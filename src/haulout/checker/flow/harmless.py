@@ -1,19 +1,20 @@
 """Reads of unwritten bytes that do no harm: what is made of them reaches nothing that is seen.
 
-Undefined bytes are followed from the reads through all blocks, in any order and any number of times
-(`values/undefined_in_loops.py`): to outputs, conditions, indices, other cores, and instructions whose effect is not
-known. What reaches none of these so reaches none in any run.
+Undefined bytes are followed from the reads to outputs, conditions, indices, collectives, and instructions whose
+effect is not known: first through all blocks in any order and any number of times (`values/undefined_in_loops.py`),
+and where they reach one so, in the order of the text (`taint.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from haulout.checker.columns import distinct, join_ranges
 from haulout.checker.flow.pairs import Touches
+from haulout.checker.flow.taint import InOrder
 from haulout.checker.flow.text import Text
 from haulout.checker.proofs.extents import Extents
 from haulout.checker.values.byte_flow import Runs, ordered
@@ -34,15 +35,16 @@ class Undefined:
     """Bytes of the owner; None: any that it reads."""
 
 
-def harmful(text: Text, touches: Touches, reads: Sequence[Undefined]) -> list[int]:
-    """Which of some reads may do harm, by their places in the list."""
+def harmful(text: Text, touches: Touches, order: Ids, reads: Sequence[Undefined]) -> list[int]:
+    """Which of some reads may do harm, by their places in the list; `order` has all accesses as they are walked."""
     if not reads:
         return []
     model = touches.model
     assert model.unrolled is not None
     owners, program = model.owners(), model.unrolled.source
     flow = AnyOrderFlow(program, text.runs.flow.functions, owners)
-    found, begins = [], []
+    found: list[int] = []
+    begins: list[_Begin] = []
     for at, read in enumerate(reads):
         origin = int(model.unrolled.access_origin[model.access[read.access]])
         if origin == NONE:
@@ -50,17 +52,33 @@ def harmful(text: Text, touches: Touches, reads: Sequence[Undefined]) -> list[in
             continue
         some = read.missing if read.missing is not None else flow.operands.extent(origin).runs
         begins.append((at, (int(owners[model.location[read.access]]), some)))
+    found += _guilty(begins, lambda some: flow.reach([begin for _, begin in some]) is not None)
+    left = [(at, begin) for at, begin in begins if at in found]
+    if not left:
+        return found
+    # What may be seen in any order need not be in that of the text.
+    taint = InOrder(text, touches, order, [reads[at].access for at, _ in left], flow.operands)
+    seen = _guilty(left, lambda some: taint.reaches({reads[at].access: begin[1] for at, begin in some}))
+    return sorted(set(found) - {at for at, _ in left} | set(seen))
+
+
+_Begin = tuple[int, tuple[int, Runs]]
+"""A read, by its place in the list, and the bytes of an owner."""
+
+
+def _guilty(begins: list[_Begin], is_guilty: Callable[[list[_Begin]], bool]) -> list[int]:
+    """The reads that do harm; several are tried at once."""
+    found = []
     todo = [begins] if begins else []
     while todo:
-        some_of = todo.pop()
-        if flow.reach([begin for _, begin in some_of]) is None:
+        some = todo.pop()
+        if not is_guilty(some):
             continue
-        if len(some_of) == 1:
-            found.append(some_of[0][0])
+        if len(some) == 1:
+            found.append(some[0][0])
             continue
-        half = len(some_of) // 2
-        todo += [some_of[:half], some_of[half:]]
-    return sorted(found)
+        todo += [some[: len(some) // 2], some[len(some) // 2 :]]
+    return found
 
 
 def bytes_of(extents: Extents, location: int, atoms: Ids) -> Runs | None:

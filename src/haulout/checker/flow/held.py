@@ -332,7 +332,7 @@ class _Judge:
                 reads.append(Undefined(each, bytes_of(group.extents, self._location(each), some) if listed else None))
                 of.append(number)
         found: list[set[int]] = [set() for _ in groups]
-        for at in harmful(self.text, self.touches, reads):
+        for at in harmful(self.text, self.touches, self.order, reads):
             found[of[at]].add(reads[at].access)
         return found
 
