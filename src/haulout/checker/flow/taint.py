@@ -188,7 +188,8 @@ class _Pass:
 def _either(one: _State, other: _State) -> _State:
     found = dict(one)
     for owner, some in other.items():
-        found[owner] = union(found[owner], some) if owner in found else some
+        if found.setdefault(owner, some) is not some:
+            found[owner] = union(found[owner], some)
     return found
 
 
