@@ -150,8 +150,7 @@ class _Pass:
         instruction, owner, row = flow.instruction[access], flow.owner[access], flow.origin[access]
         if flow.first[instruction] == access:
             self.taken[instruction] = []
-            for key in [each for each in self.made if each[0] == instruction]:
-                del self.made[key]
+            self.made = {key: some for key, some in self.made.items() if key[0] != instruction}
         some = self.reads.get(access, NO_BYTES)
         if owner in self.state:
             extent = None if row == NONE else flow.operands.extent(row).runs
@@ -171,12 +170,14 @@ class _Pass:
         flow, operands = self.flow, self.flow.operands
         instruction, owner, row = flow.instruction[access], flow.owner[access], flow.origin[access]
         source = flow.sender.get(instruction, NONE) if instruction in flow.meets else instruction
+        if owner not in self.state and not self.taken.get(source) and (instruction, owner) not in self.made:
+            return
         fresh = self.made.get((instruction, owner), NO_BYTES)
         for read, some in self.taken.get(source, ()):
             fresh = union(fresh, operands.spread(read, some, row))
         before = self.state.get(owner, NO_BYTES)
         left = before if operands.guess(row) else without(before, operands.extent(row).runs)
-        after = union(left, fresh)
+        after = union(left, fresh) if len(fresh[0]) else left
         if len(fresh[0]):
             self.made[instruction, owner] = fresh
         if len(after[0]):
