@@ -36,6 +36,7 @@ from haulout.checker.model import Function, Runs, functions
 from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.program import Program
+from haulout.support.diagnostics import Diagnostic
 from haulout.support.jit import compiled, interpreted
 
 EXCHANGES = {
@@ -307,6 +308,11 @@ def test_few_runs_show_all_pairs_that_many_branches_leave_open() -> None:
     assert {each.code for each in found} == {"cross-core-race"}
 
 
+def certain(finding: Diagnostic) -> bool:
+    """False for what a loop assumes, and for undefined bytes that reach something only if nothing is overwritten."""
+    return finding.code != "assumed-trip" and not any("not in the run" in note for note in finding.notes)
+
+
 def test_the_proof_agrees_with_the_runs() -> None:
     """What is proved has no finding when its runs are judged; nearly all that has none is proved."""
     seen: Counter[str] = Counter()
@@ -316,7 +322,7 @@ def test_the_proof_agrees_with_the_runs() -> None:
             proved = all(map(is_proved, runs_of(some)))
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("haulout.checker.driver.is_proved", lambda runs: False)
-                clean = not [each for each in check_program(some, advise=False) if each.code != "assumed-trip"]
+                clean = not [each for each in check_program(some, advise=False) if certain(each)]
             assert clean or not proved
             seen.update(clean=clean, proved=proved)
     assert seen["proved"] > 0.6 * seen["clean"]

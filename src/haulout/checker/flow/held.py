@@ -1,428 +1,444 @@
-"""Every read finds the bytes of its own tensor, and outputs are whole: one walk over what storage surely holds.
+"""Every read finds the bytes of its own tensor, and outputs are whole; or what is wrong, with paths that show it.
 
-Each atom of storage holds the bytes of one tensor, or it is not known whose. A write makes its atoms hold its tensor;
-one that may touch less than its extent leaves those that hold another one unknown. A read is right when all of its
-atoms hold its tensor: then nothing of it is unwritten, and nothing is what another tensor has left there. Once every
-conflict is ordered, the order of the text shows what every run sees.
+Once every conflict is ordered, the order of the text shows what every run sees. So the text is walked once for each
+group of locations that share storage (`holders.py`): what may each byte hold when it is read? Where patterns move,
+their loops are written out iteration by iteration (`walks.py`); where that is too long, what is written to a tile is
+known in its iteration (`tiles.py`).
 
-Where an arm is chosen, and behind a loop that may not run, an atom holds what it holds on both ways. A loop begins
-with what stands before it; atoms that its body leaves in another state are unknown at its start in the next walk,
-until no more are found.
+What a run may find wrong:
 
-Patterns that move with loops are *tiles*. A tile is an atom of its own: within an iteration, what was written to it
-can be read. A write that moves over all of its location in loops that surely run makes that location whole behind
-them.
+    unwritten bytes     a read of a cell that may be FRESH, unless they reach nothing (`harmless.py`)
+    stale bytes         a read of a cell that may be LOST
+    shared bytes        a location that is live from the start to the end shares bytes; an output that is written
+                        already is touched by another one; one instruction has two on the same bytes
+    an output           that may be FRESH at the end
+
+For each a path is searched on which it shows (`witness.py`). There is one, or it was no fault.
 """
 
 from __future__ import annotations
 
-from math import prod
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from haulout.checker import bytesets
-from haulout.checker.columns import grouped, positions
+from haulout.checker.columns import grouped, join_ranges, positions
+from haulout.checker.flow.harmless import Undefined, bytes_of, harmful
+from haulout.checker.flow.holders import FRESH, INSIDE, KEPT, LOST, MINE, Faults, Layout, scan_holders
 from haulout.checker.flow.pairs import Touches
 from haulout.checker.flow.text import Text
-from haulout.checker.proofs.stale_bytes import Layout as InsideLayout
-from haulout.checker.proofs.stale_bytes import scan_inside
+from haulout.checker.flow.tiles import Tiles, find_tiles, no_tiles
+from haulout.checker.flow.walks import ACCESSES, Walk, find_walk
+from haulout.checker.flow.witness import Goal, Ways
+from haulout.checker.paths.runs import Choice
+from haulout.checker.paths.step_trips import Copies
+from haulout.checker.proofs.extents import Extents, find_extents
 from haulout.checker.proofs.storage import is_permanent
+from haulout.checker.proofs.storage_map import physical_map
 from haulout.ir.enums import NONE, Kind
-from haulout.ir.patterns import Pattern
-from haulout.ir.schema import Bools, Column, Ids, Ints
-from haulout.ir.structure import Loop
-from haulout.support.jit import njit
+from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Bytes, Ids, Ints, Patterns
+from haulout.ir.structure import Arm
+from haulout.support.jit import compiled_if_large, njit
 
-_MAX_RUNS = 1 << 16
-"""Runs of a pattern, moved through its loops, whose union is computed."""
+UNSET = -2
+"""In place of another location: nothing was written."""
+_MAX_FAULTS = 1 << 16
+"""Pairs of an access and a cell that are listed."""
+_MAX_WRONG = 64
+"""Faults that are returned."""
+_MAX_TRIES = 32
+"""Cells of one access that are tried for a path."""
 
 
-_Move = tuple[int, int, int, int]
-"""Header of the loop, stride, modulus, phase."""
+@dataclass(frozen=True, slots=True)
+class WrongRead:
+    """A read, or an output, that does not find what it should."""
 
-
-class Layout(NamedTuple):
-    """Columns for the kernel. A *place* is a number in `model.locations`."""
-
-    steps: Column
-    loops: Column
-    schedule: Ids
-    starts: Ints
-    access: Ids
-    """Event e has accesses `access[starts[e]:starts[e + 1]]`, reads first."""
-    write: Bools
-    place: Ids
-    """Of each access: its owner."""
-    sure: Bools
-    """Of each access: it touches all of its extent."""
-    extent: Ids
-    """Of each access; the whole location where its bytes are not known."""
-    tile: Ids
-    """Of each access that moves: its tile, else NONE."""
-    tile_sure: Bools
-    """Of each access that moves: it touches all of its tile."""
-    extent_starts: Ints
-    low: Ids
-    high: Ids
-    atoms: int
-    tiles: int
-    turn_starts: Ints
-    turn: Ids
-    """Of each loop of the steps: the tiles that move with it."""
-    cover_starts: Ints
-    cover: Ids
-    """Of each loop of the steps: places that are whole behind it."""
+    access: int
+    """The operand as written; a branch is numbered after all operands, by its block. NONE: an output at the end, or
+    locations that share bytes all the time."""
+    location: int
+    """The owner of its bytes."""
+    finds: int
+    """What it may find: UNSET, or another location. If that is an output, it may be written already: then it is its
+    bytes that are touched."""
+    path: dict[Choice, int]
+    """A path on which it does ..."""
+    copies: dict[int, Copies]
+    """... with so many iterations of loops."""
 
 
 def all_held(text: Text, touches: Touches) -> bool:
     """Whether every read and every output is right; False where that is not known."""
-    model, extents = touches.model, touches.extents
-    rows, mine, owners = model.program.locations, model.locations, model.owners()
-    number = positions(mine, len(rows))
-    place = number[owners[model.location]]
-    kind = rows.kind[mine]
-    is_owner = (owners[mine] == mine) & (rows.size[mine] > 0)
-    permanent = is_permanent(model)
-    # Which places share an atom with another one.
-    living = is_owner & (permanent | (kind == Kind.OUTPUT))
-    living[place] |= is_owner[place]
-    atoms = max(len(extents.first_key), 1)
-    alone = _scan_alone(living, extents.starts, extents.low, extents.high, atoms)
-    if (living & permanent & ~alone).any():
-        return False
-    vague = (extents.unknown | extents.atomless)[extents.of_access] & ~touches.moves
-    extent = np.where(vague | touches.moves, number[model.location], extents.of_access).astype(np.int32)
-    lasting = living & (kind == Kind.OUTPUT)
-    if (lasting & ~alone).any():
-        begin, until = _times(text, touches)
-        if not _scan_kept(
-            begin, until, place, model.write, lasting, extent, extents.starts, extents.low, extents.high, atoms
-        ):
-            return False
-    if not alone[living].all():
-        inside = InsideLayout(place, model.write, extent, vague, extents.starts, extents.low, extents.high)
-        if len(scan_inside(inside, model.access_starts, atoms, 1)[0]):
-            return False
-    tiles = _Tiles(text, touches, place, alone)
-    by_event = np.lexsort((model.write, touches.event))
-    layout = Layout(
-        steps=text.steps,
-        loops=text.loops,
-        schedule=text.schedule,
-        starts=np.searchsorted(touches.event[by_event], np.arange(len(text.events.line) + 1)),
-        access=by_event.astype(np.int32),
-        write=model.write,
-        place=place,
-        sure=~(vague | touches.moves | model.maybe),
-        extent=extent,
-        tile=tiles.of,
-        tile_sure=~model.maybe,
-        extent_starts=extents.starts,
-        low=extents.low,
-        high=extents.high,
-        atoms=atoms,
-        tiles=tiles.count,
-        turn_starts=tiles.turn_starts,
-        turn=tiles.turn,
-        cover_starts=tiles.cover_starts,
-        cover=tiles.cover,
-    )
-    begins = is_owner & (kind != Kind.INTERNAL) & (kind != Kind.OUTPUT)
-    outputs = np.flatnonzero(is_owner & (kind == Kind.OUTPUT)).astype(np.int32)
-    return bool(scan_held(layout, np.flatnonzero(begins).astype(np.int32), outputs))
+    return find_wrong(text, touches, limit=1) == []
 
 
-def _times(text: Text, touches: Touches) -> tuple[Ints, Ints]:
-    """Of each access: its place in the schedule, and that of the last event of the outermost loop around it."""
-    structure = text.runs.flow.structure
-    place = np.empty(len(text.schedule), np.int64)
-    place[text.schedule] = np.arange(len(text.schedule))
-    begin = place[touches.event]
-    loops = [structure.loops_around(block) for block in text.runs.flow.blocks]
-    end = np.array([structure.loops[around[0]].end if around else NONE for around in loops], np.int64)
-    end = end[text.events.block[touches.event]]
-    size = np.bincount(text.events.block, minlength=len(loops))
-    last = np.append(0, np.cumsum(size))[end] - 1
-    return begin, np.where(end == NONE, begin, last)
+def find_wrong(text: Text, touches: Touches, *, limit: int = _MAX_WRONG) -> list[WrongRead] | None:
+    """The reads and outputs that are not right in some run, at most `limit` of them; an empty list is the proof.
+
+    None: that is not known. Holds if all conflicts are ordered.
+    """
+    return _Judge(text, touches).wrong(limit)
 
 
-class _Tiles:
-    """The tiles of a text, the loops that they move with, and where they have covered their locations."""
+@dataclass(slots=True)
+class _Group:
+    """Locations that are judged together, and what was found."""
 
-    def __init__(self, text: Text, touches: Touches, place: Ids, alone: Bools) -> None:
-        model, runs = touches.model, text.runs
-        program, structure = runs.flow.program, runs.flow.structure
+    walk: Walk
+    layout: Layout
+    extents: Extents
+    atoms: int
+    """Without those of tiles."""
+    begin: Bytes
+    faults: Faults
+    exact: bool
+    """All bytes are known: what is found is a fault."""
+
+
+class _Judge:
+    def __init__(self, text: Text, touches: Touches) -> None:
+        self.text, self.touches, self.model = text, touches, touches.model
+        model, rows, mine = self.model, self.model.program.locations, self.model.locations
+        owners = model.owners()
+        self.number = positions(mine, len(rows))
+        self.place: Ids = self.number[owners[model.location]]
+        self.kind = rows.kind[mine]
+        is_owner = (owners[mine] == mine) & (rows.size[mine] > 0)
+        self.permanent = is_permanent(model)
+        self.living = is_owner & (self.permanent | (self.kind == Kind.OUTPUT))
+        self.living[self.place] |= is_owner[self.place]
+        self.lasting = self.living & (self.kind == Kind.OUTPUT) & ~self.permanent
+        schedule = np.empty(len(text.schedule), np.int64)
+        schedule[text.schedule] = np.arange(len(text.schedule))
+        self.order = np.lexsort((model.write, schedule[touches.event])).astype(np.int32)
+        self.block = text.events.block[touches.event]
+
+    def wrong(self, limit: int) -> list[WrongRead] | None:
+        """All that is wrong."""
+        extents = self.touches.extents
+        atoms = max(len(extents.first_key), 1)
+        living = np.flatnonzero(self.living).astype(np.int32)
+        group_of = _scan_groups(living, len(self.living), extents.starts, extents.low, extents.high, atoms)
+        found = self._overlaps(living, extents)
+        groups = [self._judged(*each) for each in self._split(group_of)]
+        harm = self._undefined(groups)
+        for number, group in enumerate(groups):
+            if len(found) >= limit or not group.faults.total:
+                continue
+            some = _Faults(self, group, harm[number]).wrong(limit - len(found))
+            if some is None:
+                return None
+            found += some
+        return found
+
+    def _overlaps(self, living: Ids, extents: Extents) -> list[WrongRead]:
+        """Locations that are live from the start to the end, and others on their bytes."""
+        if not self.permanent[living].any():
+            return []
+        place, atom = _cells(living, extents)
+        order = np.lexsort((~self.permanent[place], atom))
+        place, atom = place[order], atom[order]
+        first = np.append(True, atom[1:] != atom[:-1])[: len(atom)]
+        head = place[np.maximum.accumulate(np.where(first, np.arange(len(atom)), 0))]
+        some = np.flatnonzero(self.permanent[head] & ~first)
+        pairs = np.unique(np.stack([head[some], place[some]]), axis=1).T.tolist()
+        locations, copies = self.model.locations.tolist(), self.text.runs.copies(deep=False)
+        found = []
+        for one, other in pairs:
+            path = {} if self.permanent[other] or self.kind[other] == Kind.OUTPUT else self._path_to(other)
+            if path is not None:
+                found.append(WrongRead(NONE, locations[other], locations[one], path, copies))
+        return found
+
+    def _path_to(self, place: int) -> dict[Choice, int] | None:
+        """A path on which a location is accessed; None: there is none."""
+        structure = self.text.runs.flow.structure
+        for access in self.order[self.place[self.order] == place].tolist():
+            block, path = int(self.block[access]), dict[Choice, int]()
+            around: tuple[int, ...] = ()
+            for number in structure.around(block):
+                region = structure.regions[number]
+                if isinstance(region, Arm):
+                    fork = structure.forks[region.fork]
+                    core = int(self.model.core[self.model.instruction[access]])
+                    path[fork.block, around, core if fork.divergent else NONE] = region.side
+                    continue
+                if region.trip == NONE:
+                    path[region.header, around, NONE] = int(block != region.header)
+                elif region.trip == 0 and block != region.header:
+                    break
+                around = (*around, 0)
+            else:
+                return path
+        return None
+
+    def _split(self, group_of: Ids) -> list[tuple[Bools, frozenset[int]]]:
+        """Which places are judged together, and the loops that are written out for them."""
+        model, steps = self.model, self.text.runs.steps
         assert model.unrolled is not None
-        self.of = np.full(len(place), NONE, np.int32)
-        numbers: dict[tuple[int, int, tuple[_Move, ...]], int] = {}
-        turns: dict[tuple[int, int], None] = {}
-        covers: dict[tuple[int, int], None] = {}
-        at = {(int(begin), int(core)): row for row, (begin, _, _, core) in enumerate(text.loops.tolist())}
-        for access in np.flatnonzero(touches.moves).tolist():
-            if not alone[place[access]]:
-                continue
-            row = int(model.unrolled.access_origin[model.access[access]])
-            some = np.flatnonzero(runs.steps.access == row)
-            columns = runs.steps.header, runs.steps.stride, runs.steps.modulus, runs.steps.phase
-            moves = tuple(zip(*(column[some].tolist() for column in columns), strict=True))
-            key = int(place[access]), int(program.accesses.pattern[row]), moves
-            tile = self.of[access] = numbers.setdefault(key, len(numbers))
-            core = int(model.core[model.instruction[access]])
-            loops = [at.get((move[0], NONE), at.get((move[0], core), NONE)) for move in moves]
-            if NONE in loops:
-                continue  # in the body of a loop that never runs
-            turns |= dict.fromkeys((loop, tile) for loop in loops)
-            if not model.write[access] or model.maybe[access] or text.loops[loops, 3].max() != NONE:
-                continue
-            block, size = int(text.events.block[touches.event[access]]), program.locations.size
-            outer = _covers(text, program.pattern(key[1]), moves, block, int(size[model.locations[place[access]]]))
-            if outer != NONE:
-                covers[at[structure.loops[outer].begin, NONE], int(place[access])] = None
-        self.count = len(numbers)
-        self.turn_starts, self.turn = _by_loop(turns, len(text.loops))
-        self.cover_starts, self.cover = _by_loop(covers, len(text.loops))
+        moving = np.flatnonzero(self.touches.moves)
+        origin = model.unrolled.access_origin[model.access[moving]]
+        order = np.argsort(steps.access, kind="stable")
+        order = order[steps.stride[order] != 0]
+        begin, end = (np.searchsorted(steps.access[order], origin, side) for side in ("left", "right"))
+        header = steps.header[order[join_ranges(begin, end - begin)]]
+        group = group_of[np.repeat(self.place[moving], end - begin)]
+        headers: dict[int, set[int]] = {}
+        for one, other in np.unique(np.stack([group, header]), axis=1).T.tolist():
+            headers.setdefault(one, set()).add(other)
+        together: dict[frozenset[int], list[int]] = {frozenset(): []}
+        for one, loops_of in headers.items():
+            together.setdefault(frozenset(loops_of), []).append(one)
+        found = []
+        for loops, members in together.items():
+            chosen = np.isin(group_of, members) if members else ~np.isin(group_of, list(headers))
+            found.append((chosen & self.living, loops))
+        return found
 
+    def _judged(self, places: Bools, headers: frozenset[int]) -> _Group:
+        """Walk once for some places."""
+        text, touches = self.text, self.touches
+        access = self.order[places[self.place[self.order]]]
+        walk = find_walk(text, touches, access, headers)
+        if walk is not None and headers:
+            return self._written_out(places, walk)
+        extents, tiles = touches.extents, None
+        if walk is None:
+            walk = find_walk(text, touches, access, frozenset())
+            assert walk is not None
+            tiles = find_tiles(text, touches, walk, self.place, partial(self._sharing, places))
+        of = extents.of_access[walk.access]
+        vague = (extents.unknown | extents.atomless)[of] | touches.moves[walk.access]
+        exact = tiles is None and not (extents.atomless & ~extents.unknown)[of].any()
+        return self._walked(places, walk, extents, of, vague, exact, tiles)
 
-def _by_loop(pairs: dict[tuple[int, int], None], loops: int) -> tuple[Ints, Ids]:
-    rows = np.array(list(pairs), np.int32).reshape(-1, 2)
-    starts, order = grouped(rows[:, 0], loops)
-    return starts, rows[order, 1]
+    def _sharing(self, places: Bools, one: int) -> Bools:
+        """Which of some places share atoms with one of them."""
+        place, atom = _cells(np.flatnonzero(places).astype(np.int32), self.touches.extents)
+        found = np.zeros(len(places), bool)
+        found[place[np.isin(atom, atom[place == one])]] = True
+        found[one] = False
+        return found
 
+    def _written_out(self, places: Bools, walk: Walk) -> _Group:
+        """The same with patterns that move, each time that they are walked."""
+        model, steps = self.text.model, self.text.runs.steps
+        assert model.unrolled is not None
+        program, access = model.program, walk.access
+        origin = model.unrolled.access_origin[model.access[access]]
+        order = np.argsort(steps.access, kind="stable")
+        order = order[steps.stride[order] != 0]
+        begin, end = (np.searchsorted(steps.access[order], origin, side) for side in ("left", "right"))
+        begin[origin == NONE] = end[origin == NONE]
+        row = np.repeat(np.arange(len(access)), end - begin)
+        step = order[join_ranges(begin, end - begin)]
+        column = np.searchsorted(np.array(walk.headers), steps.header[step])
+        turn, modulus = walk.iterations[walk.at[row], column], steps.modulus[step]
+        turn = np.where(modulus > 0, (turn + steps.phase[step]) % np.maximum(modulus, 1), turn)
+        shift = np.zeros(len(access), np.int64)
+        np.add.at(shift, row, steps.stride[step] * turn)
+        pattern = model.pattern[access]
+        moved = np.flatnonzero(shift != 0)
+        outside = np.zeros(len(access), bool)
+        outside[moved[pattern[moved] == NONE]] = True
+        moved = moved[pattern[moved] != NONE]
+        keys, which = np.unique(np.stack([pattern[moved], shift[moved]]), axis=1, return_inverse=True)
+        patterns = program.patterns.take(keys[0])
+        patterns.offset = np.where(patterns.run != NONE, patterns.offset + keys[1], 0)
+        size = program.locations.size[model.location[access[moved]]]
+        low, high = _hulls(program, patterns)
+        known = patterns.run[which.ravel()] != NONE
+        outside[moved] = known & ((low[which.ravel()] < 0) | (high[which.ravel()] > size))
+        pattern = pattern.copy()
+        pattern[moved] = len(program.patterns) + which.ravel()
+        pattern[outside] = NONE
+        made = program.replace(patterns=program.patterns.append(patterns))
+        fake = replace(model, program=made, location=model.location[access], pattern=pattern)
+        extents = find_extents(fake, physical_map(model), wholes=places, overlaps=False)
+        of = extents.of_access
+        vague = (extents.unknown | extents.atomless)[of] | outside
+        exact = not outside.any() and not (extents.atomless & ~extents.unknown)[of].any()
+        return self._walked(places, walk, extents, of, vague, exact, None)
 
-def _covers(text: Text, pattern: Pattern | None, moves: tuple[_Move, ...], block: int, size: int) -> int:
-    """The loop behind which a moving write has surely written all of its location; NONE: there is none."""
-    structure = text.runs.flow.structure
-    if pattern is None or pattern.is_unknown:
-        return NONE
-    headers = {move[0] for move in moves}
-    if len(headers) < len(moves):
-        return NONE  # the steps of one loop share its iteration: together they do not reach every sum
-    offset, dims = pattern.offset, list(pattern.dims)
-    outermost, number = NONE, structure.region_of[block]
-    while headers and number != NONE:
-        region = structure.regions[number]
-        if not isinstance(region, Loop) or region.trip <= 0:
+    def _walked(
+        self,
+        places: Bools,
+        walk: Walk,
+        extents: Extents,
+        of: Ids,
+        vague: Bools,
+        exact: bool,
+        tiles: Tiles | None,
+    ) -> _Group:
+        model, access = self.model, walk.access
+        tiles = no_tiles(len(self.place), len(walk.trip)) if tiles is None else tiles
+        atoms = max(len(extents.first_key), 1)
+        place, atom = _cells(np.flatnonzero(places).astype(np.int32), extents)
+        place = np.append(place, tiles.place)
+        atom = np.append(atom, atoms + np.arange(len(tiles.place)))
+        starts, order = grouped(atom, atoms + len(tiles.place))
+        cell_place = place[order].astype(np.int32)
+        tile = tiles.of[access]
+        parts = np.flatnonzero(walk.operations[:, 0] == ACCESSES)
+        part = parts[np.searchsorted(walk.operations[parts, 1], np.arange(len(access)), "right") - 1]
+        tiles_starts, tiles_of = grouped(tiles.place, len(places))
+        layout = Layout(
+            operations=walk.operations,
+            trip=walk.trip,
+            extent=np.where(vague, self.place[access], of).astype(np.int32),
+            place=self.place[access],
+            write=model.write[access],
+            sure=~(vague | model.maybe[access]),
+            instruction=part * len(model.rows) + model.instruction[access],
+            tile=np.where(tile == NONE, NONE, atoms + tile).astype(np.int32),
+            tile_sure=~model.maybe[access],
+            extent_starts=extents.starts,
+            low=extents.low,
+            high=extents.high,
+            cell_starts=starts,
+            cell_place=cell_place,
+            permanent=self.permanent,
+            lasting=self.lasting,
+            turn_starts=tiles.turn_starts,
+            turn=(atoms + tiles.turn).astype(np.int32),
+            cover_starts=tiles.cover_starts,
+            cover=tiles.cover,
+            tiles_starts=tiles_starts,
+            tiles=(atoms + tiles_of).astype(np.int32),
+        )
+        is_tile = order >= len(place) - len(tiles.place)
+        kind = self.kind[cell_place]
+        begins = (kind != Kind.INTERNAL) & (kind != Kind.OUTPUT) & ~is_tile
+        begin = np.where(begins, MINE, FRESH).astype(np.uint8)
+        ends = (kind == Kind.OUTPUT) & ~is_tile
+        with compiled_if_large(10 * (len(access) + len(walk.operations)) + len(cell_place)):
+            faults = scan_holders(layout, begin, ends, _MAX_FAULTS)
+        return _Group(walk, layout, extents, atoms, begin, faults, exact)
+
+    def _undefined(self, groups: list[_Group]) -> list[set[int]]:
+        """Of each group: the accesses that read unwritten bytes which may do harm."""
+        reads, of = [], []
+        for number, group in enumerate(groups):
+            faults = group.faults
+            rows = np.flatnonzero((faults.row != NONE) & (faults.state & FRESH > 0))
+            access = group.walk.access[faults.row[rows]]
+            atom = np.searchsorted(group.layout.cell_starts, faults.cell[rows], "right") - 1
+            for each in np.unique(access).tolist():
+                some = np.unique(atom[access == each])
+                listed = group.exact and faults.total <= _MAX_FAULTS
+                reads.append(Undefined(each, bytes_of(group.extents, self._location(each), some) if listed else None))
+                of.append(number)
+        found: list[set[int]] = [set() for _ in groups]
+        for at in harmful(self.text, self.touches, self.order, reads):
+            found[of[at]].add(reads[at].access)
+        return found
+
+    def operand(self, access: int) -> int:
+        """An access as written."""
+        if access == NONE:
             return NONE
-        for header, stride, modulus, _ in moves:
-            if header == region.header:
-                if modulus > region.trip:
-                    return NONE
-                dims.append((stride, modulus or region.trip))
-        headers.discard(region.header)
-        outermost, number = number, region.parent
-    offset += sum(stride * (count - 1) for stride, count in dims if stride < 0)
-    dims = [(abs(stride), count) for stride, count in dims]
-    if headers or outermost == NONE or prod(count for _, count in dims) > _MAX_RUNS:
-        return NONE
-    low, high = bytesets.runs(bytesets.normal(offset, pattern.run, dims))
-    return outermost if len(low) == 1 and low[0] <= 0 and high[0] >= size else NONE
+        model = self.text.model
+        assert model.unrolled is not None
+        origin = int(model.unrolled.access_origin[model.access[access]])
+        block = int(model.unrolled.block[model.rows[model.instruction[access]]])
+        return origin if origin != NONE else len(model.unrolled.source.accesses) + block
+
+    def _location(self, access: int) -> int:
+        """The owner of its bytes."""
+        return int(self.model.locations[self.place[access]])
+
+
+class _Faults:
+    """What a group has found, as faults with their paths."""
+
+    def __init__(self, judge: _Judge, group: _Group, harm: set[int]) -> None:
+        self.judge, self.group, self.harm = judge, group, harm
+        self.ways = Ways(judge.text, group.walk, group.layout, judge.block)
+
+    def wrong(self, limit: int) -> list[WrongRead] | None:
+        """At most `limit` of them; None: something may be wrong, it is not known what."""
+        faults = self.group.faults
+        rows, cells, states = (column.tolist() for column in (faults.row, faults.cell, faults.state))
+        some: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        for row, cell, state in zip(rows, cells, states, strict=True):
+            access = NONE if row == NONE else int(self.group.walk.access[row])
+            place = int(self.group.layout.cell_place[cell])
+            for kind in (FRESH, LOST, KEPT, INSIDE):
+                if state & kind and not (kind == FRESH and access != NONE and access not in self.harm):
+                    some.setdefault((access, place, kind), []).append((row, cell))
+        if some and (faults.total > _MAX_FAULTS or not self.group.exact):
+            return None
+        found: list[WrongRead] = []
+        for (access, place, kind), tries in some.items():
+            if len(found) == limit:
+                break
+            for row, cell in tries[:_MAX_TRIES]:
+                if one := self._shown(access, place, kind, row, cell):
+                    found.append(one)
+                    break
+            else:
+                if len(tries) > _MAX_TRIES:
+                    return None
+        return found
+
+    def _shown(self, access: int, place: int, kind: int, row: int, cell: int) -> WrongRead | None:
+        """One fault; None: no run shows it."""
+        judge, layout = self.judge, self.group.layout
+        atom = int(np.searchsorted(layout.cell_starts, cell, "right")) - 1
+        states = {FRESH: FRESH, LOST: LOST, KEPT: MINE | LOST, INSIDE: FRESH | MINE | LOST}[kind]
+        witness = self.ways.find(Goal(row, atom, place, states, int(self.group.begin[cell])))
+        if witness is None:
+            return None
+        locations = judge.model.locations
+        finds = UNSET
+        if kind == KEPT:
+            place, finds = int(judge.place[access]), int(locations[place])
+        elif kind == INSIDE:
+            mine = (layout.instruction == layout.instruction[row]) & self.ways.touching(atom)[layout.extent]
+            finds = int(locations[layout.place[np.flatnonzero(mine & (layout.place != place))[0]]])
+        elif kind == LOST:
+            finds = int(locations[layout.place[witness.taker]])
+        return WrongRead(judge.operand(access), int(locations[place]), finds, witness.path, witness.copies)
+
+
+def _cells(places: Ids, extents: Extents) -> tuple[Ints, Ints]:
+    """Pairs of a place and an atom of its location."""
+    size = extents.starts[places + 1] - extents.starts[places]
+    ranges = join_ranges(extents.starts[places], size)
+    length = (extents.high[ranges] - extents.low[ranges]).astype(np.int64)
+    return np.repeat(np.repeat(places, size), length).astype(np.int64), join_ranges(extents.low[ranges], length)
+
+
+def _hulls(program: Program, patterns: Patterns) -> tuple[Ints, Ints]:
+    """First byte and end of some patterns; of `?` they mean nothing."""
+    reach = program.dims.stride * (program.dims.count - 1)
+    below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
+    low = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
+    return low, patterns.offset + above[patterns.dim_end] - above[patterns.dim_begin] + patterns.run
 
 
 @njit
-def _scan_alone(living: Bools, starts: Ints, low: Ids, high: Ids, atoms: int) -> Bools:
-    """Which places share no atom with another living one."""
-    alone = np.ones(len(living), np.bool_)
+def _scan_groups(living: Ids, places: int, starts: Ints, low: Ids, high: Ids, atoms: int) -> Ids:
+    """A number for each place, equal where places share atoms, directly or not (union-find)."""
+    root = np.arange(places).astype(np.int32)
     owner = np.full(atoms, -1, np.int32)
-    for place in range(len(living)):
-        if not living[place]:
-            continue
+    for at in range(len(living)):
+        place = living[at]
         for k in range(starts[place], starts[place + 1]):
             for atom in range(low[k], high[k]):
-                if owner[atom] >= 0:
-                    alone[owner[atom]] = False
-                    alone[place] = False
-                owner[atom] = place
-    return alone
-
-
-@njit
-def _scan_kept(
-    begin: Ints,
-    until: Ints,
-    place: Ids,
-    write: Bools,
-    lasting: Bools,
-    extent: Ids,
-    starts: Ints,
-    low: Ids,
-    high: Ids,
-    atoms: int,
-) -> bool:
-    """Whether no other place touches an atom once a lasting one has written it, in this iteration or a later one."""
-    first = np.full(atoms, 1 << 60, np.int64)
-    keeper = np.full(atoms, -1, np.int32)
-    for access in range(len(place)):
-        if not (write[access] and lasting[place[access]]):
-            continue
-        for k in range(starts[extent[access]], starts[extent[access] + 1]):
-            for atom in range(low[k], high[k]):
-                if keeper[atom] >= 0 and keeper[atom] != place[access]:
-                    return False
-                keeper[atom] = place[access]
-                first[atom] = min(first[atom], begin[access])
-    for access in range(len(place)):
-        for k in range(starts[extent[access]], starts[extent[access] + 1]):
-            for atom in range(low[k], high[k]):
-                if keeper[atom] >= 0 and keeper[atom] != place[access] and until[access] >= first[atom]:
-                    return False
-    return True
-
-
-@njit
-def _put(state: Ids, atom: int, value: int, log: Column, logged: int) -> tuple[Column, int]:
-    """Change what an atom holds, and log what it held."""
-    if state[atom] == value:
-        return log, logged
-    if logged == len(log):
-        log = _grown(log)
-    log[logged, 0], log[logged, 1] = atom, state[atom]
-    state[atom] = value
-    return log, logged + 1
-
-
-@njit
-def _grown(table: Column) -> Column:
-    more = np.empty((2 * table.shape[0], table.shape[1]), table.dtype)
-    more[: table.shape[0]] = table
-    return more
-
-
-@njit
-def scan_held(layout: Layout, begins: Ids, outputs: Ids) -> bool:
-    """Whether every read and output finds its own bytes; `begins` are the places that have a value at the start."""
-    atoms = layout.atoms
-    state = np.empty(atoms + layout.tiles, np.int32)
-    stamp = np.zeros(atoms + layout.tiles, np.int64)
-    where = np.zeros(atoms + layout.tiles, np.int64)
-    stamps = 0
-    # Atoms that are unknown when a loop begins: lists by loop.
-    head = np.full(len(layout.loops), -1, np.int64)
-    lost = np.empty((64, 2), np.int64)  # atom, next
-    losses = 0
-    log = np.empty((1024, 2), np.int64)  # atom, value before
-    saved = np.empty((1024, 3), np.int64)  # atom, value behind the first arm, value before it
-    mark = np.zeros(len(layout.steps) + 1, np.int64)
-    mark_saved = np.zeros(len(layout.steps) + 1, np.int64)
-    while True:
-        changed, right = False, True
-        depth = logged = saves = 0
-        state[:] = -1
-        for at in range(len(begins)):
-            for k in range(layout.extent_starts[begins[at]], layout.extent_starts[begins[at] + 1]):
-                for atom in range(layout.low[k], layout.high[k]):
-                    state[atom] = begins[at]
-        for step in range(len(layout.steps)):
-            what, number, end = layout.steps[step, 0], layout.steps[step, 1], layout.steps[step, 2]
-            if what == 0:
-                for row in range(number, end):
-                    event = layout.schedule[row]
-                    for at in range(layout.starts[event], layout.starts[event + 1]):
-                        access = layout.access[at]
-                        place, extent, tile = layout.place[access], layout.extent[access], layout.tile[access]
-                        if not layout.write[access]:
-                            if tile >= 0 and state[atoms + tile] == place:
-                                continue
-                            for k in range(layout.extent_starts[extent], layout.extent_starts[extent + 1]):
-                                for atom in range(layout.low[k], layout.high[k]):
-                                    right = right and state[atom] == place
-                            continue
-                        if tile >= 0 and layout.tile_sure[access]:
-                            log, logged = _put(state, atoms + tile, place, log, logged)
-                        for k in range(layout.extent_starts[extent], layout.extent_starts[extent + 1]):
-                            for atom in range(layout.low[k], layout.high[k]):
-                                new = place if layout.sure[access] or state[atom] == place else -1
-                                log, logged = _put(state, atom, new, log, logged)
-            elif what == 1:  # a fork begins
-                mark[depth], mark_saved[depth] = logged, saves
-                depth += 1
-            elif what == 2:  # its second arm begins
-                frame = depth - 1
-                stamps += 1
-                for k in range(mark[frame], logged):
-                    atom = log[k, 0]
-                    if stamp[atom] == stamps:
-                        continue
-                    stamp[atom] = stamps
-                    if saves == len(saved):
-                        saved = _grown(saved)
-                    saved[saves, 0], saved[saves, 1], saved[saves, 2] = atom, state[atom], log[k, 1]
-                    saves += 1
-                for k in range(mark_saved[frame], saves):
-                    state[saved[k, 0]] = saved[k, 2]
-                logged = mark[frame]
-            elif what == 3:  # a fork ends
-                depth -= 1
-                stamps += 1
-                for k in range(mark_saved[depth], saves):
-                    stamp[saved[k, 0]] = stamps
-                for k in range(mark[depth], logged):
-                    atom = log[k, 0]
-                    if stamp[atom] == stamps:
-                        continue
-                    stamp[atom] = stamps
-                    if saves == len(saved):
-                        saved = _grown(saved)
-                    saved[saves, 0], saved[saves, 1], saved[saves, 2] = atom, log[k, 1], log[k, 1]
-                    saves += 1
-                logged = mark[depth]
-                for k in range(mark_saved[depth], saves):
-                    atom = saved[k, 0]
-                    new = state[atom] if state[atom] == saved[k, 1] else -1
-                    state[atom] = saved[k, 2]
-                    log, logged = _put(state, atom, new, log, logged)
-                saves = mark_saved[depth]
-            elif what == 4:  # a loop begins
-                mark[depth], mark_saved[depth] = logged, saves
-                depth += 1
-                at = head[number]
-                while at >= 0:
-                    log, logged = _put(state, lost[at, 0], -1, log, logged)
-                    at = lost[at, 1]
-                for k in range(layout.turn_starts[number], layout.turn_starts[number + 1]):
-                    log, logged = _put(state, atoms + layout.turn[k], -1, log, logged)
-            elif what == 5:  # a body ends
-                frame = depth - 1
-                trip = layout.loops[number, 2]
-                stamps += 2
-                at = head[number]
-                while at >= 0:
-                    where[lost[at, 0]] = stamps
-                    at = lost[at, 1]
-                last = logged
-                for k in range(mark[frame], last):
-                    atom, before = log[k, 0], log[k, 1]
-                    if stamp[atom] == stamps:
-                        continue
-                    stamp[atom] = stamps
-                    if state[atom] != before and before >= 0 and where[atom] != stamps and trip != 1:
-                        if losses == len(lost):
-                            lost = _grown(lost)
-                        lost[losses, 0], lost[losses, 1] = atom, head[number]
-                        head[number] = losses
-                        losses += 1
-                        changed = True
-                    if trip == 0:
-                        log, logged = _put(state, atom, before, log, logged)
-                    elif trip < 0 and state[atom] != before:
-                        log, logged = _put(state, atom, -1, log, logged)
-                for k in range(layout.turn_starts[number], layout.turn_starts[number + 1]):
-                    log, logged = _put(state, atoms + layout.turn[k], -1, log, logged)
-            else:  # a loop ends
-                depth -= 1
-                for k in range(layout.turn_starts[number], layout.turn_starts[number + 1]):
-                    log, logged = _put(state, atoms + layout.turn[k], -1, log, logged)
-                for at in range(layout.cover_starts[number], layout.cover_starts[number + 1]):
-                    place = layout.cover[at]
-                    for k in range(layout.extent_starts[place], layout.extent_starts[place + 1]):
-                        for atom in range(layout.low[k], layout.high[k]):
-                            log, logged = _put(state, atom, place, log, logged)
-            if depth == 0:
-                logged = 0
-        if not changed:
-            break
-    for at in range(len(outputs)):
-        for k in range(layout.extent_starts[outputs[at]], layout.extent_starts[outputs[at] + 1]):
-            for atom in range(layout.low[k], layout.high[k]):
-                right = right and state[atom] == outputs[at]
-    return right
+                if owner[atom] < 0:
+                    owner[atom] = place
+                one, other = place, owner[atom]
+                while root[one] != one:
+                    root[one] = root[root[one]]
+                    one = root[one]
+                while root[other] != other:
+                    root[other] = root[root[other]]
+                    other = root[other]
+                root[max(one, other)] = min(one, other)
+    for place in range(places):
+        root[place] = root[root[place]]  # roots are smaller, so this one is done
+    return root
