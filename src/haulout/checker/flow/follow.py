@@ -72,6 +72,7 @@ class Followed:
         first = event[pairs.first[: pairs.total]]
         self.first, self.second = first, event[pairs.second[: pairs.total]]
         self.by_event = grouped(first, len(text.events.line))
+        self.firsts = int(np.count_nonzero(np.diff(self.by_event[0])))
         self.status: Bytes = np.zeros(pairs.total, np.int8)
         self.node = np.full(pairs.total, _NO_NODE, np.int64)
         self.certain = np.zeros(pairs.total, bool)
@@ -175,7 +176,7 @@ class Followed:
         while True:
             room.now[LEFT], room.now[WORK] = len(asked.found), min(limit, self.work)
             begin = int(room.now[WORK])
-            with compiled_if_large(len(walk.schedule) * len(self.first), limit=100_000):
+            with compiled_if_large(len(walk.schedule) * self.firsts, limit=60_000):
                 outcome = scan_knowers(walk, room, asked, event, lowest, stop)
             self.work -= begin - int(room.now[WORK])
             if outcome != MORE_NODES or len(room.nodes) >= _MOST_NODES:

@@ -200,8 +200,8 @@ def _turn(this: Ids, last: Ids, begin: int, end: int, pool: Column, low: int, hi
     """An iteration follows: what ran in this one ran in the one before."""
     for row in range(low, high):
         for k in range(begin, end):
-            _assign(pool, row, last[k], _knows(pool, row, this[k]))
-            _assign(pool, row, this[k], False)
+            _assign(pool, row, int(last[k]), _knows(pool, row, int(this[k])))
+            _assign(pool, row, int(this[k]), False)
 
 
 @njit
@@ -226,7 +226,7 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
             if depth == 0:
                 return high
             top = frames[depth - 1, 0]
-            at = others[top] if at <= others[top] else closes[top]
+            at = int(others[top]) if at <= others[top] else int(closes[top])
         elif depth == 0 and (at >= end or at > now[STOP]):
             return high if at >= end else low
         if now[LEFT] == 0:
@@ -234,18 +234,18 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
         if now[WORK] < 0:
             now[OUTCOME] = TOO_LONG
             return -1
-        what, number = steps[at, 0], steps[at, 1]
+        what, number = steps[at, 0], int(steps[at, 1])
         if what == 0:
             for spot in range(number if place < 0 else place, steps[at, 2]):
                 event = schedule[spot]
-                line, kind, meet, pair = lines[event], kinds[event], meets[event], head[event]
+                line, kind, meet, pair = int(lines[event]), kinds[event], meets[event], head[event]
                 now[WORK] -= high - low
                 row = low
                 while row < high:
                     before = know = _knows(pool, row, line)
                     if not know:
                         for k in range(read_starts[event], read_starts[event + 1]):
-                            if _knows(pool, row, read[k]):
+                            if _knows(pool, row, int(read[k])):
                                 know = True
                                 break
                     changed = know and not before
@@ -267,26 +267,26 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
                         changed = True
                         core = line_core[line]
                         for other in range(core_lines[core], core_lines[core + 1]):
-                            _assign(pool, row, other, True)
+                            _assign(pool, row, int(other), True)
                     if kind != 1:
                         for k in range(unit_starts[event], unit_starts[event + 1]):
                             told = know
                             if unit_from[k] >= 0:
-                                told = _knows(pool, row, unit_from[k])
-                            _assign(pool, row, unit[k], told)
+                                told = _knows(pool, row, int(unit_from[k]))
+                            _assign(pool, row, int(unit[k]), told)
                         for k in range(write_starts[event], write_starts[event + 1]):
-                            _assign(pool, row, write[k], know)
+                            _assign(pool, row, int(write[k]), know)
                     elif meet >= 0:
                         told = False
                         for k in range(meet_starts[meet], meet_starts[meet + 1]):
-                            told = told or _knows(pool, row, meet_lines[k])
+                            told = told or _knows(pool, row, int(meet_lines[k]))
                         if told:
                             changed = True
                             for k in range(meet_starts[meet], meet_starts[meet + 1]):
-                                _assign(pool, row, meet_lines[k], True)
+                                _assign(pool, row, int(meet_lines[k]), True)
                         for k in range(part_starts[meet], part_starts[meet + 1]):
                             for m in range(write_starts[part[k]], write_starts[part[k] + 1]):
-                                _assign(pool, row, write[m], told)
+                                _assign(pool, row, int(write[m]), told)
                     if changed and _is_full(full, pool, row):
                         high -= 1
                         if row < high:
@@ -312,7 +312,7 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
             for row in range(frames[depth - 1, 1], frames[depth - 1, 2]):
                 _copy(pool, high, pool, row)
                 high += 1
-            if not _note(nodes, now, pool, low, high, words, frames[depth - 1, 0], 1):
+            if not _note(nodes, now, pool, low, high, words, int(frames[depth - 1, 0]), 1):
                 return -1
         elif what == 3:  # a fork ends
             depth -= 1
@@ -326,10 +326,10 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
             if not _note(nodes, now, pool, low, high, words, at, 0):
                 return -1
             for _time in range(2):
-                _turn(edge_this, edge_last, edge_starts[number], edge_starts[number + 1], pool, low, high)
+                _turn(edge_this, edge_last, int(edge_starts[number]), int(edge_starts[number + 1]), pool, low, high)
             trip = loops[number, 2]
             if trip == 0:
-                at = others[at] + 1
+                at = int(others[at]) + 1
                 continue
             frames[depth, 0], frames[depth, 1], frames[depth, 2], frames[depth, 3] = at, low, high, 0
             depth += 1
@@ -345,20 +345,20 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
                     _copy(pool, high, pool, row)
                     high += 1
         elif what == 5:  # a body ends
-            first, behind = frames[depth - 1, 1], frames[depth - 1, 2]
+            first, behind = int(frames[depth - 1, 1]), int(frames[depth - 1, 2])
             trip = loops[number, 2]
             _keep(live, pool, low, high, at)
-            _turn(edge_this, edge_last, edge_starts[number], edge_starts[number + 1], pool, low, high)
+            _turn(edge_this, edge_last, int(edge_starts[number]), int(edge_starts[number + 1]), pool, low, high)
             if not _note(nodes, now, pool, low, high, words, at, 0):
                 return -1
             high = _least(pool, low, high, words, most)
             frames[depth - 1, 3] += 1
             turns = frames[depth - 1, 3]
             if trip < 0:
-                count, high = _gain(back, number * most, back_count[number], pool, low, high, words, most)
+                count, high = _gain(back, number * most, int(back_count[number]), pool, low, high, words, most)
                 back_count[number] = count
                 if low < high:
-                    at = others[at] + 1
+                    at = int(others[at]) + 1
                     continue
                 low, high = first, behind
                 for k in range(number * most, number * most + count):
@@ -377,7 +377,7 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
                 if (
                     same
                     and turns < trip
-                    and not _settle(nodes, now, pool, first, behind, low, high, at, trip - turns)
+                    and not _settle(nodes, now, pool, first, behind, low, high, at, int(trip - turns))
                 ):
                     return -1
                 size = high - low
@@ -391,7 +391,7 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
                     for row in range(first, first + size):
                         _copy(pool, high, pool, row)
                         high += 1
-                    at = others[at] + 1
+                    at = int(others[at]) + 1
                     continue
         else:  # a loop ends
             if not _note(nodes, now, pool, low, high, words, at, 0):
@@ -428,52 +428,52 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
     """
     pool, words, now, most, steps = room.pool, walk.live.shape[1], room.now, room.most, walk.steps
     nodes, live = room.nodes, walk.live
-    step, place = walk.first_step[event], walk.first_place[event]
+    step, place = int(walk.first_step[event]), int(walk.first_place[event])
     for k in range(words):
         pool[0, k] = 0
     pool[0, words], pool[0, words + 1] = -1, 1
-    _assign(pool, 0, walk.line[event], True)
+    _assign(pool, 0, int(walk.line[event]), True)
     if walk.kind[event] == 2:
         core = walk.line_core[walk.line[event]]
         for other in range(walk.core_lines[core], walk.core_lines[core + 1]):
-            _assign(pool, 0, other, True)
+            _assign(pool, 0, int(other), True)
     for k in range(walk.unit_starts[event], walk.unit_starts[event + 1]):
-        told = walk.unit_from[k] < 0 or _knows(pool, 0, walk.unit_from[k])
-        _assign(pool, 0, walk.unit[k], told)
+        told = walk.unit_from[k] < 0 or _knows(pool, 0, int(walk.unit_from[k]))
+        _assign(pool, 0, int(walk.unit[k]), told)
     for k in range(walk.write_starts[event], walk.write_starts[event + 1]):
-        _assign(pool, 0, walk.write[k], True)
+        _assign(pool, 0, int(walk.write[k]), True)
     low, high = 0, 1
     if _is_full(walk.full, pool, 0):
         return DONE
-    level, frame = 0, walk.parent[step]
+    level, frame = 0, int(walk.parent[step])
     while frame >= 0:
         level += steps[frame, 0] == 4
-        frame = walk.parent[frame]
+        frame = int(walk.parent[frame])
     now[LEVEL], now[LAG], now[NODES], now[OUTCOME] = level, 0, 0, DONE
     now[STAMP] += 1
     now[STOP] = len(steps)
     high = _run(walk, room, asked, step, step + 1, place + 1, low, high)
-    at, frame = step + 1, walk.parent[step]
+    at, frame = step + 1, int(walk.parent[step])
     while low < high and now[LEFT] > 0:
         now[STOP] = stop if stop >= 0 and now[LEVEL] == lowest else len(steps)
         if frame < 0:
             high = _run(walk, room, asked, at, len(steps), -1, low, high)
             break
-        latch, exit_ = walk.other[frame], walk.close[frame]
+        latch, exit_ = int(walk.other[frame]), int(walk.close[frame])
         if steps[frame, 0] == 1:
             high = _run(walk, room, asked, at, latch if at <= latch else exit_, -1, low, high)
             if high < 0:
                 break
             _keep(live, pool, low, high, exit_)
             high = _least(pool, low, high, words, most)
-            at, frame = exit_ + 1, walk.parent[frame]
+            at, frame = exit_ + 1, int(walk.parent[frame])
             continue
         if now[LEVEL] == lowest and stop >= 0:
             if at <= latch:
                 high = _run(walk, room, asked, at, latch, -1, low, high)
             break
         outs = seen = 0
-        number = steps[frame, 1]
+        number = int(steps[frame, 1])
         trip = walk.loops[number, 2]
         if at > latch or at == frame + 2:  # it is in the header
             for row in range(low, high):
@@ -491,8 +491,8 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
                 _turn(
                     walk.edge_this,
                     walk.edge_last,
-                    walk.edge_starts[number],
-                    walk.edge_starts[number + 1],
+                    int(walk.edge_starts[number]),
+                    int(walk.edge_starts[number + 1]),
                     pool,
                     low,
                     high,
@@ -521,7 +521,7 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
         now[STAMP] += 1
         now[LAG] = 0
         now[LEVEL] -= 1
-        at, frame = exit_ + 1, walk.parent[frame]
+        at, frame = exit_ + 1, int(walk.parent[frame])
         if now[LEVEL] < lowest:
             break
     return int(now[OUTCOME])
