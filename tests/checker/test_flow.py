@@ -48,6 +48,7 @@ def compare(name: str, seed: int, seen: Counter[str]) -> None:
             seen["skipped"] += 1
             continue
         open_pairs = unclaimed(text)
+        assert open_pairs is not None
         assert {pair for pair in found.unordered if not {pair, turned(pair)} & open_pairs} == set()
         ordered = {pair for pair in found.pairs if not {pair, turned(pair)} & found.unordered}
         seen.update(programs=1, unordered=len(found.unordered), ordered=len(ordered))
