@@ -6,15 +6,16 @@ them apart, and how many iterations lie between, 2 for more. Level 0 is the func
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from haulout.checker.flow.claims import scan_claims
-from haulout.checker.flow.counts import Trust, less_trust
+from haulout.checker.flow.counts import Trust, chains, less_trust
 from haulout.checker.flow.follow import MOST, Followed
-from haulout.checker.flow.graph import Queries
-from haulout.checker.flow.pairs import Touches, find_queries, find_touches
+from haulout.checker.flow.graph import Open, Queries
+from haulout.checker.flow.pairs import Touches, find_touches
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.waits import find_graph
@@ -26,7 +27,7 @@ from haulout.checker.paths.choices import all_paths, count_paths, find_nodes
 from haulout.checker.paths.runs import Path, walk
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.enums import NONE
-from haulout.ir.schema import Ints
+from haulout.ir.schema import Bools, Ints
 
 Pair = tuple[int, int, int, int]
 """(First, second, level, lag); an operand of a branch is -1 less its block."""
@@ -43,45 +44,55 @@ class Seen:
 
 
 def follow_all(text: Text, most: int = MOST) -> Followed | None:
-    """The pairs that the claims leave open, to be followed; None: the counts of semaphores show no order."""
+    """The pairs that the claims leave open, to be followed; None: semaphores give no order that is known."""
     touches, trust = find_touches(text), Trust()
-    every = _all_pairs(text, touches)
+    accesses = len(touches.event)
     while True:
         graph = find_graph(text, trust)
         if isinstance(graph, Refusal):
             return None
-        # Which signals come in order decides which waits may be trusted.
-        asked = find_queries(text, touches)
-        assert not isinstance(asked, Refusal), asked
-        accesses = len(touches.event)
-        chains = scan_claims(graph, asked, _MOST)
-        mine = np.flatnonzero(chains.first[: chains.total] >= accesses)
-        columns = chains.first[mine] - accesses, chains.second[mine] - accesses, chains.level[mine], chains.lag[mine]
-        less = less_trust(text, trust, list(zip(*(column.tolist() for column in columns), strict=True)))
+        found = scan_claims(graph, _all_pairs(text, touches), _MOST)
+        assert found.total <= _MOST
+        columns = [each[: found.total] for each in (found.first, found.second, found.level, found.lag)]
+        signals = columns[0] >= accesses
+        less = less_trust(
+            text, trust, _rows([each[signals] - accesses for each in columns[:2]], columns[2:], signals)
+        )
         if less == trust:
-            break
+            kept = [each[~signals] for each in columns]
+            pairs = Open(len(kept[0]), kept[0], kept[1], kept[2], kept[3], found.walks)
+            return Followed(text, graph, touches.event, pairs, most)
         trust = less
-    found = scan_claims(graph, every, _MOST)
-    assert found.total <= _MOST
-    return Followed(text, graph, touches.event, found, most)
 
 
 def pairs_of(text: Text, followed: Followed) -> list[Pair]:
     """The pairs that are followed, by name."""
     name, found = _names(text.model), followed.pairs
-    count = found.total
-    columns = name[found.first[:count]], name[found.second[:count]], found.level[:count], found.lag[:count]
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    return list(
+        zip(*(each.tolist() for each in (name[found.first], name[found.second], found.level, found.lag)), strict=True)
+    )
 
 
-def all_pairs_of_runs(runs: Runs, most: int) -> Seen | None:
-    """Every run with up to three iterations of loops of unknown count; None: too many, or some run is stuck."""
+def _rows(sides: list[Ints], more: list[Ints], chosen: Bools) -> list[Pair]:
+    columns = [each.tolist() for each in (*sides, *(each[chosen] for each in more))]
+    return list(zip(*columns, strict=True))
+
+
+def all_pairs_of_runs(runs: Runs, most: int, taken: Mapping[tuple[int, int], int] | None = None) -> Seen | None:
+    """Every run with up to three iterations of loops of unknown count; None: too many, or some run is stuck. Only
+    runs in which forks take an arm that is given for (block, core or NONE) count.
+    """
     structure, cores = runs.flow.structure, len(runs.flow.functions)
     copies = run_copies(runs)
     everyone = (1 << cores) - 1
     if count_paths(structure, copies, cores) > most:
         return None
-    paths = all_paths(find_nodes(structure, copies), everyone)
+    given = taken or {}
+    paths = [
+        path
+        for path in all_paths(find_nodes(structure, copies), everyone)
+        if all(given.get((at, core), arm) == arm for (at, _, core), arm in path.items())
+    ]
     seen = Seen(set(), set(), len(paths))
     for path in paths:
         if not judge_run(runs, copies, path, seen):
@@ -153,15 +164,19 @@ def _names(model: Model) -> Ints:
 
 
 def _all_pairs(text: Text, touches: Touches) -> Queries:
-    """Questions as if all accesses were writes to one place."""
-    event = touches.event
+    """Questions as if all accesses were writes to one place, and all signals of a semaphore to another."""
+    semaphore, signal = chains(text)
+    event = np.append(touches.event, signal)
+    key = np.append(np.zeros(len(touches.event), np.int64), 1 + semaphore)
     count, by_event = len(event), np.argsort(event, kind="stable")
     line, position = text.events.line[event], text.events.position[event]
-    order = np.lexsort((position, line))
-    first = np.flatnonzero(np.append(True, line[order][1:] != line[order][:-1])[:count])
+    order = np.lexsort((position, line, key))
+    sorted_line, sorted_key = line[order], key[order]
+    new = (sorted_line[1:] != sorted_line[:-1]) | (sorted_key[1:] != sorted_key[:-1])
+    first = np.flatnonzero(np.append(True, new)[:count])
     groups = (
-        np.array([0, len(first)]),
-        line[order][first].astype(np.int32),
+        np.searchsorted(sorted_key[first], np.arange(text.operations.semaphores + 2)),
+        sorted_line[first].astype(np.int32),
         np.append(first, count).astype(np.int64),
         position[order].astype(np.int32),
         order.astype(np.int32),
@@ -171,7 +186,7 @@ def _all_pairs(text: Text, touches: Touches) -> Queries:
         by_event.astype(np.int32),
         np.ones(count, bool),
         np.arange(count + 1),
-        np.zeros(count, np.int32),
+        key.astype(np.int32),
         *groups,
         *groups,
     )

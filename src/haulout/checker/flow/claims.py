@@ -37,38 +37,14 @@ from __future__ import annotations
 import numpy as np
 
 from haulout.checker.flow.graph import Graph, Open, Queries
-from haulout.checker.flow.intervals import (
-    add,
-    assign,
-    clear,
-    clip,
-    contains,
-    copy,
-    equal,
-    intersect,
-    is_empty,
-    unite,
-)
+from haulout.checker.flow.intervals import add, clear, copy, equal, intersect
+from haulout.checker.flow.learning import copy_row, grown, grown_ids, learn, meet_all, meet_apart, tell
+from haulout.checker.flow.loops import end_body, enter_loop, find_back, leave_loop
 from haulout.checker.flow.questions import ask
-from haulout.ir.schema import Column, Ids, Ints
+from haulout.ir.schema import Column, Ids
 from haulout.support.jit import njit
 
-LAGS = 3
 MOST_WALKS = 32
-
-
-@njit
-def _grown(table: Column, need: int) -> Column:
-    more = np.empty((max(2 * table.shape[0], need), table.shape[1]), table.dtype)
-    more[: table.shape[0]] = table
-    return more
-
-
-@njit
-def _grown_ids(column: Ints, need: int) -> Ints:
-    more = np.empty(max(2 * len(column), need), column.dtype)
-    more[: len(column)] = column
-    return more
 
 
 @njit
@@ -85,54 +61,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
     size = levels * 3 * lines  # of a row
     notes = np.empty((graph.notes * size, 8), np.int32)
     note_depth = np.zeros(max(graph.notes, 1), np.int64)
-    # BACK: of each loop, by (line, lag 1 or 2, other): what it claims at the start of an iteration.
-    loops = len(graph.loops)
-    back_starts, outer_starts = np.zeros(loops + 1, np.int64), np.zeros(loops + 1, np.int64)
-    active = np.empty((loops, lines), np.int32)
-    actives = np.zeros(loops, np.int64)
-    firsts, ends = np.empty(loops, np.int64), np.empty(loops, np.int64)
-    for number in range(loops):
-        begin, end, core = graph.loops[number, 0], graph.loops[number, 1], graph.loops[number, 3]
-        firsts[number], ends[number] = 0, lines
-        if core >= 0:
-            firsts[number], ends[number] = graph.core_lines[core], graph.core_lines[core + 1]
-        for other in range(firsts[number], ends[number]):
-            if graph.places[other, begin] < graph.places[other, end]:
-                active[number, actives[number]] = other
-                actives[number] += 1
-        written = graph.written_starts[number + 1] - graph.written_starts[number]
-        back_starts[number + 1] = (
-            back_starts[number] + (ends[number] - firsts[number] + written) * 2 * actives[number]
-        )
-        outer_starts[number + 1] = outer_starts[number] + written * levels * 3 * lines
-    back = np.empty((back_starts[loops], 8), np.int32)
-    # Rows of semaphores forget: what they claim of outer loops at the start of an iteration may fall, too.
-    outer_back = np.empty((outer_starts[loops], 8), np.int32)
-    for cell in range(len(outer_back)):
-        assign(outer_back, cell, 0, 2147483646)
-    outer_end = np.empty((levels * 3 * lines, 8), np.int32)
-    edge_cells = np.empty((len(graph.edge_note) * 2 * lines, 8), np.int32)
-    for number in range(loops):
-        begin, end = graph.loops[number, 0], graph.loops[number, 1]
-        cell = back_starts[number]
-        written = graph.written_starts[number + 1] - graph.written_starts[number]
-        for _row in range(2 * (ends[number] - firsts[number] + written)):
-            for k in range(actives[number]):
-                other = active[number, k]
-                assign(back, cell, graph.places[other, begin], graph.places[other, end])
-                cell += 1
-        for at in range(graph.edge_starts[number], graph.edge_starts[number + 1]):
-            cell = graph.edge[at] * 2 * lines
-            for k in range(2 * lines):
-                clear(edge_cells, cell + k)
-            if graph.edge_void[graph.edge[at]]:
-                continue
-            for k in range(actives[number]):
-                other = active[number, k]
-                for lag in range(2):
-                    low, high = graph.places[other, begin], graph.places[other, end]
-                    assign(edge_cells, cell + lag * lines + other, low, high)
-
+    back = find_back(graph, levels)
     log_cell = np.empty(1024, np.int64)
     log_old = np.empty((1024, 8), np.int32)
     logged = 0
@@ -190,31 +119,33 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                     need += span * (graph.write_starts[event + 1] - graph.write_starts[event])
                     need += 2
                     if logged + need > len(log_cell):
-                        log_cell = _grown_ids(log_cell, logged + need)
-                        log_old = _grown(log_old, logged + need)
+                        log_cell = grown_ids(log_cell, logged + need)
+                        log_old = grown(log_old, logged + need)
                     for k in range(graph.wait_starts[event], graph.wait_starts[event + 1]):
                         note = graph.wait_note[k]
                         known = 3 * (min(level, note_depth[note]) + 1) * lines
-                        logged = _learn(
+                        logged = learn(
                             know, mine, notes, note * size, known, depth > 0, log_cell, log_old, logged, room
                         )
                     for k in range(graph.carried_starts[event], graph.carried_starts[event + 1]):
                         edge = graph.carried[k]
                         target = mine + (3 * graph.edge_level[edge] + 1) * lines
                         source = 2 * edge * lines
-                        logged = _learn(
-                            know, target, edge_cells, source, 2 * lines, depth > 0, log_cell, log_old, logged, room
+                        logged = learn(
+                            know, target, back.edges, source, 2 * lines, depth > 0, log_cell, log_old, logged, room
                         )
                     for k in range(graph.read_starts[event], graph.read_starts[event + 1]):
                         source = graph.read[k] * size
-                        logged = _learn(know, mine, know, source, span, depth > 0, log_cell, log_old, logged, room)
+                        logged = learn(know, mine, know, source, span, depth > 0, log_cell, log_old, logged, room)
                     if meet >= 0:
                         if graph.meet_fork[meet] >= 0:
-                            logged = _meet_apart(
+                            logged = meet_apart(
                                 graph, know, size, level, meet, depth > 0, log_cell, log_old, logged, room
                             )
                         else:
-                            logged = _meet(graph, know, size, span, meet, depth > 0, log_cell, log_old, logged, room)
+                            logged = meet_all(
+                                graph, know, size, span, meet, depth > 0, log_cell, log_old, logged, room
+                            )
                         for k in range(graph.meet_starts[meet], graph.meet_starts[meet + 1]):
                             # A line knows of its own core alone that the meeting is over.
                             row, met, note = graph.meet_lines[k], graph.meet_event[k], graph.meet_note[k]
@@ -249,7 +180,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                             add(know, cell, graph.position[met], graph.position[met] + 1, room, pair)
                             if note >= 0:
                                 note_depth[note] = level
-                                _copy_row(notes, note * size, know, row * size, span)
+                                copy_row(notes, note * size, know, row * size, span)
                     if graph.kind[event] != 1:
                         if asking:
                             for k in range(queries.starts[event], queries.starts[event + 1]):
@@ -289,16 +220,14 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         for other in range(graph.core_lines[of], graph.core_lines[of + 1]):
                             if other != line:
                                 to = (other + holder - line) * size
-                                logged = _learn(
-                                    know, to, know, mine, span, depth > 0, log_cell, log_old, logged, room
-                                )
+                                logged = learn(know, to, know, mine, span, depth > 0, log_cell, log_old, logged, room)
                     for k in range(graph.write_starts[event], graph.write_starts[event + 1]):
                         to, source = graph.write[k] * size, graph.write_from[k] * size
-                        logged = _tell(know, to, know, source, span, depth > 0, log_cell, log_old, logged)
+                        logged = tell(know, to, know, source, span, depth > 0, log_cell, log_old, logged)
                     note = graph.note[event]
                     if note >= 0:
                         note_depth[note] = level
-                        _copy_row(notes, note * size, know, mine, span)
+                        copy_row(notes, note * size, know, mine, span)
             elif what == 1:  # a fork begins
                 mark[depth] = logged
                 mark_saved[depth] = saved
@@ -308,8 +237,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 stamps += 1
                 if saved + logged - mark[frame] > len(saved_cell):
                     need = saved + logged - mark[frame]
-                    saved_cell = _grown_ids(saved_cell, need)
-                    saved_value, saved_old = _grown(saved_value, need), _grown(saved_old, need)
+                    saved_cell = grown_ids(saved_cell, need)
+                    saved_value, saved_old = grown(saved_value, need), grown(saved_old, need)
                 for k in range(mark[frame], logged):
                     cell = log_cell[k]
                     if stamp[cell] == stamps or (cell // (3 * lines)) % levels > level:
@@ -338,8 +267,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 # Cells that the second arm changed alone join the list, with the value that they began with.
                 if saved + logged - mark[frame] > len(saved_cell):
                     need = saved + logged - mark[frame]
-                    saved_cell = _grown_ids(saved_cell, need)
-                    saved_value, saved_old = _grown(saved_value, need), _grown(saved_old, need)
+                    saved_cell = grown_ids(saved_cell, need)
+                    saved_value, saved_old = grown(saved_value, need), grown(saved_old, need)
                 for k in range(mark[frame], logged):
                     cell = log_cell[k]
                     if stamp[cell] == stamps or (cell // (3 * lines)) % levels > level:
@@ -352,8 +281,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 logged = mark[frame]
                 if logged + saved - mark_saved[frame] > len(log_cell):
                     need = logged + saved - mark_saved[frame]
-                    log_cell = _grown_ids(log_cell, need)
-                    log_old = _grown(log_old, need)
+                    log_cell = grown_ids(log_cell, need)
+                    log_old = grown(log_old, need)
                 for k in range(mark_saved[frame], saved):
                     cell = saved_cell[k]
                     if (cell // lines) % (3 * levels) == 3 * level:
@@ -375,186 +304,49 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 depth += 1
                 level += 1
                 around[level] = number
-                begin, end, trip = graph.loops[number, 0], graph.loops[number, 1], graph.loops[number, 2]
-                cell = back_starts[number]
-                written = graph.written_starts[number + 1] - graph.written_starts[number]
-                need = written * level * 3 * lines
-                if logged + need > len(log_cell):
-                    log_cell = _grown_ids(log_cell, logged + need)
-                    log_old = _grown(log_old, logged + need)
-                for k in range(written):
-                    base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
-                    for m in range(level * 3 * lines):
-                        at = outer_starts[number] + k * levels * 3 * lines + m
-                        if not contains(outer_back, at, know, base + m):
-                            log_cell[logged] = base + m
-                            copy(log_old, logged, know, base + m)
-                            logged += 1
-                            intersect(know, base + m, outer_back, at, room)
-                for turn in range(ends[number] - firsts[number] + written):
-                    row = firsts[number] + turn
-                    if row < ends[number]:
-                        row += graph.shift[number]
-                    else:
-                        row = graph.written[graph.written_starts[number] + row - ends[number]]
-                    for lag in range(1, 3):
-                        target = ((row * levels + level) * 3 + lag) * lines
-                        for k in range(actives[number]):
-                            other = active[number, k]
-                            if trip == 0 or trip == 1:  # no iteration follows another
-                                assign(know, target + other, graph.places[other, begin], graph.places[other, end])
-                            else:
-                                copy(know, target + other, back, cell)
-                            cell += 1
-                    for k in range(actives[number]):
-                        clear(know, ((row * levels + level) * 3) * lines + active[number, k])
+                begin, end = graph.loops[number, 0], graph.loops[number, 1]
+                log_cell, log_old, logged = enter_loop(
+                    graph, back, know, size, level, number, log_cell, log_old, logged, room
+                )
                 _move_on(graph, current, later, in_first, begin, core)
             elif what == 5:  # a body ends
-                frame = depth - 1
-                begin, end, trip = graph.loops[number, 0], graph.loops[number, 1], graph.loops[number, 2]
-                for at in range(graph.edge_starts[number], graph.edge_starts[number + 1]):
-                    edge = graph.edge[at]
-                    if graph.edge_void[edge]:
-                        continue
-                    note = graph.edge_note[edge]
-                    source = note * size + level * 3 * lines
-                    low, high = graph.edge_low[edge], graph.edge_high[edge]
-                    for other in range(lines):
-                        clear(one, 0)
-                        clear(two, 0)
-                        if note_depth[note] == level:
-                            copy(one, 0, notes, source + other)
-                            if low >= 0:
-                                clip(one, 0, graph.places[other, low], graph.places[other, high], room, pair)
-                            else:
-                                copy(two, 0, notes, source + lines + other)
-                                intersect(two, 0, notes, source + 2 * lines + other, room)
-                        if trip == 1:
-                            assign(two, 0, graph.places[other, begin], graph.places[other, end])
-                        for lag in range(2):
-                            cell = (edge * 2 + lag) * lines + other
-                            new = one if lag == 0 else two
-                            if not contains(new, 0, edge_cells, cell):
-                                changed = True
-                                intersect(edge_cells, cell, new, 0, room)
-                                if walks >= 31:
-                                    clear(edge_cells, cell)
-                cell = back_starts[number]
-                written = graph.written_starts[number + 1] - graph.written_starts[number]
-                for k in range(written):
-                    base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
-                    for m in range(level * 3 * lines):
-                        at = outer_starts[number] + k * levels * 3 * lines + m
-                        if not contains(know, base + m, outer_back, at):
-                            changed = True
-                            intersect(outer_back, at, know, base + m, room)
-                            if walks >= 31:
-                                clear(outer_back, at)
-                for turn in range(ends[number] - firsts[number] + written):
-                    row = firsts[number] + turn
-                    if row < ends[number]:
-                        row += graph.shift[number]
-                    else:
-                        row = graph.written[graph.written_starts[number] + row - ends[number]]
-                    base = ((row * levels + level) * 3) * lines
-                    for k in range(actives[number]):
-                        other = active[number, k]
-                        copy(one, 0, know, base + other)
-                        copy(two, 0, know, base + lines + other)
-                        intersect(two, 0, know, base + 2 * lines + other, room)
-                        if trip == 1:
-                            assign(two, 0, graph.places[other, begin], graph.places[other, end])
-                        for lag in range(2):
-                            at = cell + lag * actives[number] + k
-                            new = one if lag == 0 else two
-                            if not contains(new, 0, back, at):
-                                changed = True
-                                intersect(back, at, new, 0, room)
-                                if walks >= 31:
-                                    clear(back, at)
-                            if trip == 0:
-                                assign(new, 0, graph.places[other, begin], graph.places[other, end])
-                            copy(know, base + (lag + 1) * lines + other, new, 0)
-                        clear(know, base + other)
-                    cell += 2 * actives[number]
-                if trip <= 0:  # it may not run: outer claims are those of before
-                    if trip < 0 and written:
-                        if len(outer_end) < written * level * 3 * lines:
-                            outer_end = np.empty((written * level * 3 * lines, 8), np.int32)
-                        for k in range(written):
-                            base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
-                            for m in range(level * 3 * lines):
-                                copy(outer_end, k * level * 3 * lines + m, know, base + m)
-                    for k in range(logged - 1, mark[frame] - 1, -1):
-                        cell = log_cell[k]
-                        if (cell // (3 * lines)) % levels < level:
-                            copy(know, cell, log_old, k)
-                    logged = mark[frame]
-                    if trip < 0 and written:
-                        need = logged + written * level * 3 * lines
-                        if need > len(log_cell):
-                            log_cell = _grown_ids(log_cell, need)
-                            log_old = _grown(log_old, need)
-                        for k in range(written):
-                            base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
-                            for m in range(level * 3 * lines):
-                                at = k * level * 3 * lines + m
-                                if not contains(outer_end, at, know, base + m):
-                                    log_cell[logged] = base + m
-                                    copy(log_old, logged, know, base + m)
-                                    logged += 1
-                                    intersect(know, base + m, outer_end, at, room)
+                begin, frame = graph.loops[number, 0], depth - 1
+                log_cell, log_old, logged, fell = end_body(
+                    graph, back, know, notes, note_depth, size, level, number, log_cell, log_old, mark[frame], logged,
+                    walks >= MOST_WALKS - 1, room,
+                )  # fmt: skip
+                changed = changed or fell
                 _move_on(graph, current, later, in_first, begin, core)
             elif what == 6:  # a loop ends
                 depth -= 1
-                begin, end = graph.loops[number, 0], graph.loops[number, 1]
-                written = graph.written_starts[number + 1] - graph.written_starts[number]
-                need = (ends[number] - firsts[number] + written) * actives[number]
-                if logged + need > len(log_cell):
-                    log_cell = _grown_ids(log_cell, logged + need)
-                    log_old = _grown(log_old, logged + need)
-                for turn in range(ends[number] - firsts[number] + written):
-                    row = firsts[number] + turn
-                    if row < ends[number]:
-                        row += graph.shift[number]
-                    else:
-                        row = graph.written[graph.written_starts[number] + row - ends[number]]
-                    base = ((row * levels + level) * 3) * lines
-                    for k in range(actives[number]):
-                        other = active[number, k]
-                        add(know, base + other, graph.places[other, begin + 1], graph.places[other, end], room, pair)
-                        intersect(know, base + other, know, base + lines + other, room)
-                        intersect(know, base + other, know, base + 2 * lines + other, room)
-                        target = base - 3 * lines + other
-                        if not contains(know, target, know, base + other):
-                            if depth:
-                                log_cell[logged] = target
-                                copy(log_old, logged, know, target)
-                                logged += 1
-                            unite(know, target, know, base + other, room)
-                        for lag in range(3):
-                            clear(know, base + lag * lines + other)
-                for at in range(graph.left_starts[number], graph.left_starts[number + 1]):
-                    note = graph.left[at]
-                    base = note * size + level * 3 * lines
-                    for other in range(firsts[number], ends[number]):
-                        add(notes, base + other, graph.places[other, begin + 1], graph.places[other, end], room, pair)
-                        intersect(notes, base + other, notes, base + lines + other, room)
-                        intersect(notes, base + other, notes, base + 2 * lines + other, room)
-                        unite(notes, base - 3 * lines + other, notes, base + other, room)
-                    note_depth[note] = level - 1
+                end = graph.loops[number, 1]
+                log_cell, log_old, logged = leave_loop(
+                    graph,
+                    back,
+                    know,
+                    notes,
+                    note_depth,
+                    size,
+                    level,
+                    number,
+                    depth > 0,
+                    log_cell,
+                    log_old,
+                    logged,
+                    room,
+                )
                 level -= 1
                 _move_on(graph, current, later, in_first, end, core)
             elif what == 7:  # the arms of all cores begin, to be walked in parts
                 in_parts = True
                 span = 3 * (level + 1) * lines
                 if logged + span * lines > len(log_cell):
-                    log_cell = _grown_ids(log_cell, logged + span * lines)
-                    log_old = _grown(log_old, logged + span * lines)
+                    log_cell = grown_ids(log_cell, logged + span * lines)
+                    log_old = grown(log_old, logged + span * lines)
                 begin, middle = graph.forks[number, 0], graph.forks[number, 1]
                 for line in range(lines):
                     to = (graph.shadow + line) * size
-                    logged = _tell(know, to, know, line * size, span, depth > 0, log_cell, log_old, logged)
+                    logged = tell(know, to, know, line * size, span, depth > 0, log_cell, log_old, logged)
                     later[line, 0], later[line, 1] = graph.places[line, begin], graph.places[line, middle]
                     current[line] = graph.places[line, middle]
                 aparts += 1
@@ -571,8 +363,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 begin, middle, end = graph.forks[number, 0], graph.forks[number, 1], graph.forks[number, 2]
                 span = 3 * (level + 1) * lines
                 if logged + span * lines > len(log_cell):
-                    log_cell = _grown_ids(log_cell, logged + span * lines)
-                    log_old = _grown(log_old, logged + span * lines)
+                    log_cell = grown_ids(log_cell, logged + span * lines)
+                    log_old = grown(log_old, logged + span * lines)
                 for line in range(lines):
                     for k in range(span):
                         other = k % lines
@@ -609,131 +401,3 @@ def _move_on(graph: Graph, current: Ids, later: Column, in_first: bool, block: i
                 later[line, 0] = graph.places[line, block]
             else:
                 current[line] = graph.places[line, block]
-
-
-@njit
-def _copy_row(table: Column, to: int, source: Column, at: int, count: int) -> None:
-    for k in range(count):
-        copy(table, to + k, source, at + k)
-
-
-@njit
-def _learn(
-    know: Column,
-    to: int,
-    source: Column,
-    at: int,
-    count: int,
-    logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-    room: Column,
-) -> int:
-    """Add `count` cells to others."""
-    for k in range(count):
-        if not is_empty(source, at + k) and not contains(know, to + k, source, at + k):
-            if logs:
-                log_cell[logged] = to + k
-                copy(log_old, logged, know, to + k)
-                logged += 1
-            unite(know, to + k, source, at + k, room)
-    return logged
-
-
-@njit
-def _tell(
-    know: Column,
-    to: int,
-    source: Column,
-    at: int,
-    count: int,
-    logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-) -> int:
-    """Replace `count` cells with others."""
-    for k in range(count):
-        if not equal(know, to + k, source, at + k):
-            if logs:
-                log_cell[logged] = to + k
-                copy(log_old, logged, know, to + k)
-                logged += 1
-            copy(know, to + k, source, at + k)
-    return logged
-
-
-@njit
-def _meet(
-    graph: Graph,
-    know: Column,
-    size: int,
-    span: int,
-    meet: int,
-    logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-    room: Column,
-) -> int:
-    """All that meet learn what any of them knows."""
-    one = np.empty((1, 8), np.int32)
-    begin, end = graph.meet_starts[meet], graph.meet_starts[meet + 1]
-    for at in range(span):
-        clear(one, 0)
-        for k in range(begin, end):
-            cell = graph.meet_lines[k] * size + at
-            if not contains(one, 0, know, cell):
-                unite(one, 0, know, cell, room)
-        if is_empty(one, 0):
-            continue
-        for k in range(begin, end):
-            logged = _tell(know, graph.meet_lines[k] * size + at, one, 0, 1, logs, log_cell, log_old, logged)
-    return logged
-
-
-@njit
-def _meet_apart(
-    graph: Graph,
-    know: Column,
-    size: int,
-    level: int,
-    meet: int,
-    logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-    room: Column,
-) -> int:
-    """The same in both arms of a fork: of itself a core knows in which it is, of another one what holds in both."""
-    lines, cores, fork = len(graph.line_core), len(graph.core_lines) - 1, graph.meet_fork[meet]
-    own = np.empty((2 * cores, 8), np.int32)
-    told = np.empty((cores, 8), np.int32)
-    pair = np.empty((1, 8), np.int32)
-    one = np.empty((1, 8), np.int32)
-    begin, end = graph.meet_starts[meet], graph.meet_starts[meet + 1]
-    first, middle, join = graph.forks[fork, 0], graph.forks[fork, 1], graph.forks[fork, 2]
-    for at in range(3 * (level + 1) * lines):
-        other = at % lines
-        for k in range(2 * cores):
-            clear(own, k)
-        for k in range(begin, end):
-            row = graph.meet_lines[k]
-            unite(own, 2 * graph.row_core[row] + (row >= lines), know, row * size + at, room)
-        for core in range(cores):
-            copy(told, core, own, 2 * core)
-            copy(one, 0, own, 2 * core + 1)
-            if at // lines == 3 * level and graph.line_core[other] == core:
-                places = graph.places[other]
-                add(told, core, places[middle], places[join], room, pair)
-                add(one, 0, places[first], places[middle], room, pair)
-            intersect(told, core, one, 0, room)
-        for k in range(begin, end):
-            row = graph.meet_lines[k]
-            copy(one, 0, own, 2 * graph.row_core[row] + (row >= lines))
-            for core in range(cores):
-                if core != graph.row_core[row]:
-                    unite(one, 0, told, core, room)
-            logged = _tell(know, row * size + at, one, 0, 1, logs, log_cell, log_old, logged)
-    return logged

@@ -19,7 +19,6 @@ from haulout.ir.attributes import parse_attrs
 from haulout.ir.dtypes import itemsize
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Ids, Ints
-from haulout.ir.structure import Arm, Structure
 
 _INTEGERS = frozenset(("pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"))
 
@@ -31,21 +30,13 @@ class Settled:
     sides: dict[int, list[int]] = field(default_factory=dict)
     """Fork -> the arm of each core; NONE: it may take either."""
     alike: set[int] = field(default_factory=set)
-    """Forks where all cores take the same arm."""
+    """Those that are not divergent: all cores take the same arm."""
 
     def side(self, fork: int, core: int) -> int:
         """The arm that a core, or NONE: all of them, is sure to take; NONE: there is none."""
         if core == NONE:
             return self.sides[fork][0] if fork in self.alike else NONE
         return self.sides[fork][core] if fork in self.sides else NONE
-
-    def divergent_fork(self, structure: Structure, block: int) -> int:
-        """The outermost fork that has a block in an arm and where cores may take different ones; NONE: none."""
-        for number in structure.around(block):
-            region = structure.regions[number]
-            if isinstance(region, Arm) and structure.forks[region.fork].divergent and region.fork not in self.alike:
-                return region.fork
-        return NONE
 
 
 def settled_forks(flow: ControlFlow) -> Settled:
@@ -58,7 +49,7 @@ def settled_forks(flow: ControlFlow) -> Settled:
             continue
         facts = facts or _Facts(flow)
         sides = [facts.side(cond, fork.block) for cond in conds]
-        alike = NONE not in sides and len(set(sides)) == 1
+        alike = not fork.divergent and NONE not in sides and len(set(sides)) == 1
         if alike or (fork.divergent and any(side != NONE for side in sides)):
             found.sides[number] = sides
         if alike:

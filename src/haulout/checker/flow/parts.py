@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from haulout.checker.flow.constants import Settled
 from haulout.checker.flow.events import Events, refused
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.steps import Cuts
@@ -33,7 +32,7 @@ class Parts:
 
 
 def find_parts(
-    structure: Structure, settled: Settled, model: Model, events: Events, barriers: Barriers, meetings: Ids
+    structure: Structure, model: Model, events: Events, barriers: Barriers, meetings: Ids
 ) -> Parts | Refusal:
     """The forks that have `meetings`, events in arms that each core chooses for itself."""
     found = Parts()
@@ -43,7 +42,7 @@ def find_parts(
     sequences: dict[int, tuple[list[list[int]], list[list[int]]]] = {}
     for event in meetings.tolist():
         block, instruction = int(events.block[event]), int(events.instruction[event])
-        fork, region = settled.divergent_fork(structure, block), structure.regions[structure.region_of[block]]
+        fork, region = structure.divergent_fork(block), structure.regions[structure.region_of[block]]
         if not isinstance(region, Arm) or region.fork != fork:
             return refused(model, events, event, f"is inside a loop or a branch {_APART}")
         if int(cores[instruction]) != everyone:

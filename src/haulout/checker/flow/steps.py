@@ -76,7 +76,7 @@ class Steps:
                 if number in self.cuts:
                     self._parts(item, self.cuts[number])
                     continue
-                alone = item.divergent and core == NONE and number not in self.settled.alike
+                alone = item.divergent and core == NONE
                 for each in range(len(self.begin)) if alone else (core,):
                     if (side := self.settled.side(number, each)) != NONE:
                         self._sequence(item.sides[side], each)

@@ -107,11 +107,11 @@ def find_text(runs: Runs, priority: Ints | None = None) -> Text | Refusal:
     block_of = model.unrolled.execution[model.rows]
     barriers, sendrecvs = find_barriers(model), find_sendrecvs(model)
     events = find_events(model, sendrecvs, block_of)
-    divergent = np.array([settled.divergent_fork(structure, block) != NONE for block in range(blocks)], bool)
+    divergent = np.array([structure.divergent_fork(block) != NONE for block in range(blocks)], bool)
     meet, members = _meetings(barriers, len(events.line), events)
     exchange = events.last[sendrecvs.instruction]
     meeting = np.sort(np.append(np.flatnonzero(meet != NONE), exchange))
-    parted = find_parts(structure, settled, model, events, barriers, meeting[divergent[events.block[meeting]]])
+    parted = find_parts(structure, model, events, barriers, meeting[divergent[events.block[meeting]]])
     if isinstance(parted, Refusal):
         return parted
     if len(sendrecvs.unpaired):
