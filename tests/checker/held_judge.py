@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from haulout.checker.model import Model, Runs
-from haulout.checker.paths.choices import all_paths, find_nodes
+from haulout.checker.paths.choices import all_paths, count_paths, find_nodes
 from haulout.checker.paths.runs import walk
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.enums import NONE, Kind
@@ -36,9 +36,9 @@ def faults_of_runs(runs: Runs, most: int) -> set[Fault] | None:
         if loop.trip == NONE and limit.stepped and not _turns_round(runs, loop.header):
             copies[loop.header] = limit
     everyone = (1 << cores) - 1
-    paths = all_paths(find_nodes(structure, copies), everyone, most, lambda node: everyone)
-    if paths is None:
+    if count_paths(structure, copies, cores) > most:
         return None
+    paths = all_paths(find_nodes(structure, copies), everyone)
     found: set[Fault] = set()
     for path in paths:
         found |= _faults(runs.model(walk(structure, copies, cores, path), copies))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.checker.flow_judge import all_pairs_of_runs, turned, unclaimed
+from tests.checker.flow_judge import all_pairs_of_runs, follow_all, pairs_of, turned
 from tests.checker.loop_generate import LoopShape, random_loops
 from tests.checker.loop_semaphores import add_semaphores
 from tests.checker.loop_snippets import BUFFER, FORK, branch, core, loop
@@ -17,7 +17,7 @@ from tests.checker.test_check_loops_agree import FORKS, SHAPES
 from tests.checker.test_flow import runs_of
 from tests.tiers import examples
 
-from haulout.checker.flow.prove import find_refusal, is_proved
+from haulout.checker.flow.prove import examine, is_proved
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.steps import SPLIT
 from haulout.checker.flow.text import find_text
@@ -37,9 +37,11 @@ def compare(some: Program, seen: Counter[str], taken: Taken | None = None, parts
         text = find_text(runs)
         if isinstance(text, Refusal) or (parts and not (text.steps[:, 0] == SPLIT).any()):
             continue
-        found, open_pairs = all_pairs_of_runs(runs, 60, taken), unclaimed(text)
-        if found is None or open_pairs is None:
+        found, followed = all_pairs_of_runs(runs, 60, taken), follow_all(text)
+        if found is None or followed is None:
             continue
+        pairs = pairs_of(text, followed)
+        open_pairs = {pair for row, pair in enumerate(pairs) if not followed.is_ordered(row)}
         assert {pair for pair in found.unordered if not {pair, turned(pair)} & open_pairs} == set()
         ordered = {pair for pair in found.pairs if not {pair, turned(pair)} & found.unordered}
         seen.update(programs=1, unordered=len(found.unordered), ordered=len(ordered))
@@ -147,9 +149,9 @@ def test_seq_may_fall_where_a_loop_or_another_arm_is_between() -> None:
     text = core(BUFFER, FORK, branch(arms[0].format(5), arms[1].format(5)), "%r = copy @act (%a) -> () seq={}")
     assert all(map(is_proved, runs_of(program(text.format(6)))))
     for wrong in (5, 4):
-        (refused,) = map(find_refusal, runs_of(program(text.format(wrong))))
-        assert refused is not None
-        assert "seq" in refused.text
+        (runs,) = runs_of(program(text.format(wrong)))
+        (left,) = examine(runs).pairs
+        assert "seq" in left.why().text
 
 
 def test_the_order_of_a_source_is_compared() -> None:
@@ -170,7 +172,7 @@ def test_a_refusal_names_the_construct_and_its_block() -> None:
     text = core(BUFFER, FORK, branch(fence, None, attrs="divergent=true"))
     some = program(text, text)
     (runs,) = runs_of(some)
-    refused = find_refusal(runs)
+    refused = examine(runs).refusal
     assert refused is not None
     assert "%b" in refused.text
     assert runs.flow.name(refused.block) == "^fork_then"

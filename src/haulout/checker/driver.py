@@ -20,6 +20,7 @@ out, and the finding that says so is an error.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,14 +31,14 @@ from haulout.checker.explain.causes import Chains
 from haulout.checker.explain.dedup import Dedup, Faults, finding_key, unordered
 from haulout.checker.explain.findings import Reporter, bare
 from haulout.checker.explain.unproved import unproved_paths
-from haulout.checker.flow.prove import find_left, is_proved
+from haulout.checker.flow.prove import Examined, examine
 from haulout.checker.model import Function, Model, Runs, functions
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph, check_acyclic
 from haulout.checker.order.happens_before import build_order, schedule_accesses
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
 from haulout.checker.paths.choices import Paths, all_paths, count_paths, covering_paths, first_path
-from haulout.checker.paths.runs import MAX_INSTRUCTIONS, longest
+from haulout.checker.paths.runs import MAX_INSTRUCTIONS, Choice, longest
 from haulout.checker.paths.step_trips import Copies
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.benign_writes import excuse_writes
@@ -102,16 +103,17 @@ def check_function(function: Function, source: Program | None, adviser: Adviser)
     runs = function.runs
     if runs is None:
         return adviser.finish(_check(function.straight(), source, Dedup(), adviser))
-    if source is None and is_proved(runs):
+    examined = examine(runs, source)
+    if examined.is_proved:
         return list(runs.notes)
     # All runs are checked before any is reported: the value of a fix is what it does to them all.
-    checked = _check_runs(runs, source)
+    checked = _check_runs(runs, source, examined)
     if not checked.faults:
         return checked.unproved + runs.notes
     adviser.know(checked.faults)
     dedup = Dedup(checked.faults.work)
     found: list[Diagnostic] = []
-    for model in runs.models(checked.copies, checked.paths):
+    for model in checked.models(runs):
         found += dedup.new_findings(_check(model, source, dedup, adviser))
     return dedup.with_common_provisos(adviser.finish(found)) + checked.unproved + runs.notes
 
@@ -125,9 +127,10 @@ def _faults_of(program: Program, work: int, *, name: str, source: Program | None
         if isinstance(function, list):
             return Faults(others=frozenset(map(finding_key, function)))
         if function.runs is not None:
-            if source is None and is_proved(function.runs):
+            examined = examine(function.runs, source)
+            if examined.is_proved:
                 return Faults(work=work + function.runs.size)
-            checked = _check_runs(function.runs, source, work)
+            checked = _check_runs(function.runs, source, examined, work)
             return replace(
                 checked.faults, others=checked.faults.others | {finding_key(each) for each in checked.unproved}
             )
@@ -138,71 +141,80 @@ def _faults_of(program: Program, work: int, *, name: str, source: Program | None
         return Faults(others=frozenset(map(finding_key, error.diagnostics)))
 
 
+_Run = tuple[dict[Choice, int], dict[int, Copies]]
+"""A path, with so many iterations of loops."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What the runs of a function show."""
+    """What some runs of a function show."""
 
     faults: Faults
     unproved: list[Diagnostic]
-    """That they are not all, if so."""
-    copies: dict[int, Copies]
-    paths: Paths
+    """That they may not show everything, if so."""
+    runs: list[_Run]
+
+    def models(self, runs: Runs) -> Iterator[Model]:
+        """The models of the runs, equal ones once."""
+        return runs.models(self.runs)
 
 
-def _check_runs(runs: Runs, source: Program | None, work: int = 0) -> _Checked:
+def _check_runs(runs: Runs, source: Program | None, examined: Examined, work: int = 0) -> _Checked:
     """What is wrong with a function that is not proved as a whole: in every run of one that has few, else in runs
     that show what the proof by data flow leaves open.
     """
     structure, cores = runs.flow.structure, len(runs.flow.functions)
     checked: _Checked | None = None
+    before: dict[int, Copies] = {}
     for deep in (False, True):
         copies = runs.copies(deep)
-        if checked is not None and (not checked.faults or copies == checked.copies):
+        if checked is not None and (not checked.faults or copies == before):
             break  # what few iterations find clean is clean; more may order what is left unordered so far
         size = max(longest(structure, copies, runs.flow.sizes), 1)
         many = count_paths(structure, copies, cores) > min(_MAX_RUNS, max(8, _MAX_WORK // size))
         if many or any(each.distant for each in copies.values()):
-            return _check_some(runs, source, work)
+            return _check_some(runs, source, examined, work)
         dedup = Dedup(work) if checked is None else Dedup(checked.faults.work, checked.faults.runs)
-        checked = _check_paths(runs, copies, all_paths(runs.nodes(copies), (1 << cores) - 1), source, dedup)
+        every = [(path, copies) for path in all_paths(runs.nodes(copies), (1 << cores) - 1)]
+        _look(runs, every, source, dedup)
+        checked, before = _Checked(dedup.faults(), [], every), copies
     assert checked is not None
     return checked
 
 
-def _check_some(runs: Runs, source: Program | None, work: int) -> _Checked:
-    """What is wrong with few runs. If they show every pair that the proof by data flow leaves open, all else is
-    proved.
-    """
+def _check_some(runs: Runs, source: Program | None, examined: Examined, work: int) -> _Checked:
+    """What is wrong with few runs. If they show all that the proof by data flow leaves open, the rest is proved."""
     copies, structure, dedup = runs.copies(deep=True), runs.flow.structure, Dedup(work)
     cores = len(runs.flow.functions)
-    left = find_left(runs) if source is None else None
-    paths: Paths = []
+    first: Paths = []
     if longest(structure, copies, runs.flow.sizes) <= MAX_INSTRUCTIONS:
         # Everything first, then little: what both show does not depend on what else runs.
         nodes, everyone = runs.nodes(copies), (1 << cores) - 1
-        paths = [first_path(nodes, everyone)] if left is not None else covering_paths(nodes, everyone, _MAX_SOME)
-    paths += [each.path for each in (left or [])[:1]]
-    checked: Paths = []
-    while paths:
-        checked += paths
-        _check_paths(runs, copies, paths, source, dedup)
-        left = left and [each for each in left if not dedup.has(*each.operands)]
-        paths = [each.path for each in left or [] if each.path not in checked][:1]
-        if len(checked) >= _MAX_SOME:
-            break
+        first = covering_paths(nodes, everyone, _MAX_SOME) if examined.refusal else [first_path(nodes, everyone)]
+    looked: list[_Run] = [(path, copies) for path in first]
+    _look(runs, looked, source, dedup)
+    left = [each for each in examined.pairs if not dedup.has(*each.operands)]
+    while left and len(looked) < _MAX_SOME:
+        looked.append((left[0].path, copies))
+        _look(runs, looked[-1:], source, dedup)
+        left = [each for each in left[1:] if not dedup.has(*each.operands)]
+    # What reads find where conflicts are not ordered is left to chance.
+    wrong = [] if examined.pairs else list(examined.wrong)
+    while wrong and len(looked) < _MAX_SOME:
+        looked.append((wrong[0].path, {**copies, **wrong[0].copies}))
+        _look(runs, looked[-1:], source, dedup)
+        wrong = [each for each in wrong[1:] if each.location != wrong[0].location]
+    refusal = examined.refusal or next((each.why() for each in examined.pairs if not dedup.has(*each.operands)), None)
     unproved = []
-    if left is None or left:
-        unproved = unproved_paths(runs, len(checked), count_paths(structure, copies, cores))
-    return _Checked(dedup.faults(), unproved, copies, checked)
+    if refusal or not dedup.faults():
+        unproved = unproved_paths(runs, refusal, len(looked), count_paths(structure, copies, cores))
+    return _Checked(dedup.faults(), unproved, looked)
 
 
-def _check_paths(
-    runs: Runs, copies: dict[int, Copies], paths: Paths, source: Program | None, dedup: Dedup
-) -> _Checked:
-    """What is wrong with the runs of some paths."""
-    for model in runs.models(copies, paths):
+def _look(runs: Runs, some: list[_Run], source: Program | None, dedup: Dedup) -> None:
+    """Check some runs, for `dedup` to know."""
+    for model in runs.models(some):
         dedup.new_findings(_check(model, source, dedup, None))
-    return _Checked(dedup.faults(), [], copies, paths)
 
 
 def _check(model: Model, source: Program | None, dedup: Dedup, adviser: Adviser | None) -> list[Diagnostic]:

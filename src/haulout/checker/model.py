@@ -11,16 +11,16 @@ that it executes (`paths/control_flow.py`, `paths/choices.py`, `paths/runs.py`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from haulout.checker.columns import sorted_by
-from haulout.checker.paths.choices import Node, Paths, find_nodes
+from haulout.checker.paths.choices import Node, find_nodes
 from haulout.checker.paths.control_flow import ControlFlow, find_control_flow
 from haulout.checker.paths.footprints import Footprints, find_footprints
-from haulout.checker.paths.runs import Run, choose_copies, walk
+from haulout.checker.paths.runs import Path, Run, choose_copies, walk
 from haulout.checker.paths.step_trips import Copies, FunctionSteps, assumed_trips, find_copies, find_steps
 from haulout.checker.paths.unroll import BRANCH, Unrolled, unroll
 from haulout.checker.paths.wait_trips import counted_copies
@@ -243,10 +243,10 @@ class Runs:
         """What is chosen on the way through it."""
         return find_nodes(self.flow.structure, copies)
 
-    def models(self, copies: Mapping[int, Copies], paths: Paths) -> Iterator[Model]:
-        """The models of the runs of some paths, equal ones once."""
+    def models(self, some: Iterable[tuple[Path, Mapping[int, Copies]]]) -> Iterator[Model]:
+        """The models of the runs of some paths, each with so many iterations of loops; equal ones once."""
         known = set()
-        for path in paths:
+        for path, copies in some:
             run = walk(self.flow.structure, copies, len(self.flow.functions), path)
             key = run.executions, run.cores
             if key not in known:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.model import Runs
 from haulout.ir.enums import NONE
-from haulout.ir.labels import place
+from haulout.ir.labels import instruction_label, place
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
 _MAX_BLOCKS = 8
 """Blocks that are shown."""
 
 
-def unproved_paths(runs: Runs, checked: int, total: float) -> list[Diagnostic]:
-    """`unproved-paths`: of all paths through the loops and forks of a function only some were checked."""
+def unproved_paths(runs: Runs, refusal: Refusal | None, checked: int, total: float) -> list[Diagnostic]:
+    """`unproved-paths`: of all paths through the loops and forks of a function only some were checked; `refusal` is
+    what the proof of all together does not cover.
+    """
     program, structure = runs.flow.program, runs.flow.structure
     loops = [
         loop.header for loop in structure.loops.values() if loop.trip == NONE or runs.wanted[loop.header].distant
@@ -36,4 +39,10 @@ def unproved_paths(runs: Runs, checked: int, total: float) -> list[Diagnostic]:
     )
     subject = Subject("paths", runs.name)
     shown_labels = tuple(labels[:_MAX_BLOCKS])
-    return [Diagnostic("unproved-paths", Severity.WARNING, message, shown_labels, (), help_text, subject)]
+    notes: tuple[str, ...] = ()
+    if refusal is not None:
+        where = "" if refusal.block == NONE else f", in {runs.flow.name(refusal.block)}"
+        notes = (f"they are not proved all together: {refusal.text}{where}",)
+        if refusal.instruction != NONE:
+            shown_labels = (instruction_label(program, refusal.instruction), *shown_labels)
+    return [Diagnostic("unproved-paths", Severity.WARNING, message, shown_labels, notes, help_text, subject)]

@@ -70,11 +70,6 @@ class WrongRead:
     """... with so many iterations of loops."""
 
 
-def all_held(text: Text, touches: Touches) -> bool:
-    """Whether every read and every output is right; False where that is not known."""
-    return find_wrong(text, touches, limit=1) == []
-
-
 def find_wrong(text: Text, touches: Touches, *, limit: int = _MAX_WRONG) -> list[WrongRead] | None:
     """The reads and outputs that are not right in some run, at most `limit` of them; an empty list is the proof.
 

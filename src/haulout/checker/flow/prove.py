@@ -13,7 +13,7 @@ fault, or show that there is none. So this proof may give up wherever it does no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +23,7 @@ from haulout.checker.flow.claims import scan_claims
 from haulout.checker.flow.counts import Trust, less_trust
 from haulout.checker.flow.follow import Followed
 from haulout.checker.flow.graph import Open, Queries
-from haulout.checker.flow.held import all_held
+from haulout.checker.flow.held import WrongRead, find_wrong
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.sources import comparable_runs, orders_kept
@@ -43,36 +43,13 @@ _MAX_OPEN = 1 << 18
 """Unordered pairs whose patterns are compared."""
 
 
-def is_proved(runs: Runs, source: Program | None = None) -> bool:
-    """Whether no run of a function has a fault, made from the source or from none; False where that is not known."""
-    return find_refusal(runs, source) is None
-
-
-def find_refusal(runs: Runs, source: Program | None = None) -> Refusal | None:
-    """What is not known about the runs of a function; None: no run has a fault, nor another order than the source,
-    where that has the same control flow.
-    """
-    work = 50 * (runs.size + len(runs.flow.blocks))
-    with plain_if_small(scan_claims, work), compiled_if_large(work):
-        text = find_text(runs)
-        if isinstance(text, Refusal):
-            return text
-        if check_views(text.model) or check_placements(text.model):
-            return Refusal("locations are not in their places")
-        touches = find_touches(text)
-        if refused := _disorder(text, touches, source):
-            return refused
-        if not _held(text, touches):
-            return Refusal("some read may find bytes that are not of its tensor, or an output is not whole")
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class Left:
     """A conflicting pair whose order is not proved."""
 
     operands: tuple[int, int]
     """As written; a branch is numbered after all operands, by its block."""
+    why: Callable[[], Refusal]
     choose: Callable[[], dict[Choice, int]]
 
     @property
@@ -81,27 +58,44 @@ class Left:
         return self.choose()
 
 
-def find_left(runs: Runs) -> list[Left] | None:
-    """The pairs that keep a function from being proved; None where it is not for pairs alone, or too many."""
-    text = find_text(runs)
-    if isinstance(text, Refusal) or check_views(text.model) or check_placements(text.model):
-        return None
-    touches = find_touches(text)
-    queries, time = find_queries(text, touches), seq_of(text)
-    if isinstance(queries, Refusal) or falling_list(text, time) or not _held(text, touches):
-        return None
-    found, tied = _open_pairs(text, touches, queries), misordered(text, touches, queries, time)
-    if isinstance(found, Refusal) or isinstance(tied, Refusal):
-        return None
-    trips = {header: copies.count for header, copies in runs.copies(deep=True).items()}
-    left = [
-        Left(_operands(touches, found.pairs, row), partial(_path, text, touches, found, row, trips))
-        for row in _conflicting(text, touches, found.pairs)
-        if not found.is_ordered(row)
-    ]
-    for row in _conflicting(text, touches, tied):
-        left.append(Left(_operands(touches, tied, row), partial(_path_to_both, text, touches, tied, row)))
-    return left
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What the proof of a function leaves open."""
+
+    refusal: Refusal | None = None
+    """What is not covered; then the rest is not known."""
+    pairs: Sequence[Left] = ()
+    wrong: Sequence[WrongRead] = ()
+    """Reads and outputs that are wrong, if all conflicts are ordered."""
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether no run of the function has a fault."""
+        return self.refusal is None and not self.pairs and not self.wrong
+
+
+def is_proved(runs: Runs, source: Program | None = None) -> bool:
+    """Whether no run of a function has a fault, made from the source or from none; False where that is not known."""
+    return examine(runs, source).is_proved
+
+
+def examine(runs: Runs, source: Program | None = None) -> Examined:
+    """What is wrong, or not known, about the runs of a function, and about their order, if the source has the same
+    control flow.
+    """
+    work = 50 * (runs.size + len(runs.flow.blocks))
+    with plain_if_small(scan_claims, work), compiled_if_large(work):
+        text = find_text(runs)
+        if isinstance(text, Refusal):
+            return Examined(text)
+        if check_views(text.model) or check_placements(text.model):
+            return Examined(Refusal("locations are not in their places"))
+        touches = find_touches(text)
+        pairs = _disorder(text, touches, source)
+        if isinstance(pairs, Refusal):
+            return Examined(pairs)
+        wrong = _wrong(text, touches)
+        return Examined(wrong) if isinstance(wrong, Refusal) else Examined(None, pairs, wrong)
 
 
 def _operands(touches: Touches, found: Open, row: int) -> tuple[int, int]:
@@ -150,13 +144,21 @@ def _lead_to(text: Text, block: int, core: int, later: tuple[int, int], path: di
         around = (*around, turn)
 
 
-def _held(text: Text, touches: Touches) -> bool:
-    """Whether every read and output is right; where arms are walked in parts, each core's arms one after the other:
+def _wrong(text: Text, touches: Touches) -> list[WrongRead] | Refusal:
+    """The reads and outputs that are wrong; where arms are walked in parts, each core's arms one after the other:
     what cores choose there must not touch bytes of each other.
     """
-    if text.core_by_core is None:
-        return all_held(text, touches)
-    return not _exchanges(text, touches) and all_held(text.core_by_core, touches)
+    walked = text
+    if text.core_by_core is not None:
+        if _exchanges(text, touches):
+            return Refusal("cores that choose for themselves touch bytes of each other in arms with barriers")
+        walked = text.core_by_core
+    found = find_wrong(walked, touches)
+    return (
+        Refusal("some read may find bytes that are not of its tensor, or an output is not whole")
+        if found is None
+        else found
+    )
 
 
 def _exchanges(text: Text, touches: Touches) -> bool:
@@ -180,8 +182,8 @@ def _exchanges(text: Text, touches: Touches) -> bool:
     return False
 
 
-def _disorder(text: Text, touches: Touches, source: Program | None) -> Refusal | None:
-    """Why some conflicting pair is not known to be ordered, as `seq` and the source want it, or to commute."""
+def _disorder(text: Text, touches: Touches, source: Program | None) -> list[Left] | Refusal:
+    """The conflicting pairs that are not ordered as `seq` and the source want it, and do not commute."""
     queries, time = find_queries(text, touches), seq_of(text)
     if isinstance(queries, Refusal):
         return queries
@@ -190,9 +192,12 @@ def _disorder(text: Text, touches: Touches, source: Program | None) -> Refusal |
     found = _open_pairs(text, touches, queries)
     if isinstance(found, Refusal):
         return found
-    for row in _conflicting(text, touches, found.pairs):
-        if not found.is_ordered(row):
-            return _pair(text, touches, found.pairs, row, "is not ordered")
+    trips = {header: copies.count for header, copies in text.runs.copies(deep=True).items()}
+    left = [
+        _left(text, touches, found.pairs, row, "is not ordered", partial(_path, text, touches, found, row, trips))
+        for row in _conflicting(text, touches, found.pairs)
+        if not found.is_ordered(row)
+    ]
     times = [(time, "is not in the order of seq")]
     if source is not None and (given := comparable_runs(text.runs, source)) is not None:
         kept = orders_kept(text, given)
@@ -203,9 +208,17 @@ def _disorder(text: Text, touches: Touches, source: Program | None) -> Refusal |
         tied = misordered(text, touches, queries, each)
         if isinstance(tied, Refusal):
             return tied
-        if (first := next(_conflicting(text, touches, tied), None)) is not None:
-            return _pair(text, touches, tied, first, why)
-    return None
+        left += [
+            _left(text, touches, tied, row, why, partial(_path_to_both, text, touches, tied, row))
+            for row in _conflicting(text, touches, tied)
+        ]
+    return left
+
+
+def _left(
+    text: Text, touches: Touches, found: Open, row: int, what: str, choose: Callable[[], dict[Choice, int]]
+) -> Left:
+    return Left(_operands(touches, found, row), partial(_pair, text, touches, found, row, what), choose)
 
 
 def _pair(text: Text, touches: Touches, found: Open, row: int, what: str) -> Refusal:
