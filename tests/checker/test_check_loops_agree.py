@@ -114,7 +114,7 @@ def test_what_few_runs_prove_is_true(name: str, monkeypatch: pytest.MonkeyPatch)
     for seed in range(12):
         codes = agree(random_loops(Random(f"{name}, few, {seed}"), SHAPES[name]))
         seen.update({"skipped"} if codes is None else codes or {"clean"})
-    assert seen["unproved-paths"] > 0 or name in ("each core its own arm", "arms that share")
+    assert seen["unproved-paths"] < 3
 
 
 @settings(max_examples=examples(30))

@@ -63,8 +63,8 @@ def test_semaphores_on_barriers_and_in_divergent_arms(name: str) -> None:
     for seed in range(examples(12)):
         random = Random(f"{name}, {seed}")
         compare(add_semaphores(random, random_loops(random, SIGNALS[name])), seen)
-    assert seen["programs"] > 0
-    assert seen["ordered"] > 20 * seen["missed"]
+    assert seen["programs"] > 0 or examples(12) < 12
+    assert seen["ordered"] >= 20 * seen["missed"]
 
 
 # -- constants -------------------------------------------------------------------------------------------------------
@@ -150,8 +150,10 @@ def test_seq_may_fall_where_a_loop_or_another_arm_is_between() -> None:
     assert all(map(is_proved, runs_of(program(text.format(6)))))
     for wrong in (5, 4):
         (runs,) = runs_of(program(text.format(wrong)))
-        (left,) = examine(runs).pairs
-        assert "seq" in left.why().text
+        found = examine(runs)
+        reasons = [found.refusal] if found.refusal else [left.why() for left in found.pairs]
+        assert reasons
+        assert all("seq" in each.text for each in reasons)
 
 
 def test_the_order_of_a_source_is_compared() -> None:

@@ -59,7 +59,7 @@ def test_sums_of_strides_are_exact() -> None:
             places = [place + stride * at for place in places for at in range(count)]
         assert sums(dims, low, high) == any(low <= place <= high for place in places), (dims, low, high)
         found[any(low <= place <= high for place in places)] += 1
-    assert min(found.values()) > 100
+    assert min(found.values()) > 10
 
 
 def test_unlimited_dimensions_take_no_iterations() -> None:
@@ -218,7 +218,8 @@ def test_accesses_in_nested_loops_meet_as_their_iterations_do() -> None:
             assert share_a_key(queries, int(writes[a]), int(writes[b])) or not ever, (seed, a, b)
             seen["never"] += not ever
             seen["other keys"] += not share_a_key(queries, int(writes[a]), int(writes[b]))
-    assert min(seen[f"plain {wanted} {grid} {same}"] for wanted, grid, same in product((True, False), repeat=3)) > 0
+    kinds = [f"plain {wanted} {grid} {same}" for wanted, grid, same in product((True, False), repeat=3)]
+    assert examples(16) < 16 or min(map(seen.__getitem__, kinds)) > 0
     assert seen["on rings, told apart"] > 0.8 * seen["on rings, apart"] > 0
     assert seen["other keys"] > 0.9 * seen["never"] > 0
 

@@ -50,6 +50,7 @@ from haulout.checker.proofs.storage import check_lifetimes, check_placements, ch
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.checker.proofs.uninitialized import check_written
 from haulout.checker.values.equal_cores import unproved_claims
+from haulout.ir.enums import NONE
 from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
@@ -198,13 +199,13 @@ def _check_some(runs: Runs, source: Program | None, examined: Examined, work: in
         looked.append((left[0].path, copies))
         _look(runs, looked[-1:], source, dedup)
         left = [each for each in left[1:] if not dedup.has(*each.operands)]
-    # What reads find where conflicts are not ordered is left to chance.
-    wrong = [] if examined.pairs else list(examined.wrong)
-    while wrong and len(looked) < _MAX_SOME:
-        looked.append((wrong[0].path, {**copies, **wrong[0].copies}))
-        _look(runs, looked[-1:], source, dedup)
-        wrong = [each for each in wrong[1:] if each.location != wrong[0].location]
-    refusal = examined.refusal or next((each.why() for each in examined.pairs if not dedup.has(*each.operands)), None)
+    wrong = {(each.location, each.access == NONE, each.finds): each for each in examined.wrong[::-1]}
+    for each in wrong.values():
+        if len(looked) < _MAX_SOME:
+            looked.append((each.path, {**copies, **each.copies}))
+            _look(runs, looked[-1:], source, dedup)
+    unshown = (each for each in examined.pairs if not (dedup.has(*each.operands) or each.is_certain()))
+    refusal = examined.refusal or next((each.why() for each in unshown), None)
     unproved = []
     if refusal or not dedup.faults():
         unproved = unproved_paths(runs, refusal, len(looked), count_paths(structure, copies, cores))

@@ -251,7 +251,8 @@ class _Judge:
         pattern[moved] = len(program.patterns) + which.ravel()
         pattern[outside] = NONE
         made = program.replace(patterns=program.patterns.append(patterns))
-        fake = replace(model, program=made, location=model.location[access], pattern=pattern)
+        location, write = model.location[access], model.write[access]
+        fake = replace(model, program=made, location=location, pattern=pattern, write=write)
         extents = find_extents(fake, physical_map(model), wholes=places, overlaps=False)
         of = extents.of_access
         vague = (extents.unknown | extents.atomless)[of] | outside

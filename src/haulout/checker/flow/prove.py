@@ -21,7 +21,7 @@ import numpy as np
 
 from haulout.checker.flow.claims import scan_claims
 from haulout.checker.flow.counts import Trust, less_trust
-from haulout.checker.flow.follow import Followed
+from haulout.checker.flow.follow import UNORDERED, Followed
 from haulout.checker.flow.graph import Open, Queries
 from haulout.checker.flow.held import WrongRead, find_wrong
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
@@ -51,6 +51,8 @@ class Left:
     """As written; a branch is numbered after all operands, by its block."""
     why: Callable[[], Refusal]
     choose: Callable[[], dict[Choice, int]]
+    is_certain: Callable[[], bool]
+    """Whether the run of its path is sure to have it, once that is made."""
 
     @property
     def path(self) -> dict[Choice, int]:
@@ -194,7 +196,15 @@ def _disorder(text: Text, touches: Touches, source: Program | None) -> list[Left
         return found
     trips = {header: copies.count for header, copies in text.runs.copies(deep=True).items()}
     left = [
-        _left(text, touches, found.pairs, row, "is not ordered", partial(_path, text, touches, found, row, trips))
+        _left(
+            text,
+            touches,
+            found.pairs,
+            row,
+            "is not ordered",
+            partial(_path, text, touches, found, row, trips),
+            partial(_is_unordered, found, row),
+        )
         for row in _conflicting(text, touches, found.pairs)
         if not found.is_ordered(row)
     ]
@@ -209,16 +219,31 @@ def _disorder(text: Text, touches: Touches, source: Program | None) -> list[Left
         if isinstance(tied, Refusal):
             return tied
         left += [
-            _left(text, touches, tied, row, why, partial(_path_to_both, text, touches, tied, row))
+            _left(text, touches, tied, row, why, partial(_path_to_both, text, touches, tied, row), _is_unsure)
             for row in _conflicting(text, touches, tied)
         ]
     return left
 
 
 def _left(
-    text: Text, touches: Touches, found: Open, row: int, what: str, choose: Callable[[], dict[Choice, int]]
+    text: Text,
+    touches: Touches,
+    found: Open,
+    row: int,
+    what: str,
+    choose: Callable[[], dict[Choice, int]],
+    is_certain: Callable[[], bool],
 ) -> Left:
-    return Left(_operands(touches, found, row), partial(_pair, text, touches, found, row, what), choose)
+    why = partial(_pair, text, touches, found, row, what)
+    return Left(_operands(touches, found, row), why, choose, is_certain)
+
+
+def _is_unordered(found: Followed, row: int) -> bool:
+    return found.known(row) == UNORDERED
+
+
+def _is_unsure() -> bool:
+    return False
 
 
 def _pair(text: Text, touches: Touches, found: Open, row: int, what: str) -> Refusal:
