@@ -1,4 +1,4 @@
-"""Instructions that break a rule of the hardware, and their nearest neighbours that do not: element-wise to targets."""
+"""Instructions that break a rule, and their nearest neighbours that do not, as before: element-wise to targets."""
 
 from __future__ import annotations
 

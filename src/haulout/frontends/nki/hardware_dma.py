@@ -1,7 +1,7 @@
 """Rules of DMA: memories, descriptors that hardware makes, transposes, indices; and hints about its speed.
 
-Hints are notes: below 512 contiguous bytes the fixed cost of each piece dominates. A transfer of less than 64 KiB (128 partitions of
-512 bytes) gets none, since no other layout of so few bytes would help.
+Hints are notes: below 512 contiguous bytes the fixed cost of each piece dominates. A transfer of less than 64 KiB
+(128 partitions of 512 bytes) gets none, since no other layout of so few bytes would help.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def _pieces(given: Given, operands: Operands, target: str) -> Found:
     for name, tensor in (("src", src), ("dst", dst)):
         total = 0 if tensor is None else tensor.size * tensor.itemsize
         if tensor is not None and total >= _SMALL and _piece(tensor) < _EFFICIENT:
-            message = f"{name} is {total} bytes in pieces of {_piece(tensor)} contiguous ones"
+            message = f"{name} is {total} bytes, of which {_piece(tensor)} at a time are contiguous"
             yield Breach("dma-small", "pieces", message, "give each partition a contiguous run of 512 bytes or more")
             return
 
