@@ -1,7 +1,7 @@
 """Generate the reference pages from the code: tables, passes, diagnostics, commands; and the tables of opcodes and of
 the rules of the hardware.
 
-    python tools/make_docs.py            # write docs/reference/*.md, and the tables in docs/opcodes.md and docs/nki.md
+    python tools/make_docs.py            # write docs/reference/*.md, and tables in docs/opcodes.md and docs/nki.md
     python tools/make_docs.py --check    # exit 1, and say which, when a page is not what the code gives
 
 A page is a function from the code to text; `PAGES` lists them. What a page says is in the code (docstrings, column

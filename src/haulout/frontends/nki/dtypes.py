@@ -1,15 +1,13 @@
 """Element types by NKI's names: their sizes, and the type of the program that stores as many bytes.
 
 NKI's types are names (`nl.float32 == "float32"`). Only addresses matter here, so packed and exotic types are stored
-as integers of their size. `float8_e4m3` is one of them: it has an infinity and ends at 240 (`ml_dtypes.float8_e4m3`),
-while the program's `f8e4m3fn` has none and ends at 448, as NKI's `float8_e4m3fn`.
+as integers of their size. `float8_e4m3` has an infinity and ends at 240, `float8_e4m3fn` has none and ends at 448.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from haulout.ir import dtypes as ir_dtypes
@@ -38,7 +36,7 @@ ELEMENT_TYPES: dict[str, ElementType] = {
     "float32": ElementType(4, "f32"),
     "tfloat32": ElementType(4, "f32"),
     "float64": ElementType(8, "f64"),
-    "float8_e4m3": ElementType(1, "u8"),
+    "float8_e4m3": ElementType(1, "f8e4m3"),
     "float8_e4m3fn": ElementType(1, "f8e4m3fn"),
     "float8_e5m2": ElementType(1, "f8e5m2"),
     "float8_e8m0fnu": ElementType(1, "u8"),
@@ -48,7 +46,6 @@ ELEMENT_TYPES: dict[str, ElementType] = {
 }
 """Every element type by its NKI name."""
 
-_E4M3 = np.dtype(ml_dtypes.float8_e4m3)
 _ALIASES = {
     "bool_": "bool",
     "float8e4": "float8_e4m3",
@@ -60,7 +57,6 @@ _ALIASES = {
     },
     **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     "pred": "bool",
-    "f8e4m3": "float8_e4m3",
 }
 
 
@@ -70,10 +66,7 @@ def nki_name(dtype: object) -> str | None:
         text = str(dtype)
         return text if text in ELEMENT_TYPES else _ALIASES.get(text)
     try:
-        found: np.dtype[np.generic] = np.dtype(dtype)  # type: ignore[call-overload]
+        stored = ir_dtypes.name_of(np.dtype(dtype))  # type: ignore[call-overload]
     except TypeError:
         return None
-    if found == _E4M3:
-        return "float8_e4m3"
-    stored = ir_dtypes.name_of(found)
     return None if stored is None else _ALIASES.get(stored, stored)
