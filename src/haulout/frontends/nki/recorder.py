@@ -159,10 +159,10 @@ class Recorder:
             reject(f"invalid name {storage.name!r} of a tensor", place=place)
         if address is not None and buffer.on_chip:
             storage.partition, storage.address = address
-        check_storage(storage, self.target, self.findings)
         self.storages.append(storage)
         if shared is not None:
             self._shared[shared] = storage
+        check_storage(storage, self.target, self.findings)
         return Tensor(storage, dtype, storage.shape, row_major(storage.shape))
 
     def _unique(self, name: str) -> str:
