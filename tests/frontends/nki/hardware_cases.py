@@ -75,7 +75,14 @@ MEMORY_TO_TENSOR_ENGINE: Cases = {
             "nisa.rand_set_state(u, engine=nisa.vector_engine)",
         ),
     ],
-    "psum-tile": [("gen3", tile("long", "(128, 513)", buffer="psum"), tile("long", "(128, 512)", buffer="psum"))],
+    "psum-tile": [
+        (
+            "gen3",
+            tile("tiles", "(128, 4, 300)", buffer="psum"),
+            tile("tiles", "(128, 8, 512)", buffer="psum"),
+        ),
+        ("gen3", tile("long", "(128, 513)", buffer="psum"), tile("long", "(128, 512)", buffer="psum")),
+    ],
     "psum-address": [
         (
             "gen3",

@@ -129,9 +129,7 @@ def test_sizes_of_sbuf(tmp_path: Path, target: str, columns: int, severity: Seve
             nisa.memset(tile[:, 0:8], 0.0)
         """
     found = checked(tmp_path, body, {"x": X["x"]}, lnc=1, target=target).diagnostics
-    assert [(each.code, each.severity) for each in found] == (
-        [] if severity is None else [("over-capacity", severity)]
-    )
+    assert [each.severity for each in found if each.code == "over-capacity"] == [severity] * (severity is not None)
 
 
 def test_tensors_that_live_together_and_leave_the_compiler_nothing(tmp_path: Path) -> None:
@@ -147,9 +145,10 @@ def test_tensors_that_live_together_and_leave_the_compiler_nothing(tmp_path: Pat
         checked(tmp_path, body.format(columns=columns), {"x": X["x"]}, lnc=1).diagnostics
         for columns in (27000, 26000)
     )
-    assert [(each.code, each.severity) for each in tight] == [("over-capacity", Severity.WARNING)]
-    assert "of which 212984 are usable" in tight[0].message
-    assert fitting == []
+    (found,) = (each for each in tight if each.code == "over-capacity")
+    assert found.severity is Severity.WARNING
+    assert "of which 212984 are usable" in found.message
+    assert [each for each in fitting if each.code == "over-capacity"] == []
 
 
 @pytest.mark.parametrize(("columns", "wrong"), [(256, 0), (257, 1)])
@@ -165,10 +164,12 @@ def test_an_exchange_through_gpsimd_has_a_size(tmp_path: Path, columns: int, wro
         """
     found = checked(tmp_path, body, {"x": X["x"]})
     assert codes(found) == ["hardware-rule"] * wrong
-    assert all(each.notes[0].startswith("rule sendrecv-bytes (gen3, gen4)") for each in found.diagnostics)
+    broken = [each for each in found.diagnostics if each.code == HARDWARE]
+    assert all(each.notes[0].startswith("rule sendrecv-bytes (gen3, gen4)") for each in broken)
     assert found.trace.recorders[0].records[-1].engine.name == "POOL"
     old = checked(tmp_path, body, {"x": X["x"]}, target="gen2")
-    assert [each.message for each in old.diagnostics] == ["nisa.sendrecv: it needs gen3; the target is gen2"]
+    missing = [each.message for each in old.diagnostics if each.code == HARDWARE]
+    assert missing == ["nisa.sendrecv: it needs gen3; the target is gen2"]
 
 
 @pytest.mark.parametrize(

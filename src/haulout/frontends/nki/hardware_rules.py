@@ -14,6 +14,7 @@ instructions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -228,12 +229,23 @@ def _storage(storage: Storage) -> Iterator[Breach]:
     if "64" in storage.dtype:
         yield Breach("no-64-bit", "dtype", f"{described}: no element in SBUF or PSUM has 64 bits", "use 32 bits")
     if storage.buffer is Buffer.psum:
-        if BANK_BYTES < storage.row_bytes <= PSUM_BYTES:  # `over-capacity` has larger ones
+        if BANK_BYTES < storage.row_bytes <= PSUM_BYTES and not _in_banks(storage):  # else `over-capacity` says so
             message = f"{described} takes {storage.row_bytes} bytes of each partition; a bank has {BANK_BYTES}"
-            yield Breach("psum-tile", "size", message, "allocate a tile for each bank")
+            yield Breach("psum-tile", "size", message, "allocate a tile for each bank, or a dimension for the banks")
         if storage.address is not None and storage.address % BANK_BYTES:
             message = f"{described} is at byte {storage.address}; banks start at multiples of {BANK_BYTES}"
             yield Breach("psum-address", "address", message)
+
+
+def _in_banks(storage: Storage) -> bool:
+    """Whether the inner dimensions are tiles of which no bank has a part, such as [128, 8, 512] of float32."""
+    tile = storage.row_bytes // max(math.prod(storage.shape[1:]), 1)
+    dims = 0
+    for count in reversed(storage.shape[1:]):
+        if tile * count > BANK_BYTES:
+            break
+        tile, dims = tile * count, dims + 1
+    return dims > 0 and BANK_BYTES % tile == 0
 
 
 # -- partitions ------------------------------------------------------------------------------------------------------

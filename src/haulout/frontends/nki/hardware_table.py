@@ -65,7 +65,8 @@ _MEMORY = (
          ("gen3",), _WARNING, "over-capacity"),
     Rule("psum-size", "memory", "the tensors that live at one time fit a partition of PSUM: 16 KiB",
          code="over-capacity"),
-    Rule("psum-tile", "memory", "a tensor in PSUM fits a bank: 2048 bytes in each partition", _OLD, _WARNING),
+    Rule("psum-tile", "memory", "a tensor in PSUM fits a bank, 2048 bytes in each partition, or its inner "
+         "dimensions are tiles that fill banks evenly", _OLD, _WARNING),
     Rule("psum-address", "memory", "an address in PSUM that a kernel chooses is the start of a bank, a multiple of "
          "2048", severity=_WARNING),
     Rule("dims-2", "memory", "a tensor in SBUF or PSUM has at least 2 dimensions"),
