@@ -152,7 +152,7 @@ def psum_bytes(tensor: Tensor) -> tuple[int, int]:
 def _bank(dst: Tensor) -> Found:
     """One result is in one bank: known where the kernel chose the address, or the result is longer than any."""
     storage = dst.storage
-    if storage.buffer is not Buffer.psum or not storage.row_bytes:
+    if storage.buffer is not Buffer.psum or (storage.address is None and storage.row_bytes <= BANK_BYTES):
         return
     begin, end = psum_bytes(dst)
     if storage.address is None:

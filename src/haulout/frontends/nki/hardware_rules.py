@@ -66,9 +66,11 @@ _ENGINE_SINCE = {
     ("rand_get_state", "vector"): "gen4",
     ("activation", "gpsimd"): "gen4",
 }
-_OPERATOR_SINCE = {"abs_max": "gen4", "abs_min": "gen4"}
-_UNARY_SINCE = {"square": "gen4", "relu": "gen4"}
-"""Operators of `tensor_scalar`."""
+_OPERATORS = frozenset({"op", "op0", "op1", "reduce_op"})
+_OPERATOR_SINCE = frozenset({"abs_max", "abs_min"})
+"""Operators that gen4 brings."""
+_UNARY_SINCE = frozenset({"square", "relu"})
+"""The same in `tensor_scalar`."""
 
 
 def check_hardware(
@@ -125,7 +127,7 @@ def _report(name: str, breach: Breach, target: str, findings: Findings, place: t
 
 def _breaches(row: Instruction, given: Mapping[str, Any], target: str) -> Iterator[Breach]:
     operands = {name: value for name, value in given.items() if isinstance(value, Tensor)}
-    missing = list(_generation(row.name, given, target))
+    missing = [] if target == TARGETS[-1] else list(_generation(row.name, given, target))
     if missing:
         yield from missing
         return
@@ -154,26 +156,33 @@ def _generation(name: str, given: Mapping[str, Any], target: str) -> Iterator[Br
     """What the target does not have yet."""
     if target == TARGETS[-1]:
         return
-    wanted: list[tuple[str, str, str | None]] = [("instruction", "it", _SINCE.get(name))]
-    if given:
-        asked = chosen_engine(given)
-        wanted.append(("engine", f"its use of the {asked} engine", _ENGINE_SINCE.get((name, asked))))
-        if given.get("priority") is not None:
-            wanted.append(("priority", "priority", "gen4"))
-        if getattr(given.get("dge_mode"), "name", "") == "hwdge":
-            wanted.append(("dge_mode", "dge_mode.hwdge", "gen3"))
-        source = given.get("src") if name == "dma_transpose" else None
-        if isinstance(source, Tensor) and source.indirect is not None and source.indirect.vector:
-            wanted.append(("src", "a transposition by index", "gen3"))
-        for key in ("op", "op0", "op1", "reduce_op"):
-            operator = getattr(given.get(key), "__name__", "")
-            since = _OPERATOR_SINCE.get(operator)
-            if name == "tensor_scalar":
-                since = since or _UNARY_SINCE.get(operator)
-            wanted.append((key, f"nl.{operator}", since))
-    for subject, what, since in wanted:
-        if since is not None and TARGETS.index(target) < TARGETS.index(since):
+    for subject, what, since in _newer(name, given):
+        if TARGETS.index(target) < TARGETS.index(since):
             yield Breach("gen", subject, f"{what} needs {since}; the target is {target}")
+
+
+def _newer(name: str, given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What an instruction has that gen2 does not: (argument, words, first target)."""
+    if name in _SINCE:
+        yield "instruction", "it", _SINCE[name]
+    for key, value in given.items():
+        if key == "engine":
+            asked = chosen_engine(given)
+            if (name, asked) in _ENGINE_SINCE:
+                yield key, f"its use of the {asked} engine", _ENGINE_SINCE[name, asked]
+        elif key == "priority":
+            if value is not None:
+                yield key, key, "gen4"
+        elif key == "dge_mode":
+            if getattr(value, "name", "") == "hwdge":
+                yield key, "dge_mode.hwdge", "gen3"
+        elif key == "src":
+            if name == "dma_transpose" and getattr(getattr(value, "indirect", None), "vector", False):
+                yield key, "a transposition by index", "gen3"
+        elif key in _OPERATORS:
+            operator = getattr(value, "__name__", "")
+            if operator in _OPERATOR_SINCE or (operator in _UNARY_SINCE and name == "tensor_scalar"):
+                yield key, f"nl.{operator}", "gen4"
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
@@ -221,7 +230,8 @@ def _memory(row: Instruction, given: Mapping[str, Any], operands: Mapping[str, T
 
 
 def _storage(storage: Storage) -> Iterator[Breach]:
-    if storage.buffer.is_hbm:
+    usual = storage.buffer is not Buffer.psum and len(storage.shape) >= 2 and "64" not in storage.dtype
+    if usual or storage.buffer.is_hbm:
         return
     described = storage.describe()
     if len(storage.shape) < 2:
