@@ -133,6 +133,7 @@ ELEMENTWISE_TO_TARGETS: Cases = {
     ],
     "act-bias": [
         ("gen2", "nisa.activation(a, nl.exp, b, bias=1.0)", "nisa.activation(a, nl.exp, b, bias=column)"),
+        ("gen2", "nisa.activation(a, nl.reciprocal, b, bias=column)", "nisa.activation(a, nl.reciprocal, b)"),
     ],
     "act-range": [
         (

@@ -13,6 +13,7 @@ import numpy as np
 
 from haulout.frontends.nki.engines import chosen_engine
 from haulout.frontends.nki.hardware_checks import Breach, Check, Found, Given, Operands, all_of, free_size
+from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.value_rules import activation_input
 
 _BITWISE = frozenset(
@@ -218,6 +219,8 @@ def _activation(given: Given, operands: Operands, target: str) -> Found:
     bias, op = given.get("bias"), _name(given.get("op"))
     if isinstance(bias, int | float) and bias != 0:
         yield Breach("act-bias", "bias", f"bias is {bias}", "put it into a tensor of one element in each partition")
+    elif op == "reciprocal" and isinstance(bias, Tensor):
+        yield Breach("act-bias", "bias", "nl.reciprocal with a bias", "add it in an instruction before")
     valid = _VALID.get(op)
     numbers = None if valid is None else activation_input(given)
     if valid is None or numbers is None:

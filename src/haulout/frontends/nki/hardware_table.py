@@ -151,7 +151,7 @@ _ELEMENTWISE = (
          "`tensor_scalar` vector, scalar, gpsimd; `tensor_tensor`, `memset`, `rng`, `rand_set_state`, "
          "`rand_get_state` vector, gpsimd; `nc_transpose` tensor, vector; `activation` scalar, gpsimd"),
     Rule("eng-copy", "element-wise", "the scalar engine has no `tensor_copy`", ("gen2",)),
-    Rule("act-bias", "element-wise", "the bias of an `activation` is a tensor", ("gen2",)),
+    Rule("act-bias", "element-wise", "the bias of an `activation` is a tensor, and reciprocal has none", ("gen2",)),
     Rule("act-range", "element-wise", "`activation` is valid for log in [2^-64, 2^64], sqrt in [2^-116, 2^118], "
          "rsqrt in [2^-87, 2^97], reciprocal in ±[2^-42, 2^42], sin in [-pi, pi], arctan in [-pi/2, pi/2]",
          severity=_WARNING),
