@@ -115,7 +115,7 @@ def _report(name: str, breach: Breach, target: str, findings: Findings, place: t
     if target not in rule.targets:
         return
     findings.add(
-        rule.code,
+        "hardware-rule",
         f"nisa.{name}: {breach.message}" if name else breach.message,
         severity=rule.severity,
         place=place,
