@@ -1,6 +1,7 @@
-"""Generate the reference pages from the code: tables, passes, diagnostics, commands; and the tables of opcodes.
+"""Generate the reference pages from the code: tables, passes, diagnostics, commands; and the tables of opcodes and of
+the rules of the hardware.
 
-    python tools/make_docs.py            # write docs/reference/*.md, and what docs/opcodes.md has between markers
+    python tools/make_docs.py            # write docs/reference/*.md, and tables in docs/opcodes.md and docs/nki.md
     python tools/make_docs.py --check    # exit 1, and say which, when a page is not what the code gives
 
 A page is a function from the code to text; `PAGES` lists them. What a page says is in the code (docstrings, column
@@ -22,6 +23,7 @@ from typing import Any
 import click
 
 from haulout.cli.main import main as haulout_command
+from haulout.frontends.nki.hardware_table import HARDWARE, RULES, TARGETS
 from haulout.ir.enums import Engine
 from haulout.ir.opcodes import ALL_TYPES, BITS, FETCH, FLOATS, INTEGERS, NUMBERS, OPCODES, Flow, Opcode, lookup
 from haulout.ir.schema import TABLES, Table
@@ -273,12 +275,39 @@ def _grouped(headings: Sequence[str], rows: Sequence[Opcode], cells: Callable[[O
     return grid([headings[at] for at in kept], [[line[at].replace("|", "\\|") for at in kept] for line in lines])
 
 
+_RULES = re.compile(r"(<!-- hardware rules -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def nki_page() -> str:
+    """The page as it is, its table of rules made anew."""
+    text = (DOCS / "nki.md").read_text(encoding="utf-8")
+    return _RULES.sub(lambda part: f"{part[1]}{_rules_table()}\n{part[2]}", text)
+
+
+def _rules_table() -> str:
+    """The rules of the hardware, by section."""
+    rows, section = [], ""
+    for rule in RULES.values():
+        where = "all" if rule.targets == TARGETS else ", ".join(rule.targets)
+        code = "" if rule.code == HARDWARE else f" (`{rule.code}`)"
+        rows.append((
+            "" if rule.section == section else rule.section,
+            f"`{rule.name}`",
+            rule.asks,
+            where,
+            rule.severity.name.lower() + code,
+        ))  # fmt: skip
+        section = rule.section
+    return grid(("", "rule", "what is asked", "targets", "a breach is"), rows)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/tables.md": tables_page,
     "reference/passes.md": passes_page,
     "reference/diagnostics.md": diagnostics_page,
     "reference/cli.md": cli_page,
     "opcodes.md": opcodes_page,
+    "nki.md": nki_page,
 }
 """File of docs -> its text."""
 

@@ -268,15 +268,17 @@ def check_source(
     lnc: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
+    target: str = "gen3",
 ) -> CheckResult:
-    """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`."""
+    """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`; `target` is the generation
+    whose rules of the hardware a kernel must keep (`gen2`, `gen3`, `gen4`)."""
     from haulout.checker import check_program
 
     _check_cores(lnc)
     if not isinstance(source, Program) and is_kernel(source):
         from haulout.nki import check_kernel
 
-        checked = check_kernel(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
+        checked = check_kernel(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope, target=target)
         return CheckResult(checked.program, checked.diagnostics)
     program = source if isinstance(source, Program) else load(source, lnc=lnc)
     return CheckResult(program, check_program(program))

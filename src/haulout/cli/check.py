@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="INPUT")
 @click.option("--lnc", type=CORES, help="Number of cores; the default of a kernel is 2.")
 @kernel_options
+@click.option(
+    "--target",
+    type=click.Choice(["gen2", "gen3", "gen4"]),
+    default="gen3",
+    show_default=True,
+    help="Of a kernel: the generation whose rules of the hardware are checked.",
+)
 @format_option
 @quiet_option
 @guarded
@@ -29,6 +36,7 @@ def check(
     arg: tuple[str, ...],
     args_file: str | None,
     barrier_scope: BarrierScope,
+    target: str,
     style: str,
     quiet: bool,
 ) -> int:
@@ -38,7 +46,7 @@ def check(
     INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments.
     """
     arguments = kernel_arguments(arg, args_file)
-    checked = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope)
+    checked = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target)
     emit(checked.diagnostics, style)
     if style == "text" and checked.program is not None:
         program = checked.program

@@ -20,7 +20,7 @@ from haulout.support.files import write_bytes
 from haulout.support.readers import read_npz
 
 Array = npt.NDArray[Any]
-FOREIGN = {name: np.dtype(f"u{dtypes.itemsize(name)}") for name in ("bf16", "f8e4m3fn", "f8e5m2")}
+FOREIGN = {name: np.dtype(f"u{dtypes.itemsize(name)}") for name in ("bf16", "f8e4m3", "f8e4m3fn", "f8e5m2")}
 
 
 def save_values(values: Mapping[str, Array], path: str | Path) -> None:

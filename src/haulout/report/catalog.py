@@ -260,10 +260,11 @@ CATALOG: dict[str, Entry] = {
         "Return the same tensors in the same order on all cores, outside of code that depends on the core.",
     ),
     "hardware-rule": Entry(
-        "An instruction of a kernel violates a rule of its engine.",
+        "An instruction of a kernel violates a rule of its engine; the note names the rule and its targets.",
         "The engine does not reach the memory, or does not support the number of elements or the type. The kernel "
-        "does not compile for the device.",
-        "Move the operand to a memory that the engine reaches, split the instruction, or convert the type.",
+        "does not compile for the device. A warning is a rule that is inferred, a note a hint about speed.",
+        "Move the operand to a memory that the engine reaches, split the instruction, or convert the type. The table "
+        "of rules is in `docs/nki.md`.",
     ),
     "partition-limit": Entry(
         "A tensor in SBUF or PSUM spans more partitions than the memory has.",

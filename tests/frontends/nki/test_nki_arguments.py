@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -19,6 +20,8 @@ from haulout.support.diagnostics import HauloutError
     [
         ("bf16[4,1,1024]", TensorSpec("bfloat16", (4, 1, 1024))),
         ("float8_e4m3[8]", TensorSpec("float8_e4m3", (8,))),
+        ("f8e4m3[8]", TensorSpec("float8_e4m3", (8,))),
+        ("f8e4m3fn[8]", TensorSpec("float8_e4m3fn", (8,))),
         ("sbuf:f32[128, 64]", TensorSpec("float32", (128, 64), Buffer.sbuf)),
         ("i32[]", TensorSpec("int32", ())),
         ("i32[64,1]{0:16}", TensorSpec("int32", (64, 1), within=(0, 16))),
@@ -73,3 +76,10 @@ def test_element_types_have_the_size_of_what_stores_them() -> None:
     for name in dtypes.NUMPY:
         assert nki_name(name) is not None, name
         assert ELEMENT_TYPES[str(nki_name(dtypes.NUMPY[name]))].bytes == dtypes.itemsize(name)
+
+
+def test_the_two_kinds_of_float8_e4m3_differ() -> None:
+    for name, greatest in (("float8_e4m3", 240.0), ("float8_e4m3fn", 448.0)):
+        stored = dtypes.NUMPY[ELEMENT_TYPES[name].stored]
+        assert nki_name(stored) == name
+        assert float(ml_dtypes.finfo(stored).max) == greatest

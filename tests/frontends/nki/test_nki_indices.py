@@ -66,7 +66,7 @@ def test_a_register_and_a_gather_inside_partitions(tmp_path: Path) -> None:
     assert "index 16 (the register)" in found.diagnostics[0].message
     inner = GATHER.format(
         work="""picked = nl.ndarray((4, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.nc_n_gather(picked, rows, at)"""
+    nisa.nc_n_gather(picked, rows, at.view(nl.uint32))"""
     )
     assert codes(checked(tmp_path, inner, {**TABLE, "index": column(0, 8, 2, 2)}, lnc=1)) == ["out-of-bounds"]
     assert codes(checked(tmp_path, inner, {**TABLE, "index": column(0, 7, 2, 2)}, lnc=1)) == []

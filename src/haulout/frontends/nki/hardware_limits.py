@@ -1,25 +1,21 @@
-"""Sizes and types that an instruction can have, by instruction; see `hardware_rules.py`.
+"""Sizes, types and operators that an instruction can have, by instruction; see `hardware_rules.py`.
 
-A check gets the arguments, those of them that are tensors, and the generation; it gives what is wrong as (operand,
-sentence).
+The tensor engine is in `hardware_matmul.py`, DMA in `hardware_dma.py`, instructions that search, gather and count in
+`hardware_sizes.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from haulout.frontends.nki.storage import Buffer
+import numpy as np
+
+from haulout.frontends.nki.engines import chosen_engine
+from haulout.frontends.nki.hardware_checks import Breach, Check, Found, Given, Operands, all_of, free_size
 from haulout.frontends.nki.tensor import Tensor
+from haulout.frontends.nki.value_rules import activation_input
 
-Given = Mapping[str, Any]
-Operands = Mapping[str, Tensor]
-Found = Iterator[tuple[str, str]]
-Check = Callable[[Given, Operands, str], Found]
-
-_BANK = 2048
-"""Bytes of a PSUM bank in each partition."""
 _BITWISE = frozenset(
     {
         "invert",
@@ -32,13 +28,39 @@ _BITWISE = frozenset(
         "logical_shift_right",
     }
 )
-_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
-MAX_SENT = {4: 1024, 2: 512, 1: 256}
-"""Bytes a partition of an exchange through GpSimd's DMA, by the size of an element."""
-
-
-def _free(tensor: Tensor) -> int:
-    return math.prod(tensor.shape[1:])
+_MISSING = frozenset({"divide", "mod", "fmod"})
+_NOT_REDUCED = frozenset(
+    {
+        *("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "logical_not", "power", "rsqrt"),
+        *("reciprocal", "abs", "square", "relu", "abs_max", "abs_min", "invert", "left_shift", "right_shift"),
+    }
+)
+_FOLDS = frozenset({"add", "multiply", "max", "min", "maximum", "minimum"})
+_MAXIMUM = frozenset({"max", "maximum"})
+_COMPARED = frozenset({"equal", "less", "less_equal", "greater", "greater_equal"})
+_OVER_PARTITIONS = frozenset({"add", "average", "max", "maximum", "bitwise_or", "bitwise_and"})
+_PAIRS = frozenset(
+    {
+        *(("multiply", second) for second in ("add", "subtract", "bypass")),
+        *((first, "bypass") for first in ("add", "subtract", "bypass")),
+    }
+)
+_ENGINES = {
+    **dict.fromkeys(("tensor_copy", "tensor_scalar"), ("vector", "scalar", "gpsimd")),
+    **dict.fromkeys(("tensor_tensor", "memset", "rng", "rand_set_state", "rand_get_state"), ("vector", "gpsimd")),
+    "nc_transpose": ("tensor", "vector"),
+    "activation": ("scalar", "gpsimd"),
+}
+_VALID = {
+    "log": (2.0**-64, 2.0**64),
+    "sqrt": (2.0**-116, 2.0**118),
+    "rsqrt": (2.0**-87, 2.0**97),
+    "sin": (-math.pi, math.pi),
+    "arctan": (-math.pi / 2, math.pi / 2),
+    "reciprocal": (2.0**-42, 2.0**42),
+}
+"""Least and greatest valid input; of `reciprocal`, of its magnitude."""
+_LEAST_FLOAT32 = float(np.finfo(np.float32).min)
 
 
 def _name(value: Any) -> str:
@@ -49,226 +71,292 @@ def _is_float(dtype: str) -> bool:
     return "float" in dtype
 
 
-# -- tensor engine ---------------------------------------------------------------------------------------------------
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"nl.{name}" for name in names)
 
 
-def _matmul(given: Given, operands: Operands, target: str) -> Found:
-    dst, stationary, moving = (operands.get(each) for each in ("dst", "stationary", "moving"))
-    if dst is None or stationary is None or moving is None:
-        return
-    wide = getattr(given.get("perf_mode"), "name", "none") != "none"
-    most = 512 if target in ("gen2", "gen3") else 8192 if dst.dtype == "bfloat16" else 4096
-    # In the double modes the first free dimension is part of the contraction.
-    columns = _free(moving) // (2 if wide else 1)
-    if columns > most:
-        yield "moving", f"moving has {columns} elements in each partition; {target} takes at most {most}"
-    if _free(stationary) // (2 if wide else 1) > 128:
-        yield "stationary", f"stationary has {_free(stationary)} elements in each partition; it takes at most 128"
-    kinds = {"stationary": stationary.dtype, "moving": moving.dtype}
-    if not given.get("is_transpose"):
-        for name, dtype in kinds.items():
-            if "int" in dtype or dtype == "bool":
-                yield name, f"{name} is {dtype}; the tensor engine does not multiply integers"
-        if dst.dtype != "float32" and not (target == "gen4" and dst.dtype == "bfloat16"):
-            yield "dst", f"dst is {dst.dtype}; {target} accumulates in float32"
-    single = [dtype in ("float32", "tfloat32") for dtype in kinds.values()]
-    if any(single) and not all(single):
-        yield "types", f"stationary is {stationary.dtype}, moving {moving.dtype}; float32 needs float32 on both sides"
-    yield from _bank(dst, target)
+# -- shapes ----------------------------------------------------------------------------------------------------------
 
 
-def _bank(dst: Tensor, target: str) -> Found:
-    """One result is in one bank; known where the kernel chose the address."""
-    storage = dst.storage
-    if storage.buffer is not Buffer.psum or storage.address is None or target == "gen4" or not storage.row_bytes:
-        return
-    last = sum((count - 1) * max(stride, 0) for stride, count in zip(dst.strides[1:], dst.shape[1:], strict=True))
-    begin = storage.address + dst.offset * dst.itemsize % storage.row_bytes
-    end = begin + (last + 1) * dst.itemsize
-    if begin // _BANK != (end - 1) // _BANK:
-        yield "dst", f"dst takes bytes {begin}:{end} of each partition; a result must fit one bank of {_BANK} bytes"
-
-
-def _transpose(given: Given, operands: Operands, target: str) -> Found:
-    dst, data = operands.get("dst"), operands.get("data")
-    if dst is None or data is None:
-        return
-    if dst.dtype != data.dtype:
-        yield "dst", f"dst is {dst.dtype}, data {data.dtype}; a transposition must keep the type"
-    chosen = getattr(given.get("engine"), "name", "unknown")
-    rows, columns = data.shape[0], _free(data)
-    if chosen == "unknown":
-        chosen = "tensor" if dst.storage.buffer is Buffer.psum else "vector"
-    if chosen == "vector" and max(rows, columns) > 32:
-        yield "data", f"data is {rows} by {columns}; the vector engine transposes 32 by 32"
-    if chosen == "tensor" and max(rows, columns) > 128:
-        yield "data", f"data is {rows} by {columns}; the tensor engine transposes 128 by 128"
-    if chosen == "tensor" and (dst.storage.buffer is not Buffer.psum or data.storage.buffer is Buffer.psum):
-        yield (
-            "memory",
-            f"data is in {data.buffer.value}, dst in {dst.buffer.value}; the tensor engine reads SBUF, writes PSUM",
-        )
-
-
-# -- elementwise -----------------------------------------------------------------------------------------------------
-
-
-def _alike(*names: str) -> Check:
+def alike(*names: str) -> Check:
     """Operands with as many elements in each partition as the destination."""
 
     def check(given: Given, operands: Operands, target: str) -> Found:
         dst = operands.get("dst")
         for name in names:
             tensor = operands.get(name)
-            if dst is not None and tensor is not None and _free(tensor) != _free(dst):
-                yield name, f"{name} has {_free(tensor)} elements in each partition, dst {_free(dst)}"
+            if dst is not None and tensor is not None and free_size(tensor) != free_size(dst):
+                message = f"{name} has {free_size(tensor)} elements in each partition, dst {free_size(dst)}"
+                yield Breach("free-size", name, message, "broadcast it with a view, such as .broadcast or .ap")
 
     return check
 
 
-def _columns(*names: str, single: bool = False) -> Check:
+def columns(*names: str, single: bool = False) -> Check:
     """Operands with one value for each partition; `single`: as float32."""
 
     def check(given: Given, operands: Operands, target: str) -> Found:
+        dst = operands.get("dst")
         for name in names:
             tensor = operands.get(name)
             if tensor is None:
                 continue
-            if _free(tensor) != 1:
-                yield name, f"{name} has {_free(tensor)} elements in each partition; it takes one"
+            if free_size(tensor) != 1:
+                message = f"{name} has {free_size(tensor)} elements in each partition; it takes one"
+                yield Breach("vector-shape", name, message)
+            elif dst is not None and tensor.shape[0] != dst.shape[0]:
+                message = f"{name} spans {tensor.shape[0]} partitions, dst {dst.shape[0]}"
+                yield Breach("vector-shape", name, message)
             elif single and tensor.dtype != "float32":
-                yield name, f"{name} is {tensor.dtype}; it takes float32"
+                yield Breach("ts-f32", name, f"{name} is {tensor.dtype}; it takes float32", "convert it first")
 
     return check
 
 
-def _operators(*keys: str) -> Check:
+# -- operators and engines -------------------------------------------------------------------------------------------
+
+
+def has_engine(name: str) -> Check:
+    """The engine that a kernel asks for."""
+
+    def check(given: Given, operands: Operands, target: str) -> Found:
+        asked = chosen_engine(given)
+        if asked != "unknown" and asked not in _ENGINES[name]:
+            yield Breach(
+                "eng-choice", "engine", f"the {asked} engine does not have it; {', '.join(_ENGINES[name])} do"
+            )
+
+    return check
+
+
+def _operators(*keys: str, bitwise: bool = True) -> Check:
     """Operators on bits take integers and are the vector engine's; they do not mix with arithmetic."""
 
     def check(given: Given, operands: Operands, target: str) -> Found:
         names = [_name(given[key]) for key in keys if given.get(key) is not None]
+        for name in names:
+            if name in _MISSING:
+                help = "multiply by nisa.reciprocal" if name == "divide" else ""
+                yield Breach("op-missing", name, f"nl.{name} is no operator of the hardware", help)
         bits = [name for name in names if name in _BITWISE]
         if not bits:
             return
+        if not bitwise:
+            yield Breach("op-class", "op", f"nl.{bits[0]}: the instruction has arithmetic operators only")
+            return
         if len(bits) < len(names) and "bypass" not in names:
-            yield "op", f"nl.{names[0]} and nl.{names[1]}: bitwise and arithmetic operators do not combine"
-        chosen = getattr(given.get("engine"), "name", "unknown")
-        if chosen in ("scalar", "gpsimd"):
-            yield "engine", f"nl.{bits[0]} runs on the vector engine only"
+            message = f"nl.{names[0]} and nl.{names[1]}: bitwise and arithmetic operators do not combine"
+            yield Breach("op-class", "op", message)
+        if chosen_engine(given) in ("scalar", "gpsimd"):
+            yield Breach("op-class", "engine", f"nl.{bits[0]} runs on the vector engine only")
         for name in ("dst", "data", "data1", "data2"):
             tensor = operands.get(name)
             if tensor is not None and _is_float(tensor.dtype):
-                yield name, f"{name} is {tensor.dtype}; nl.{bits[0]} takes integers"
+                yield Breach("op-class", name, f"{name} is {tensor.dtype}; nl.{bits[0]} takes integers")
 
     return check
+
+
+def _one_of(key: str, allowed: frozenset[str]) -> Check:
+    """An operator from a few."""
+
+    def check(given: Given, operands: Operands, target: str) -> Found:
+        if given.get(key) is not None and _name(given[key]) not in allowed:
+            message = f"{key} is nl.{_name(given[key])}; it takes {_listed(sorted(allowed))}"
+            yield Breach("op-reduce", key, message)
+
+    return check
+
+
+def _activate2(given: Given, operands: Operands, target: str) -> Found:
+    names = (_name(given.get("op0")), _name(given.get("op1")))
+    if names not in _PAIRS:
+        yield Breach("op-pair", "op0", f"{_listed(list(names))}: not a pair of operators that it has")
 
 
 def _tensor_scalar(given: Given, operands: Operands, target: str) -> Found:
     names = [_name(given[key]) for key in ("op0", "op1") if given.get(key) is not None]
     arithmetic = not any(name in _BITWISE for name in names)
-    yield from _columns("operand0", "operand1", single=arithmetic)(given, operands, target)
-    chosen = getattr(given.get("engine"), "name", "unknown")
-    if chosen == "scalar" and names not in (["multiply", "add"], ["multiply"], ["add"]):
-        words = ", ".join(f"nl.{name}" for name in names)
-        yield "engine", f"{words} on the scalar engine, which supports multiply, add, and multiply then add"
+    yield from columns("operand0", "operand1", single=arithmetic)(given, operands, target)
+    asked = chosen_engine(given)
+    if asked == "scalar" and names not in (["multiply", "add"], ["multiply"], ["add"]):
+        message = f"{_listed(names)} on the scalar engine, which supports multiply, add, and multiply then add"
+        yield Breach("scalar-ops", "engine", message, "leave engine out")
+    if asked == "gpsimd" and arithmetic and names != ["rsqrt"]:
+        message = f"{_listed(names)} on GpSimd, where the documentation allows nl.rsqrt only"
+        yield Breach("pool-ops", "engine", message, "leave engine out")
+
+
+def _tensor_reduce(given: Given, operands: Operands, target: str) -> Found:
+    op, dst, data = _name(given.get("op")), operands.get("dst"), operands.get("data")
+    if op in _NOT_REDUCED:
+        yield Breach("op-reduce", "op", f"nl.{op} is no reduction")
+    axis = given.get("axis")
+    axes = [axis] if isinstance(axis, int | np.integer) else list(axis) if isinstance(axis, list | tuple) else None
+    if data is None or not axes or not all(isinstance(each, int | np.integer) for each in axes):
+        return
+    rank = len(data.shape)
+    reduced = sorted({int(each) + (rank if each < 0 else 0) for each in axes})
+    kept = [at for at in range(1, rank) if at not in reduced and data.shape[at] != 1]
+    if reduced[0] < 1 or reduced[-1] >= rank or (kept and kept[-1] > reduced[0]):
+        message = f"axis {axis} of data {list(data.shape)} is not the last free dimensions"
+        yield Breach("reduce-axis", "axis", message, "turn the data with nisa.nc_transpose first")
+    elif dst is not None and free_size(dst) != math.prod(data.shape[at] for at in kept):
+        wanted = math.prod(data.shape[at] for at in kept)
+        message = f"dst has {free_size(dst)} elements in each partition; {wanted} of data {list(data.shape)} remain"
+        yield Breach("reduce-axis", "dst", message)
+
+
+# -- single instructions ---------------------------------------------------------------------------------------------
 
 
 def _tensor_copy(given: Given, operands: Operands, target: str) -> Found:
-    if target == "gen2" and getattr(given.get("engine"), "name", "") == "scalar":
-        yield "engine", "the scalar engine of gen2 does not copy; nisa.activation with op=nl.copy does"
+    if chosen_engine(given) == "scalar":
+        yield Breach("eng-copy", "engine", "the scalar engine does not copy", "use nisa.activation with op=nl.copy")
+
+
+def _activation(given: Given, operands: Operands, target: str) -> Found:
+    bias, op = given.get("bias"), _name(given.get("op"))
+    if isinstance(bias, int | float) and bias != 0:
+        yield Breach("act-bias", "bias", f"bias is {bias}", "put it into a tensor of one element in each partition")
+    elif op == "reciprocal" and isinstance(bias, Tensor):
+        yield Breach("act-bias", "bias", "nl.reciprocal with a bias", "add it in an instruction before")
+    valid = _VALID.get(op)
+    numbers = None if valid is None else activation_input(given)
+    if valid is None or numbers is None:
+        return
+    seen = np.abs(numbers) if op == "reciprocal" else numbers
+    wrong = numbers[(seen < valid[0]) | (seen > valid[1])]
+    if wrong.size:
+        message = f"nl.{op} of {wrong.flat[0]:g}; it is valid from {valid[0]:.6g} to {valid[1]:.6g}"
+        yield Breach("act-range", "data", message)
 
 
 def _memset(given: Given, operands: Operands, target: str) -> Found:
     dst, value = operands.get("dst"), given.get("value")
-    if dst is not None and ("int" in dst.dtype) and isinstance(value, float) and not value.is_integer():
-        yield "value", f"value must be an integer for dst of type {dst.dtype}, found {value}"
+    if dst is None:
+        return
+    if "_x4" in dst.dtype and isinstance(value, int | float) and value != 0:
+        yield Breach("memset-kind", "value", f"value must be 0 for dst of type {dst.dtype}, found {value}")
+    elif "int" in dst.dtype and isinstance(value, float):
+        whole = value.is_integer()
+        message = f"value must be an integer for dst of type {dst.dtype}, found {value}"
+        help = f"write {int(value)}" if whole else ""
+        yield Breach("memset-float" if whole else "memset-kind", "value", message, help)
 
 
-# -- sizes -----------------------------------------------------------------------------------------------------------
+def _types(**allowed: str) -> Check:
+    """Operands that have few types."""
 
-
-def _free_size(name: str, least: int, most: int) -> Check:
     def check(given: Given, operands: Operands, target: str) -> Found:
-        tensor = operands.get(name)
-        if tensor is not None and not least <= _free(tensor) <= most:
-            yield name, f"{name} has {_free(tensor)} elements in each partition; it takes {least} to {most}"
+        for name, types in allowed.items():
+            tensor = operands.get(name)
+            if tensor is not None and tensor.dtype not in types.split():
+                yield Breach("select-dtype", name, f"{name} is {tensor.dtype}; it takes {', '.join(types.split())}")
 
     return check
 
 
-def _sixteens(given: Given, operands: Operands, target: str) -> Found:
-    for name in ("src_buffer", "index"):
+def same_type(rule: str, first: str, second: str) -> Check:
+    """Two operands without conversion between them."""
+
+    def check(given: Given, operands: Operands, target: str) -> Found:
+        left, right = operands.get(first), operands.get(second)
+        if left is not None and right is not None and left.dtype != right.dtype:
+            yield Breach(
+                rule, first, f"{first} is {left.dtype}, {second} {right.dtype}; the instruction converts nothing"
+            )
+
+    return check
+
+
+def _range_select(given: Given, operands: Operands, target: str) -> Found:
+    tensor, value = operands.get("on_true_tile"), given.get("on_false_value")
+    if tensor is not None and not _is_float(tensor.dtype):
+        yield Breach("select-dtype", "on_true_tile", f"on_true_tile is {tensor.dtype}; it takes a float")
+    for key in ("comp_op0", "comp_op1"):
+        if given.get(key) is not None and _name(given[key]) not in _COMPARED:
+            yield Breach(
+                "select-dtype", key, f"{key} is nl.{_name(given[key])}; it takes {_listed(sorted(_COMPARED))}"
+            )
+    if isinstance(value, int | float) and np.float32(value) != np.float32(_LEAST_FLOAT32):
+        yield Breach("select-dtype", "on_false_value", f"on_false_value is {value}; it must be {_LEAST_FLOAT32:g}")
+
+
+def _select_reduce(given: Given, operands: Operands, target: str) -> Found:
+    tensor = operands.get("on_true")
+    if tensor is not None and tensor.dtype in ("tfloat32", "int32", "uint32"):
+        yield Breach("select-dtype", "on_true", f"on_true is {tensor.dtype}, which it does not take")
+
+
+def _cumulative(given: Given, operands: Operands, target: str) -> Found:
+    for name in ("dst", "src"):
         tensor = operands.get(name)
-        if tensor is not None and tensor.shape[0] % 16:
-            yield name, f"{name} spans {tensor.shape[0]} partitions; it takes a multiple of 16"
-
-
-# -- DMA -------------------------------------------------------------------------------------------------------------
-
-
-def _by_hardware(given: Given, operands: Operands, target: str) -> Found:
-    """Descriptors that hardware makes move bytes as they are, from addresses of one index."""
-    if getattr(given.get("dge_mode"), "name", "") != "hwdge":
-        return
-    dst, src = operands.get("dst"), operands.get("src")
-    if dst is not None and src is not None and dst.dtype != src.dtype:
-        yield "dtype", f"src is {src.dtype}, dst {dst.dtype}; dge_mode.hwdge does not convert types"
-    for name, tensor in operands.items():
-        if tensor.indirect is not None and tensor.indirect.vector:
-            yield name, f"{name} has an index for each partition, which dge_mode.hwdge does not take"
-
-
-def _dma_transpose(given: Given, operands: Operands, target: str) -> Found:
-    dst, src, axes = operands.get("dst"), operands.get("src"), given.get("axes")
-    if dst is None or src is None or src.indirect is not None or dst.indirect is not None:
-        return
-    order = _AXES.get(len(src.shape))
-    if axes is not None and tuple(axes) not in _AXES.values():
-        yield "axes", f"axes must be (1, 0), (2, 1, 0) or (3, 1, 2, 0), found {tuple(axes)}"
-    elif order is None or (axes is not None and len(tuple(axes)) != len(src.shape)):
-        yield "axes", f"src must have 2, 3 or 4 dimensions, and as many axes, found {len(src.shape)} dimensions"
-    elif tuple(src.shape[axis] for axis in order) != dst.shape:
-        wanted = [src.shape[axis] for axis in order]
-        yield "dst", f"dst must have shape {wanted}, found {list(dst.shape)}"
-
-
-def most_sent(tensor: Tensor) -> int:
-    """Bytes of each partition that GpSimd's DMA exchanges at once."""
-    return MAX_SENT.get(tensor.itemsize, MAX_SENT[4])
+        if tensor is not None and tensor.dtype in ("int32", "uint32"):
+            yield Breach(
+                "select-dtype", name, f"{name} is {tensor.dtype}; it takes floats and integers of 8 or 16 bits"
+            )
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------
 
 
-def _all(*checks: Check) -> Check:
-    def check(given: Given, operands: Operands, target: str) -> Found:
-        for each in checks:
-            yield from each(given, operands, target)
-
-    return check
-
+_ACTIVATION = (
+    alike("data"),
+    columns("scale", single=True),
+    columns("bias", "reduce_res"),
+    _one_of("reduce_op", frozenset({"add"})),
+    _activation,
+)
 
 LIMITS: dict[str, Check] = {
-    "nc_matmul": _matmul,
-    "nc_transpose": _transpose,
-    "tensor_copy": _tensor_copy,
-    "tensor_tensor": _all(_alike("data1", "data2"), _operators("op")),
-    "tensor_scalar": _all(_alike("data"), _operators("op0", "op1"), _tensor_scalar),
-    "scalar_tensor_tensor": _all(_alike("data", "operand1"), _columns("operand0")),
-    "tensor_copy_predicated": _alike("src", "predicate"),
-    "activation": _all(_alike("data"), _columns("scale", single=True), _columns("bias", "reduce_res")),
-    "activation_reduce": _all(_alike("data"), _columns("scale", single=True), _columns("bias", "reduce_res")),
-    "tensor_scalar_reduce": _all(_alike("data"), _columns("operand0", "reduce_res")),
-    "range_select": _columns("bound0", "bound1", single=True),
-    "tensor_tensor_scan": _columns("initial"),
-    "reciprocal": _alike("data"),
-    "memset": _memset,
-    "bn_stats": _free_size("data", 1, 512),
-    "max8": _free_size("src", 8, 16384),
-    "nc_find_index8": _free_size("data", 8, 16384),
-    "nc_match_replace8": _free_size("data", 8, 16384),
-    "local_gather": _sixteens,
-    "dma_copy": _by_hardware,
-    "dma_transpose": _all(_by_hardware, _dma_transpose),
+    "tensor_copy": all_of(has_engine("tensor_copy"), _tensor_copy),
+    "tensor_tensor": all_of(has_engine("tensor_tensor"), alike("data1", "data2"), _operators("op")),
+    "tensor_scalar": all_of(has_engine("tensor_scalar"), alike("data"), _operators("op0", "op1"), _tensor_scalar),
+    "scalar_tensor_tensor": all_of(
+        alike("data", "operand1"), columns("operand0", "reduce_res"), _operators("op0", "op1", bitwise=False)
+    ),
+    "tensor_copy_predicated": all_of(
+        alike("src", "predicate"), _types(predicate="uint8 uint16 uint32"), same_type("select-dtype", "dst", "src")
+    ),
+    "activation": all_of(has_engine("activation"), *_ACTIVATION),
+    "activation_reduce": all_of(*_ACTIVATION),
+    "activate2": all_of(alike("data"), columns("imm0", "imm1", "relu_param", "reduce_res"), _activate2),
+    "tensor_reduce": all_of(_operators("op"), _tensor_reduce),
+    "tensor_scalar_reduce": all_of(
+        alike("data"),
+        columns("operand0", "reduce_res"),
+        _operators("op0", bitwise=False),
+        _one_of("reduce_op", _FOLDS),
+    ),
+    "tensor_scalar_cumulative": all_of(
+        alike("src"),
+        columns("imm0", "imm1", single=True),
+        _operators("op0", bitwise=False),
+        _one_of("op1", _FOLDS | {"subtract"}),
+        _cumulative,
+    ),
+    "tensor_tensor_scan": all_of(
+        alike("data0", "data1"), columns("initial"), _operators("op0", "op1", bitwise=False)
+    ),
+    "tensor_partition_reduce": _one_of("op", _OVER_PARTITIONS),
+    "reciprocal": alike("data"),
+    "exponential": all_of(alike("src"), columns("max_value", single=True), columns("reduce_res")),
+    "dropout": all_of(alike("data"), columns("prob"), same_type("select-dtype", "dst", "data")),
+    "range_select": all_of(
+        alike("on_true_tile"),
+        columns("bound0", "bound1", single=True),
+        columns("reduce_res"),
+        _one_of("reduce_op", _MAXIMUM),
+        _range_select,
+    ),
+    "select_reduce": all_of(
+        alike("on_true", "predicate"),
+        columns("on_false", "reduce_res"),
+        _types(predicate="int8 uint8 int16 uint16"),
+        _one_of("reduce_op", _MAXIMUM),
+        _select_reduce,
+    ),
+    "memset": all_of(has_engine("memset"), _memset),
 }
 """What is checked of each instruction."""

@@ -3,8 +3,8 @@
     name                 engine   parameters (defaults are None)              written        accumulated   rule
 
 A tensor given for any parameter that is not listed as written is read. *Accumulated* operands keep part of what they
-held: they are read and written. The engine is where NKI's documentation puts the instruction; a parameter `engine`
-moves it. Rules are checked in `shape_rules.py`.
+held: they are read and written. The engine is where NKI's documentation puts the instruction; a parameter `engine`,
+operators and operands may move it (`engines.py`). Rules are checked in `shape_rules.py`.
 
 To learn a new instruction, add a row. An instruction that has none is recorded as touching all its tensor operands.
 """
@@ -69,15 +69,16 @@ _ROWS = (
                               "accumulate"),
     _row("nc_transpose", _PE, "dst data / engine", rule="transpose"),
     # scalar engine
-    _row("activation", _ACT, "dst op data / bias scale reduce_op reduce_res reduce_cmd", "dst reduce_res",
+    _row("activation", _ACT, "dst op data / bias scale reduce_op reduce_res reduce_cmd engine", "dst reduce_res",
          rule=_SAME),
     _row("activation_reduce", _ACT, "dst op data reduce_op reduce_res / bias scale", "dst reduce_res", rule=_SAME),
     _row("activate2", _ACT, "dst op data imm0 imm1 op0 op1 / relu_param reverse0 reverse1 reduce_op reduce_res "
-                            "reduce_cmd", "dst reduce_res"),
+                            "reduce_cmd engine", "dst reduce_res"),
     # vector engine
     _row("tensor_tensor", _VECTOR, "dst data1 data2 op / engine", rule=_SAME),
     _row("tensor_scalar", _VECTOR, "dst data op0 operand0 / reverse0 op1 operand1 reverse1 engine", rule=_SAME),
-    _row("scalar_tensor_tensor", _VECTOR, "dst data op0 operand0 op1 operand1 / reverse0 reverse1", rule=_SAME),
+    _row("scalar_tensor_tensor", _VECTOR, "dst data op0 operand0 op1 operand1 / reverse0 reverse1 reduce_cmd "
+                                          "reduce_op reduce_res", "dst reduce_res", rule=_SAME),
     _row("tensor_reduce", _VECTOR, "dst op data axis / negate keepdims", rule=_SAME),
     _row("tensor_scalar_reduce", _VECTOR, "dst data op0 operand0 reduce_op / reduce_res reverse0 reduce_cmd "
                                           "reduce_init reduce_res_negate", "dst reduce_res"),
@@ -104,10 +105,10 @@ _ROWS = (
     _row("topk", _POOL, "val_dst idx_dst src n", "val_dst idx_dst"),
     # random numbers
     _row("rng", _VECTOR, "dst / engine"),
-    _row("rand2", _POOL, "dst min max"),
+    _row("rand2", _VECTOR, "dst min max"),
     _row("rand_get_state", _POOL, "dst / engine"),
     _row("rand_set_state", _POOL, "src_seeds / engine", ""),
-    _row("set_rng_seed", _POOL, "src_seeds", ""),
+    _row("set_rng_seed", _VECTOR, "src_seeds", ""),
 )
 # fmt: on
 

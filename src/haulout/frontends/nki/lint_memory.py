@@ -1,7 +1,7 @@
 """Allocations of a traced kernel: equal on all cores where they are shared, within the chip, and read whole.
 
-Sizes are those of the generation that is traced for (Neuron architecture guides): SBUF has 224 KiB in each of 128
-partitions (192 in generation 2, 256 in generation 4), PSUM 16 KiB in eight banks of 2 KiB.
+Sizes are those of the target (`hardware_table.py`): more than the memory has is an error, more than the compiler
+leaves to kernels a warning.
 """
 
 from __future__ import annotations
@@ -10,17 +10,12 @@ from itertools import zip_longest
 
 from haulout.frontends.nki.byte_sets import overlap
 from haulout.frontends.nki.findings import Findings, span_at
+from haulout.frontends.nki.hardware_table import MAX_PARTITIONS, PSUM_BYTES, RULES, SBUF_BYTES, SBUF_USABLE
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.trace import Trace
 from haulout.ir.patterns import Pattern
 from haulout.support.diagnostics import Label, Severity
-
-PARTITIONS = 128
-SBUF_BYTES = {"gen2": 192 << 10, "gen3": 224 << 10, "gen4": 256 << 10}
-"""Bytes of SBUF in each partition, by generation."""
-PSUM_BYTES = 16 << 10
-"""Bytes of PSUM in each partition."""
 
 
 def check_allocations(trace: Trace, findings: Findings) -> None:
@@ -67,35 +62,39 @@ def _report_difference(
 def check_capacity(trace: Trace, findings: Findings) -> None:
     """`partition-limit` and `over-capacity`, for each tensor, and for what lives at one time on a core."""
     for recorder in trace.recorders:
-        limits = {Buffer.sbuf: SBUF_BYTES[recorder.target], Buffer.psum: PSUM_BYTES}
+        sizes, usable = SBUF_BYTES[recorder.target], SBUF_USABLE[recorder.target]
+        limits = {Buffer.sbuf: (sizes, usable), Buffer.psum: (PSUM_BYTES, PSUM_BYTES)}
         for storage in recorder.storages:
             if storage.buffer in limits:
-                _check_one(findings, storage, limits[storage.buffer])
-        for buffer, limit in limits.items():
-            _check_together(findings, recorder, buffer, limit)
+                _check_one(findings, storage, *limits[storage.buffer])
+        for buffer, (limit, left) in limits.items():
+            _check_together(findings, recorder, buffer, limit, left)
 
 
-def _check_one(findings: Findings, storage: Storage, limit: int) -> None:
+def _check_one(findings: Findings, storage: Storage, limit: int, usable: int) -> None:
     last = storage.partition + storage.partitions
-    if last > PARTITIONS:
+    if last > MAX_PARTITIONS:
         findings.add(
             "partition-limit",
-            f"{storage.describe()} spans partitions {storage.partition}:{last}; the memory has {PARTITIONS}",
+            f"{storage.describe()} spans partitions {storage.partition}:{last}; the memory has {MAX_PARTITIONS}",
             place=storage.place,
             help=["the first dimension of a tensor in SBUF or PSUM is the partition: at most 128"],
         )
     begin = storage.address or 0
-    if begin + storage.row_bytes > limit:
+    end = begin + storage.row_bytes
+    if end > usable:
         findings.add(
             "over-capacity",
-            f"{storage.describe()} takes bytes {begin}:{begin + storage.row_bytes} of each partition; "
-            f"{storage.buffer.value} has {limit}",
+            f"{storage.describe()} takes bytes {begin}:{end} of each partition; {storage.buffer.value} has "
+            + (f"{limit}" if end > limit else f"{limit}, of which {usable} are usable"),
+            severity=Severity.ERROR if end > limit else Severity.WARNING,
             place=storage.place,
+            notes=[] if end > limit else [RULES["sbuf-usable"].note],
             help=["allocate a smaller tile, or reuse the bytes of one that is no longer needed"],
         )
 
 
-def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limit: int) -> None:
+def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limit: int, usable: int) -> None:
     """Tensors whose place the compiler chooses: the most bytes in a partition that live at one time.
 
     A tensor lives from its first access to its last, in list order, and to the end of a loop that it was filled
@@ -105,7 +104,7 @@ def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limi
     for at, record in enumerate(recorder.records):
         for number, _ in (*record.reads, *record.writes):
             storage = recorder.storages[number]
-            if storage.buffer is buffer and storage.address is None and storage.row_bytes <= limit:
+            if storage.buffer is buffer and storage.address is None and storage.row_bytes <= usable:
                 lives.setdefault(number, [at, at])[1] = at
     for begin, end in recorder.outermost_loops():
         for life in lives.values():
@@ -121,20 +120,25 @@ def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limi
         living.add(number) if born else living.discard(number)
         if used > most:
             most, culprits = used, sorted(living)
-    if most <= limit:
+    if most <= usable:
         return
+    over = most > limit
     tensors = sorted(
         (recorder.storages[number] for number in culprits), key=lambda each: (-each.row_bytes, each.number)
     )
     findings.add(
         "over-capacity",
         f"{most} bytes of each partition of {buffer.value} are in use at one time on core {recorder.core}; "
-        f"the memory has {limit}",
+        f"the memory has {limit}" + ("" if over else f", of which {usable} are usable"),
+        severity=Severity.ERROR if over else Severity.WARNING,
         place=tensors[0].place,
         subject=buffer.value,
         label=f"{tensors[0].describe()}: {tensors[0].row_bytes} bytes",
         more=[Label(f"{each.describe()}: {each.row_bytes} bytes", span_at(each.place)) for each in tensors[1:3]],
-        notes=[f"{len(tensors)} tensors are live at that time; the largest are shown"],
+        notes=[
+            f"{len(tensors)} tensors are live at that time; the largest are shown",
+            *([] if over else [RULES["sbuf-usable"].note]),
+        ],
         help=["use smaller tiles, or use one tensor for the last time before the next is written"],
     )
 

@@ -11,10 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from haulout.frontends.nki.engines import runs_on
 from haulout.frontends.nki.findings import Findings, kernel_frame, kernel_place, reject
-from haulout.frontends.nki.hardware_rules import check_hardware
+from haulout.frontends.nki.hardware_matmul import Accumulation
+from haulout.frontends.nki.hardware_rules import (
+    check_accumulation,
+    check_hardware,
+    check_meeting,
+    check_storage,
+)
+from haulout.frontends.nki.hardware_table import TARGETS
 from haulout.frontends.nki.index_rules import check_indices
-from haulout.frontends.nki.instructions import DMA, ENGINE_NAMES, Instruction
+from haulout.frontends.nki.instructions import DMA, Instruction
 from haulout.frontends.nki.layout import row_major
 from haulout.frontends.nki.ranges import follow_range
 from haulout.frontends.nki.registers import VirtualRegister
@@ -25,7 +33,7 @@ from haulout.frontends.nki.value_rules import follow
 from haulout.ir.enums import Engine
 from haulout.ir.patterns import Pattern
 from haulout.ir.schema import SIZE_MAX
-from haulout.support.diagnostics import Severity
+from haulout.support.diagnostics import Severity, bad_input
 
 TENSOR_QUEUES = 12
 """DMA queues 0 to 11 belong to HBM tensors in turn; 12 to 15 to the pipes of `sendrecv`."""
@@ -93,6 +101,8 @@ class Recorder:
         target: str = "gen3",
         overwritten: frozenset[str] = frozenset(),
     ) -> None:
+        if target not in TARGETS:
+            bad_input(f"invalid target {target!r}", help=[f"one of {', '.join(TARGETS)}"])
         self.core, self.cores, self.findings = core, cores, findings
         self.trips, self.target = trips, target
         self.overwritten = overwritten
@@ -110,6 +120,7 @@ class Recorder:
         self._shared: dict[tuple[str, int], Storage] = {}
         self._queues: dict[int, Engine] = {}
         self._identities: dict[tuple[int, str], Tensor] = {}
+        self._accumulation = Accumulation()
 
     # -- allocations -------------------------------------------------------------------------------------------------
 
@@ -151,6 +162,7 @@ class Recorder:
         self.storages.append(storage)
         if shared is not None:
             self._shared[shared] = storage
+        check_storage(storage, self.target, self.findings)
         return Tensor(storage, dtype, storage.shape, row_major(storage.shape))
 
     def _unique(self, name: str) -> str:
@@ -207,7 +219,7 @@ class Recorder:
             check_rule(row, given, self.findings, place)
             reads, writes = _by_lanes(row.rule, given, reads, writes)
         if row.engine is Engine.PE and row.name != "nc_transpose":
-            reads += self._accumulating(given, writes)
+            reads += self._accumulating(row.name, given, writes, place)
         elif given.get("dst_rmw_op") is not None:
             reads += writes
         self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place, None, given)
@@ -273,6 +285,7 @@ class Recorder:
         self, data: Tensor, cores: tuple[int, ...], engine: Engine, name: str | None, place: tuple[str, int]
     ) -> None:
         """`core_barrier`."""
+        check_meeting("core_barrier", self.target, self.findings, place)
         detail = BarrierDetail(data.storage.number, cores, name)
         self.records.append(Record("core_barrier", engine, ((data.storage.number, None),), (), (), place, detail))
 
@@ -280,6 +293,7 @@ class Recorder:
         self, src: Tensor, dst: Tensor, detail: MeetingDetail, engine: Engine, place: tuple[str, int]
     ) -> None:
         """`sendrecv`."""
+        check_meeting("sendrecv", self.target, self.findings, place)
         alike = (src.dtype, src.shape, src.strides) == (dst.dtype, dst.shape, dst.strides)
         # Rows in the order of an index; one index for all only moves the bytes.
         alike = alike and not any(each.indirect is not None and each.indirect.vector for each in (src, dst))
@@ -305,8 +319,7 @@ class Recorder:
     def _engine(self, row: Instruction, given: dict[str, Any], writes: list[Tensor], reads: list[Tensor]) -> Engine:
         if row.engine is DMA:
             return self.queue_of([*writes, *reads]) or Engine.DMA0
-        chosen = given.get("engine")
-        return row.engine if chosen is None else ENGINE_NAMES.get(getattr(chosen, "name", ""), row.engine)
+        return runs_on(row, given).engine
 
     def queue_of(self, tensors: Sequence[Tensor]) -> Engine | None:
         """The DMA queue of the first HBM tensor among the operands; None when all are on chip."""
@@ -318,7 +331,9 @@ class Recorder:
                 return self._queues[number]
         return None
 
-    def _accumulating(self, given: dict[str, Any], writes: list[Tensor]) -> list[Tensor]:
+    def _accumulating(
+        self, name: str, given: dict[str, Any], writes: list[Tensor], place: tuple[str, int]
+    ) -> list[Tensor]:
         """Destinations of a matrix multiplication that are added to: by its flag, or when one wrote them before."""
         flag = given.get("accumulate")
         found = []
@@ -326,6 +341,10 @@ class Recorder:
             key = (tensor.offset, tensor.shape, tensor.strides)
             before = key in tensor.storage.accumulated
             tensor.storage.accumulated.add(key)
+            if tensor.storage.buffer is Buffer.psum and not before:
+                if flag:
+                    check_accumulation(name, self._accumulation, tensor, self.target, self.findings, place)
+                self._accumulation.add(tensor)
             if flag or (flag is None and before):
                 found.append(tensor)
         return found

@@ -15,10 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from haulout.frontends.nki.findings import Findings
+from haulout.frontends.nki.hardware_table import MAX_PARTITIONS
 from haulout.frontends.nki.instructions import Instruction
 from haulout.frontends.nki.tensor import Tensor
-
-MAX_PARTITIONS = 128
 
 
 def check_rule(row: Instruction, given: dict[str, Any], findings: Findings, place: tuple[str, int]) -> None:

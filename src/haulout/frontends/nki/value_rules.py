@@ -231,10 +231,15 @@ def _beside(other: Array, result: Array) -> Array | None:
 
 
 def _activated(given: Mapping[str, Any], dst: Tensor) -> Array | None:
-    """`activation` with a function that changes nothing: scale * data + bias."""
-    data = known_numbers(given.get("data"))
-    if data is None or _op(given.get("op")) not in ("copy", "identity") or given.get("reduce_op") is not None:
+    """`activation` with a function that changes nothing."""
+    if _op(given.get("op")) not in ("copy", "identity") or given.get("reduce_op") is not None:
         return None
+    return activation_input(given)
+
+
+def activation_input(given: Mapping[str, Any]) -> Array | None:
+    """What the function of an `activation` gets, scale * data + bias, NaN where not known; None: nothing is known."""
+    data = known_numbers(given.get("data"))
     for op, key in (("multiply", "scale"), ("add", "bias")):
         value = given.get(key)
         if value is None or data is None:

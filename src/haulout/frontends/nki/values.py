@@ -26,7 +26,7 @@ _EXACT = 1 << 53
 """Integers up to here are exact as float64."""
 _EXACT_FLOAT32 = 1 << 24
 """Integers up to here are exact as float32, which is what engines compute in."""
-_NO_NUMBERS = frozenset({"tfloat32", "float8_e4m3", "float8_e8m0fnu"})
+_NO_NUMBERS = frozenset({"tfloat32", "float8_e8m0fnu"})
 """Types whose bits are not those of the type that stores them."""
 
 Array = npt.NDArray[Any]

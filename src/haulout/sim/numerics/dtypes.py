@@ -23,7 +23,7 @@ MANTISSA_BITS: dict[np.dtype[Any], int] = {NUMPY["f16"]: 10, NUMPY["bf16"]: 7, F
 """Of the floats in which an exponent of all ones means infinity: those of IEEE 754, and bf16."""
 
 _NAMES: dict[np.dtype[Any], str] = {dtype: name for name, dtype in NUMPY.items()}
-_NARROW_FLOATS = tuple(NUMPY[name] for name in ("f16", "bf16", "f8e4m3fn", "f8e5m2"))
+_NARROW_FLOATS = tuple(NUMPY[name] for name in ("f16", "bf16", "f8e4m3", "f8e4m3fn", "f8e5m2"))
 
 
 def named(name: str) -> np.dtype[Any]:

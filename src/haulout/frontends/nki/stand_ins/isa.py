@@ -10,7 +10,7 @@ import numpy as np
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.findings import kernel_place, shown_value, span_at
-from haulout.frontends.nki.hardware_limits import most_sent
+from haulout.frontends.nki.hardware_rules import check_exchange
 from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
 from haulout.frontends.nki.recorder import PIPE_QUEUES, TENSOR_QUEUES, MeetingDetail
 from haulout.frontends.nki.registers import VirtualRegister
@@ -136,10 +136,7 @@ def sendrecv(
     line = Engine(Engine.DMA0 + TENSOR_QUEUES + (hash_of(pipe_id) % PIPE_QUEUES))
     if getattr(dma_engine, "name", "dma") == "gpsimd_dma":
         line = Engine.POOL
-        size, most = src.size // max(src.shape[0], 1) * src.itemsize, most_sent(src)
-        if size > most:
-            message = f"nisa.sendrecv: {size} bytes of each partition; gpsimd_dma takes at most {most} of {src.dtype}"
-            recorder.findings.add("hardware-rule", message, subject="sendrecv")
+        check_exchange(src, recorder.target, recorder.findings, place)
     detail = MeetingDetail(int(send_to_rank), int(recv_from_rank), str(pipe_id))
     recorder.sendrecv(src, dst, detail, line, place)
     return NkiInstruction(recorder.newest())
