@@ -78,7 +78,7 @@ def index_view(tensor: Tensor, key: tuple[Any, ...]) -> tuple[tuple[int, ...], t
             start, found = _position(tensor, axis, part, 1)
             dynamic = found or dynamic
             offset += start * stride
-            if on_chip and axis == 0:
+            if on_chip and axis == tensor.blocks:
                 shape.append(1)
                 strides.append(stride)
     least = 2 if on_chip and tensor.ndim > 1 else 1

@@ -104,8 +104,8 @@ class Recorder:
         self.registers: list[VirtualRegister] = []
         self.waits: dict[int, list[int]] = {}
         """Position of a record -> those of records that it waits for."""
-        self.unknown: dict[str, tuple[str, int]] = {}
-        """Instructions that have no row, and where they were first met."""
+        self.unknown: dict[str, tuple[tuple[str, int], tuple[str, ...]]] = {}
+        """Instructions that have no row: where they were first met, and what is probably meant."""
         self._names: dict[str, int] = {}
         self._shared: dict[tuple[str, int], Storage] = {}
         self._queues: dict[int, Engine] = {}
@@ -212,10 +212,13 @@ class Recorder:
             reads += writes
         self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place, None, given)
 
-    def touch_all(self, name: str, tensors: list[Tensor]) -> None:
-        """An instruction that the table does not have: it may read and write all its tensors."""
+    def touch_all(self, name: str, tensors: list[Tensor], help: Sequence[str] = ()) -> None:
+        """An instruction that the table does not have: it may read and write all its tensors.
+
+        `help` says what is meant, if that is known.
+        """
         place = kernel_place(2)
-        self.unknown.setdefault(name, place)
+        self.unknown.setdefault(name, (place, tuple(help)))
         self.add(f"nki.{name}", Engine.POOL, tensors, tensors, place)
 
     def add(

@@ -108,15 +108,27 @@ def _run(
         if result.failed:
             break
     result.output = printed.getvalue()
-    for recorder in result.recorders[:1]:
-        for name, where in recorder.unknown.items():
-            findings.add(
+    findings.items[:0] = _unknown_instructions(result.recorders)
+
+
+def _unknown_instructions(recorders: Sequence[Recorder]) -> list[Diagnostic]:
+    """A finding for each instruction that no row of the table describes. It comes first, as others may follow from
+    it. It is an error if a name is close to it or was removed: then the kernel is wrong."""
+    found = Findings()
+    for recorder in recorders:
+        for name, (where, help) in recorder.unknown.items():
+            if name in found.said:
+                continue
+            found.said.add(name)
+            found.add(
                 "unknown-instruction",
                 f"unknown instruction nisa.{name}: the trace assumes that it reads and writes all its tensors",
-                severity=Severity.WARNING,
+                severity=Severity.ERROR if help else Severity.WARNING,
                 place=where,
                 subject=name,
+                help=help,
             )
+    return found.items
 
 
 class Printed(io.StringIO):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,11 +16,12 @@ from haulout.frontends.nki.hardware_limits import most_sent
 from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
 from haulout.frontends.nki.recorder import PIPE_QUEUES, TENSOR_QUEUES, MeetingDetail
 from haulout.frontends.nki.registers import VirtualRegister
-from haulout.frontends.nki.stand_ins import enums
+from haulout.frontends.nki.stand_ins import enums, old_style
+from haulout.frontends.nki.stand_ins.removed import REMOVED_EVERYWHERE, REMOVED_INSTRUCTIONS, removed_parameter
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor, known_indices
 from haulout.ir.enums import Engine
-from haulout.support.diagnostics import Label, fail
+from haulout.support.diagnostics import Label, Severity, fail
 
 _ENGINES = {"vector": Engine.VECTOR, "scalar": Engine.ACT, "tensor": Engine.PE, "sync": Engine.SYNC}
 
@@ -36,16 +39,21 @@ class NkiInstruction:
         return self
 
 
-def _recorded(row: Instruction) -> Callable[..., NkiInstruction]:
-    """The stand-in of one instruction."""
+def _recorded(row: Instruction, *, old: bool) -> Callable[..., Any]:
+    """The stand-in of one instruction. `old`: in a package that has instructions that return tiles."""
     parameters, known, needed = row.parameters, frozenset(row.parameters), row.parameters[: row.needed]
 
-    def call(*args: Any, **kwargs: Any) -> NkiInstruction:
+    def call(*args: Any, **kwargs: Any) -> Any:
         recorder = session.recorder()
         given = dict(zip(parameters, args, strict=False))
         given.update(kwargs)
+        if old_style.is_old(row, args, kwargs, given):
+            return _returning(row, args, kwargs, allowed=old)
         if len(args) > len(parameters) or not known.issuperset(kwargs):
-            _unknown_arguments(row, args, kwargs)
+            _unknown_arguments(row, args, kwargs, allowed=old)
+            given, _, kept = old_style.split_mask(given)
+            if not kept:
+                return NkiInstruction(recorder.newest())
         for parameter in needed:
             if parameter not in given:
                 recorder.findings.add(
@@ -58,18 +66,45 @@ def _recorded(row: Instruction) -> Callable[..., NkiInstruction]:
     return call
 
 
+def _returning(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any], *, allowed: bool) -> Tensor:
+    """A call of the first NKI: the tile that it returns."""
+    old_style.note_old_style(f"nisa.{row.name} returns a tile", allowed=allowed)
+    given = old_style.arguments(row, args, kwargs)
+    result: Tensor = given["dst"]
+    _unknown_arguments(row, (), {name: value for name, value in given.items() if name != "pred"}, allowed=True)
+    given, _, kept = old_style.split_mask(given)
+    if kept:
+        session.recorder().instruction(row, given)
+    return result
+
+
 def _signature(row: Instruction) -> str:
     return f"nisa.{row.name}({', '.join(row.parameters)})"
 
 
-def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any], *, allowed: bool) -> None:
+    """Report arguments that an instruction does not take, and those that it took once.
+
+    `allowed`: `mask` and `dtype` belong to the NKI that the kernel is written for.
+    """
     findings = session.recorder().findings
     if len(args) > len(row.parameters):
         findings.add("kernel-error", f"nisa.{row.name} takes {len(row.parameters)} arguments, found {len(args)}")
     for keyword in kwargs:
-        if keyword not in row.parameters:
-            message = f"nisa.{row.name} has no parameter `{keyword}`"
-            findings.add("kernel-error", message, subject=keyword, help=[_signature(row)])
+        if keyword in row.parameters or (allowed and keyword in REMOVED_EVERYWHERE):
+            continue
+        removed = removed_parameter(row.name, keyword)
+        if removed is not None:
+            message = f"nisa.{row.name} has no parameter `{keyword}` since NKI {removed.since}"
+            findings.add(
+                "removed-api", message, severity=Severity.WARNING, subject=keyword, help=[removed.instead]
+            )
+            continue
+        close = get_close_matches(keyword, row.parameters, 1)
+        message = f"nisa.{row.name} has no parameter `{keyword}`"
+        findings.add(
+            "kernel-error", message, subject=keyword, help=[f"did you mean `{close[0]}`?" for _ in close] + [_signature(row)]
+        )
 
 
 PAIR = 2
@@ -193,7 +228,7 @@ def make_module(name: str) -> types.ModuleType:
     """The module under one of its import names."""
     module = types.ModuleType(name, __doc__)
     for row in INSTRUCTIONS.values():
-        setattr(module, row.name, _recorded(row))
+        setattr(module, row.name, _recorded(row, old=name.startswith("neuronxcc")))
     for function in (
         core_barrier,
         sendrecv,
@@ -222,21 +257,26 @@ def make_module(name: str) -> types.ModuleType:
     module.NkiInstruction = NkiInstruction  # type: ignore[attr-defined]
     module.VirtualRegister = VirtualRegister  # type: ignore[attr-defined]
     module.NkiValidationError = type("NkiValidationError", (Exception,), {})  # type: ignore[attr-defined]
-    module.__getattr__ = _unknown_name  # type: ignore[method-assign]
+    module.__getattr__ = partial(_unknown_name, sorted(vars(module)))  # type: ignore[method-assign]
     return module
 
 
-def _unknown_name(name: str) -> Any:
+def _unknown_name(known: list[str], name: str) -> Any:
     """An instruction that the table does not have."""
     if name.startswith("__"):
         raise AttributeError(name)
+    removed = REMOVED_INSTRUCTIONS.get(name)
+    close = get_close_matches(name, known, 1)
 
     def call(*args: Any, **kwargs: Any) -> None:
         tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
         for value in (*args, *kwargs.values()):
             if isinstance(value, list | tuple):
                 tensors += [each for each in value if isinstance(each, Tensor)]
-        session.recorder().touch_all(name, tensors)
+        help = [f"did you mean nisa.{each}?" for each in close]
+        if removed is not None:
+            help = [f"removed in NKI {removed.since}: {removed.instead}"]
+        session.recorder().touch_all(name, tensors, help)
 
     call.__name__ = name
     return call
