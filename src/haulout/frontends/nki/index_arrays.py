@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.findings import reject
-from haulout.frontends.nki.layout import Dynamic
+from haulout.frontends.nki.layout import Dynamic, DynamicSlice
 from haulout.frontends.nki.registers import VirtualRegister
 
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ def array_view(tensor: Tensor, key: tuple[Any, ...]) -> ArrayView:
     """`tensor[key]` where some parts of the key are index arrays; dimensions without a part are whole."""
     key = tuple(_known(part) for part in key)
     arrays = [part for part in key if isinstance(part, np.ndarray)]
+    vectors = [part for part in key if hasattr(part, "storage") and part.size > 1]
     try:
-        grid = np.broadcast_shapes(*(each.shape for each in arrays))
+        grid = np.broadcast_shapes(*(each.shape for each in (*arrays, *vectors)))
     except ValueError:
         reject(f"the shapes of the index arrays do not fit: {', '.join(str(each.shape) for each in arrays)}")
     if len(key) > tensor.ndim:
@@ -109,6 +110,27 @@ def array_view(tensor: Tensor, key: tuple[Any, ...]) -> ArrayView:
     if vector and dynamic is not None and (dynamic.index.shape[0] != shape[0] or steps[0]):
         reject("an index tensor takes the place of the first axis, with an index for each partition")
     return ArrayView(shape, tuple(steps), offset, tuple(axes), dynamic, vector)
+
+
+def as_arrays(key: tuple[Any, ...], shape: tuple[int, ...], *, on_chip: bool) -> tuple[Any, ...]:
+    """A key of integers and slices of a tensor of a shape as one of integers and index arrays; others stay as they
+    are."""
+    kept = [
+        at for at, part in enumerate(key) if isinstance(part, slice | DynamicSlice) or (on_chip and at == 0)
+    ]
+    found = list(key)
+    for place, at in enumerate(kept):
+        part = key[at]
+        if isinstance(part, DynamicSlice):
+            array = np.arange(part.start, part.start + part.size) if isinstance(part.start, int) else None
+        elif isinstance(part, slice):
+            stop = shape[at] if part.stop is None else part.stop
+            array = np.arange(part.start or 0, stop, part.step or 1) if (part.start or 0) >= 0 <= stop else None
+        else:
+            array = np.arange(int(part), int(part) + 1)
+        if array is not None:
+            found[at] = array.reshape(-1, *[1] * (len(kept) - place - 1))
+    return tuple(found)
 
 
 def _known(part: Any) -> Any:

@@ -30,6 +30,10 @@ class DynamicSlice:
     start: Any
     size: int
 
+    def leaves(self, shape: tuple[int, ...], axis: int) -> bool:
+        """Whether it ends behind a dimension, as far as that is known."""
+        return isinstance(self.start, int) and axis < len(shape) and 0 <= shape[axis] - self.size < self.start
+
 
 class Dynamic(NamedTuple):
     """An index that only the device knows, in one dimension."""

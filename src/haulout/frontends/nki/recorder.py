@@ -81,7 +81,8 @@ class LoopDetail(NamedTuple):
 
 
 class Recorder:
-    """Records one core. `cores` is the size of the launch grid, `core` the program id."""
+    """Records one core. `cores` is the size of the launch grid, `core` the program id; `grid`: its axes, if there are
+    several."""
 
     def __init__(
         self,
@@ -91,10 +92,11 @@ class Recorder:
         *,
         trips: int | None = None,
         target: str = "gen3",
+        grid: tuple[int, ...] = (),
         overwritten: frozenset[str] = frozenset(),
     ) -> None:
         self.core, self.cores, self.findings = core, cores, findings
-        self.trips, self.target = trips, target
+        self.trips, self.target, self.grid = trips, target, grid
         self.overwritten = overwritten
         """Arguments that some core is known to write: what they were given is not known to stay."""
         self.storages: list[Storage] = []

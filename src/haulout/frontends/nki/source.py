@@ -37,7 +37,7 @@ def kernel_in_file(path: str | Path, name: str) -> Iterator[Callable[..., Any]]:
 def _kernel_in_file(path: str | Path, name: str) -> Iterator[tuple[Callable[..., Any], AbsentModules]]:
     with installed() as absent:
         with session.importing(str(path)), redirect_stdout(Printed()):  # stdout is for findings
-            module = _imported(Path(path))
+            module = _imported(Path(path), name.split(".")[0], absent)
         function: Any = module
         for part in name.split("."):
             function = getattr(function, part, None)
@@ -47,8 +47,12 @@ def _kernel_in_file(path: str | Path, name: str) -> Iterator[tuple[Callable[...,
         yield function, absent
 
 
-def _imported(path: Path) -> ModuleType:
-    """The module of a file; `kernel-error` with the lines when it cannot be imported."""
+def _imported(path: Path, kernel: str, absent: AbsentModules) -> ModuleType:
+    """The module of a file; `bad-input` with the lines when it cannot be imported.
+
+    A script may define its kernel and then try it on a device. What fails after the kernel is defined is a note.
+    """
+    module: ModuleType | None = None
     if not path.is_file():
         bad_input(f"cannot read {path}: no such file")
     path = path.resolve()
@@ -85,7 +89,12 @@ def _imported(path: Path) -> ModuleType:
         bad_input(f"invalid Python: {error.msg}", Label("here", span))
     except BaseException as error:
         found = raised(error, 0)
-        message = f"{path.name} cannot be imported: {type(error).__name__}: {error_text(error)}"
+        reason = f"{type(error).__name__}: {error_text(error)}"
+        if module is not None and callable(getattr(module, kernel, None)) and isinstance(error, Exception):
+            message = f"{path.name} fails after {kernel} is defined: {reason}"
+            absent.failures.append(Diagnostic("unfinished-import", Severity.NOTE, message, found.labels, found.notes))
+            return module
+        message = f"{path.name} cannot be imported: {reason}"
         raise HauloutError(Diagnostic("bad-input", Severity.ERROR, message, found.labels, found.notes)) from None
     finally:
         sys.dont_write_bytecode = writes_bytecode

@@ -21,7 +21,7 @@ from haulout.frontends.nki import session
 from haulout.frontends.nki.byte_sets import inside, operand_bytes, shifted_bytes, touched, view_bytes
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
 from haulout.frontends.nki.findings import reject
-from haulout.frontends.nki.index_arrays import Box, Grid, array_view, check_grid, cut, mask_box, masked
+from haulout.frontends.nki.index_arrays import Box, Grid, array_view, as_arrays, check_grid, cut, mask_box, masked
 from haulout.frontends.nki.layout import DynamicSlice, flatten, index_view, permuted, reshaped, row_major
 from haulout.frontends.nki.operators import Operator
 from haulout.frontends.nki.registers import VirtualRegister
@@ -142,6 +142,9 @@ class Tensor:
                 return self._masked(part) if part.dtype.kind == "b" and len(parts) == 1 else self._by_arrays(parts)
         if key is True or key is np.True_:
             return self
+        if any(isinstance(part, DynamicSlice) and part.leaves(self.shape, at) for at, part in enumerate(parts)):
+            # A mask may cut what leaves the tensor.
+            return self._by_arrays(as_arrays(parts, self.shape, on_chip=self.buffer.on_chip))
         shape, strides, offset, dynamic = index_view(self, parts)
         indirect = self.indirect
         if dynamic is not None:

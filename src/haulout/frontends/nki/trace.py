@@ -58,10 +58,11 @@ def trace_kernel(
     arguments: Mapping[str, Any] | Sequence[Any],
     *,
     cores: int = 2,
+    grid: tuple[int, ...] = (),
     trips: int | None = None,
     target: str = "gen3",
 ) -> Trace:
-    """Record a kernel on `cores` cores. The module of the function must have imported the stand-ins.
+    """Record a kernel on `cores` cores, one program each, of a launch grid if there is one. The module of the function must have imported the stand-ins.
 
     `arguments` by name or in order: specs, arrays, and other values. `trips` is the assumed trip count of loops whose
     count is known on the device only. `target` is the generation (`gen2`, `gen3`, `gen4`).
@@ -71,9 +72,10 @@ def trace_kernel(
     place = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
     named = _bound(inner, arguments)
     overwritten: set[str] = set()
+    options = {"trips": trips, "target": target, "grid": grid}
     while True:
         result = Trace(getattr(function, "__name__", "kernel"), place, [])
-        _run(result, inner, named, cores, {"trips": trips, "target": target, "overwritten": frozenset(overwritten)})
+        _run(result, inner, named, cores, {**options, "overwritten": frozenset(overwritten)})
         # What one core writes into an argument, another may read: its contents are then not those that were given.
         changed = {storage.name for each in result.recorders for storage in each.overwritten_arguments()}
         if cores < 2 or changed <= overwritten:

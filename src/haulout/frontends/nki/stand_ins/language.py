@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -14,11 +15,12 @@ import numpy as np
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
-from haulout.frontends.nki.findings import kernel_place
+from haulout.frontends.nki.findings import kernel_place, reject
 from haulout.frontends.nki.index_arrays import Mesh
 from haulout.frontends.nki.layout import DynamicSlice
 from haulout.frontends.nki.operators import Operator
 from haulout.frontends.nki.registers import dynamic_range, fori_loop, while_loop
+from haulout.frontends.nki.stand_ins.loops import counted_range, loop_reduce
 from haulout.frontends.nki.stand_ins.objects import NKIObject
 from haulout.frontends.nki.stand_ins.removed import REMOVED_FUNCTIONS
 from haulout.frontends.nki.stand_ins.tiles import FUNCTIONS, ParDim, element_type
@@ -150,17 +152,35 @@ def ds(start: Any, size: int) -> DynamicSlice:
 
 def program_id(axis: int = 0) -> int:
     """Which program this is."""
-    return session.recorder().core
+    recorder = session.recorder()
+    if recorder.grid:
+        return int(np.unravel_index(recorder.core, recorder.grid)[_axis(axis, len(recorder.grid))])
+    _axis(axis, 1)
+    return recorder.core
 
 
 def num_programs(axes: Any = 0) -> int:
-    """How many programs there are."""
-    return session.recorder().cores
+    """How many programs there are along an axis, or along several."""
+    recorder = session.recorder()
+    if not recorder.grid or axes is None:
+        return recorder.cores
+    chosen = axes if isinstance(axes, list | tuple) else [axes]
+    return math.prod(recorder.grid[_axis(each, len(recorder.grid))] for each in chosen)
 
 
 def program_ndim() -> int:
     """Dimensions of the launch grid."""
-    return 1 if session.recorder().cores > 1 else 0
+    recorder = session.recorder()
+    return len(recorder.grid) or (1 if recorder.cores > 1 else 0)
+
+
+def _axis(axis: Any, count: int) -> int:
+    if not 0 <= int(axis) < count:
+        reject(
+            f"axis {axis} of a launch grid with {count} axis" if count == 1 else f"axis {axis} of {count}",
+            "give the launch grid behind the name of the kernel: FILE.py::FUNCTION[1,2]",
+        )
+    return int(axis)
 
 
 def size_in_bytes(dtype: Any) -> int:
@@ -170,7 +190,7 @@ def size_in_bytes(dtype: Any) -> int:
 
 def finfo(dtype: Any) -> Any:
     """Limits of a float type, as NumPy gives them."""
-    return ml_dtypes.finfo(NUMPY[ELEMENT_TYPES[element_type(dtype)].stored])
+    return ml_dtypes.finfo(NUMPY[ELEMENT_TYPES[element_type(dtype)].stored])  # type: ignore[no-untyped-call]
 
 
 def device_print(*_: Any, **__: Any) -> None:
@@ -195,8 +215,11 @@ def make_module(name: str) -> types.ModuleType:
         device_print,
     ):
         setattr(module, function.__name__, function)
+    old = name.startswith("neuronxcc")
     for alias in ("affine_range", "sequential_range", "range"):
-        setattr(module, alias, static_range)
+        setattr(module, alias, counted_range if old else static_range)
+    if old:
+        module.loop_reduce = loop_reduce  # type: ignore[attr-defined]
     for dtype in ELEMENT_TYPES:
         setattr(module, dtype, dtype)
     for operator in OPERATORS:

@@ -81,7 +81,7 @@ def is_old(row: Instruction, args: tuple[Any, ...], kwargs: Mapping[str, Any], g
         return True
     if all(name in given for name in row.parameters[: row.needed]):
         return False
-    old = dict(zip(_ORDER[row.name], args, strict=False)) | kwargs
+    old = {**dict(zip(_ORDER[row.name], args, strict=False)), **kwargs}
     return all(name in old for name in _NEEDED.get(row.name, row.parameters[1 : row.needed]))
 
 
@@ -90,7 +90,7 @@ def arguments(row: Instruction, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     order = _ORDER[row.name]
     if len(args) > len(order):
         reject(f"nisa.{row.name} takes {len(order)} arguments by position, found {len(args)}")
-    given = dict(zip(order, args, strict=False)) | kwargs
+    given = {**dict(zip(order, args, strict=False)), **kwargs}
     given = {name: operator(value) for name, value in given.items()}
     shape, dtype, buffer = _result(row.name, given)
     dtype = nki_name(given.get("dtype")) or dtype

@@ -89,7 +89,7 @@ class Placeholder:
         return self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operate
-    __floordiv__ = __mod__ = __pow__ = __neg__ = __matmul__ = __or__ = __ror__ = __and__ = _operate
+    __abs__ = __floordiv__ = __mod__ = __pow__ = __neg__ = __matmul__ = __or__ = __ror__ = __and__ = _operate
     __lt__ = __le__ = __gt__ = __ge__ = _operate
 
     def _fail_in_kernel(self, how: str) -> None:
@@ -128,6 +128,8 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     imports: dict[str, Place] = field(default_factory=dict)
     """Absent modules, and the line that imports each first."""
+    failures: list[Diagnostic] = field(default_factory=list)
+    """What failed behind the kernel in its file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -149,19 +151,19 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """There is nothing to execute."""
 
     def notes(self) -> list[Diagnostic]:
-        """One note for all absent modules."""
+        """One note for all absent modules, and what failed."""
         roots: dict[str, Place] = {}
         for name, place in self.imports.items():
             roots.setdefault(name if name.startswith(("nki.", "neuronxcc.")) else name.split(".")[0], place)
         if not roots:
-            return []
+            return self.failures
         labels = tuple(Label(f"{name} is imported here", span_at(place)) for name, place in roots.items())
         one = len(roots) == 1
         message = (
             f"{', '.join(roots)} {'is' if one else 'are'} not installed: a use of {'it' if one else 'them'} by the "
             "kernel is an error"
         )
-        return [Diagnostic("missing-module", Severity.NOTE, message, labels)]
+        return [Diagnostic("missing-module", Severity.NOTE, message, labels), *self.failures]
 
 
 def _importing() -> Place | None:
