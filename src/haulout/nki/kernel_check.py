@@ -12,13 +12,15 @@ including zero.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from haulout.checker import check_program
 from haulout.frontends.nki import BarrierScope, Kernel, Trace, emit, trace_of
 from haulout.ir.program import Program
 from haulout.ir.verify import check_sound
+from haulout.nki.grouping import by_lines
+from haulout.nki.suppressions import suppress
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
@@ -36,10 +38,12 @@ class CheckedKernel:
     program: Program | None
     """None if the kernel stopped with an error."""
     diagnostics: list[Diagnostic]
+    suppressed: list[Diagnostic] = field(default_factory=list)
+    """Findings that comments in the kernel accept."""
 
     @property
     def ok(self) -> bool:
-        """No error and no warning."""
+        """No error and no warning, except for those that comments accept."""
         return not any(each.severity > Severity.NOTE for each in self.diagnostics)
 
 
@@ -52,7 +56,8 @@ def check(
     trips: int | None = None,
     target: str = "gen3",
 ) -> list[Diagnostic]:
-    """Races, deadlocks and wrong addresses of a kernel; the kernel is proved if there are only notes. See `trace`."""
+    """Races, deadlocks and wrong addresses of a kernel; the kernel is proved if there are only notes, and no comment
+    in it suppresses a finding (`check_kernel` returns those). See `trace`."""
     return check_kernel(
         kernel, arguments, lnc=lnc, barrier_scope=barrier_scope, trips=trips, target=target
     ).diagnostics
@@ -91,7 +96,13 @@ def check_trace(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKe
             )
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
-    return CheckedKernel(found, program, _worst_first(diagnostics))
+    marked = suppress(by_lines(diagnostics), found)
+    return CheckedKernel(
+        found,
+        program,
+        _worst_first([each for each in marked if not each.suppressed]),
+        [each for each in marked if each.suppressed],
+    )
 
 
 def prepare(program: Program) -> Program:

@@ -73,3 +73,37 @@ def test_element_types_have_the_size_of_what_stores_them() -> None:
     for name in dtypes.NUMPY:
         assert nki_name(name) is not None, name
         assert ELEMENT_TYPES[str(nki_name(dtypes.NUMPY[name]))].bytes == dtypes.itemsize(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1, 2,3]", [1, 2, 3]),
+        ("(5,5)", (5, 5)),
+        ("(5,)", (5,)),
+        ("()", ()),
+        ("[]", []),
+        ("[bf16[2,3], (1, [true]), 'a,]b']", [TensorSpec("bfloat16", (2, 3)), (1, [True]), "a,]b"]),
+    ],
+)
+def test_lists_and_tuples(text: str, value: object) -> None:
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value)
+
+
+def test_arrays_inside_lists(tmp_path: Path) -> None:
+    np.save(tmp_path / "idx.npy", np.array([5, 7], np.int32))
+    found = parse_arguments([f"parts=[@{tmp_path / 'idx.npy'}, 3]"])["parts"]
+    assert found[0].values.tolist() == [5, 7]
+    assert found[1] == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bf16[4", "bf16[4,a]", "bf16(4,4)", "4,4", "[1", "1]", "[1, (2]]", "[f32[0]]", "['a]", "{1: 2}", "", "3 4"],
+)
+def test_what_is_no_value_is_refused_by_the_name_of_its_argument(text: str) -> None:
+    with pytest.raises(HauloutError) as raised:
+        parse_arguments([f"weights={text}"])
+    assert raised.value.diagnostics[0].code == "bad-input"
+    assert "argument weights" in raised.value.diagnostics[0].message

@@ -135,5 +135,5 @@ def test_an_exchange_through_gpsimd_has_a_size(tmp_path: Path, columns: int, wro
                           dma_engine=nisa.dma_engine.gpsimd_dma)
         """
     found = checked(tmp_path, body, X)
-    assert [each.code for each in found.diagnostics] == ["hardware-rule"] * wrong
+    assert codes(found) == ["hardware-rule"] * wrong
     assert found.trace.recorders[0].records[-1].engine.name == "POOL"

@@ -4,8 +4,8 @@
     nl.load(x[128 * i + i_p, i_f], mask=(128 * i + i_p < rows))
 
 Loops are unrolled, so an index array has known numbers: it is a NumPy array, and its axes are those of the tile. An
-access maps onto a view if its indices are affine in the axes, and a mask if it keeps a box of the tile. All others are
-a `kernel-error` at their line. A mask may cut what would leave the tensor, so bounds are checked when the view is
+access maps onto a view if its indices are affine in the axes, and a mask if it keeps a box of the tile. All others
+are a `kernel-error` at their line. A mask may cut what would leave the tensor, so bounds are checked when the view is
 used (`check_grid`).
 """
 
@@ -115,9 +115,7 @@ def array_view(tensor: Tensor, key: tuple[Any, ...]) -> ArrayView:
 def as_arrays(key: tuple[Any, ...], shape: tuple[int, ...], *, on_chip: bool) -> tuple[Any, ...]:
     """A key of integers and slices of a tensor of a shape as one of integers and index arrays; others stay as they
     are."""
-    kept = [
-        at for at, part in enumerate(key) if isinstance(part, slice | DynamicSlice) or (on_chip and at == 0)
-    ]
+    kept = [at for at, part in enumerate(key) if isinstance(part, slice | DynamicSlice) or (on_chip and at == 0)]
     found = list(key)
     for place, at in enumerate(kept):
         part = key[at]

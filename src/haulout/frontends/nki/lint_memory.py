@@ -33,6 +33,28 @@ def check_allocations(trace: Trace, findings: Findings) -> None:
                 break
 
 
+def check_inputs(trace: Trace, findings: Findings) -> None:
+    """`input-not-read`: a tensor argument that no instruction of any core touches."""
+    touched = {
+        number
+        for recorder in trace.recorders
+        for record in recorder.records
+        for number, _ in (*record.reads, *record.writes)
+    }
+    for storage in trace.recorders[0].storages if trace.recorders else []:
+        # Arguments have the same numbers on all cores.
+        if storage.argument and not storage.returned and storage.number not in touched:
+            findings.add(
+                "input-not-read",
+                f"no instruction reads the argument {storage.describe()}",
+                severity=Severity.NOTE,
+                place=storage.place,
+                label="this kernel",
+                subject=storage.name,
+                help=["remove the argument, or check that no other tensor is used in its place"],
+            )
+
+
 def _difference(left: Storage | None, right: Storage | None) -> str | None:
     if left is None or right is None:
         return "is missing"

@@ -1,7 +1,7 @@
 """`nl.add` and the like: named in instructions, or called on tensors, which gives a new tensor in SBUF.
 
-    nl.add(a, b, dtype=nl.float32)    element by element, with NumPy's broadcasting; a mask cuts operands and result
-    nl.max(a, axis=1)                 over axes; the partition and one more axis stay
+nl.add(a, b, dtype=nl.float32)    element by element, with NumPy's broadcasting; a mask cuts operands and result
+nl.max(a, axis=1)                 over axes; the partition and one more axis stay
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ class Operator:
         """The result in a tensor that is there: `x += y`."""
         tensors = [each for each in operands if hasattr(each, "storage")]
         given = {"dst": dst, "op": self, "operands": operands}
-        session.recorder().add(
-            f"nki.{self.__name__}", Engine.VECTOR, tensors, [dst], kernel_place(2), None, given
-        )
+        session.recorder().add(f"nki.{self.__name__}", Engine.VECTOR, tensors, [dst], kernel_place(2), None, given)
         return dst
 
 
@@ -95,9 +93,10 @@ def record_tile(
     buffer: Buffer = Buffer.sbuf,
     engine: Engine = Engine.VECTOR,
 ) -> Tensor:
-    """Record a function of `nki.language` that returns a tile. `options`: `dtype` and `mask` as the kernel gives them.
+    """Record a function of `nki.language` that returns a tile.
 
-    `rank`: axes of the operands if the result has others; then a mask may only cut the first.
+    `options`: `dtype` and `mask` as the kernel gives them. `rank`: axes of the operands if the result has others;
+    then a mask may only cut the first.
     """
     recorder, place = session.recorder(), kernel_place(2)
     dtype = reads[0].dtype

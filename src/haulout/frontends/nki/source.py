@@ -20,7 +20,7 @@ from typing import Any
 from haulout.frontends.nki import session
 from haulout.frontends.nki.emit import Emitted, emit
 from haulout.frontends.nki.findings import shown_path
-from haulout.frontends.nki.stand_ins.install import installed
+from haulout.frontends.nki.stand_ins.install import AROUND, installed
 from haulout.frontends.nki.stand_ins.placeholders import AbsentModules
 from haulout.frontends.nki.trace import BarrierScope, Printed, Trace, raised, trace_kernel
 from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, Span, bad_input, error_text
@@ -111,12 +111,14 @@ def _around(path: Path) -> list[str]:
     own = _RELATIVE.findall(path.read_text("utf-8", "replace"))
     if not own:
         return [path.stem]
-    beside = [each for file in path.parent.glob("*.py") for each in _RELATIVE.findall(file.read_text("utf-8", "replace"))]
+    beside = [
+        each for file in path.parent.glob("*.py") for each in _RELATIVE.findall(file.read_text("utf-8", "replace"))
+    ]
     folders = [path.parent, *path.parents[1:]][: max(map(len, beside))][::-1]
     parts: list[str] = []
     for at, folder in enumerate(folders):
         # The outermost name is none of Python's.
-        parts.append(folder.name.replace(".", "_") if at else f"_kernels_in_{folder.name.replace('.', '_')}")
+        parts.append(folder.name.replace(".", "_") if at else AROUND + folder.name.replace(".", "_"))
         package = ModuleType(".".join(parts))
         package.__path__ = [str(folder)]
         sys.modules[package.__name__] = package

@@ -382,7 +382,7 @@ class Tensor:
     def bytes(self) -> Bytes:
         """The bytes that an access through this view touches."""
         size, item = self.storage.size, self.itemsize
-        if self.grid is not None:
+        if self.grid is not None and session.is_tracing():
             check_grid(self, self.extents, repr(self.storage.name))
         if self.indirect is None:
             return Bytes((operand_bytes(self.offset, self.strides, self.shape, item, size),), False)

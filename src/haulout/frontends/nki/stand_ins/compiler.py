@@ -1,4 +1,4 @@
-"""`nki.compiler` of the first NKI: decorators of kernels, and places of tensors, which are left to the compiler here."""
+"""`nki.compiler` of the first NKI: decorators of kernels, and places of tensors, which have no effect here."""
 
 from __future__ import annotations
 

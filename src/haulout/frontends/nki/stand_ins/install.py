@@ -18,6 +18,8 @@ from haulout.frontends.nki.tensor import Tensor
 
 ROOTS = ("nki", "neuronxcc", "neuron_dtypes")
 """Packages that the stand-ins take the place of."""
+AROUND = "_kernels_in_"
+"""Begin of the name of a package that is made of the folders around a kernel's file."""
 
 _DECORATORS = ("jit", "baremetal", "benchmark", "profile", "trace")
 _ANNOTATIONS = ("tensor", "mutable_tensor", "scalar")
@@ -86,7 +88,8 @@ def installed() -> Iterator[AbsentModules]:
     finally:
         sys.meta_path.remove(absent)
         for name, module in list(sys.modules.items()):
-            if _is_root(name) or isinstance(module, PlaceholderModule) or (before.get(name) is not module and saw_stand_in(module)):
+            made_up = isinstance(module, PlaceholderModule) or name.startswith(AROUND)
+            if _is_root(name) or made_up or (before.get(name) is not module and saw_stand_in(module)):
                 del sys.modules[name]
         for name, module in before.items():
             if sys.modules.get(name) is not module:

@@ -96,14 +96,15 @@ def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str
         removed = removed_parameter(row.name, keyword)
         if removed is not None:
             message = f"nisa.{row.name} has no parameter `{keyword}` since NKI {removed.since}"
-            findings.add(
-                "removed-api", message, severity=Severity.WARNING, subject=keyword, help=[removed.instead]
-            )
+            findings.add("removed-api", message, severity=Severity.WARNING, subject=keyword, help=[removed.instead])
             continue
         close = get_close_matches(keyword, row.parameters, 1)
         message = f"nisa.{row.name} has no parameter `{keyword}`"
         findings.add(
-            "kernel-error", message, subject=keyword, help=[f"did you mean `{close[0]}`?" for _ in close] + [_signature(row)]
+            "kernel-error",
+            message,
+            subject=keyword,
+            help=[f"did you mean `{close[0]}`?" for _ in close] + [_signature(row)],
         )
 
 

@@ -13,7 +13,6 @@ from haulout.frontends.nki.findings import kernel_place, reject
 from haulout.frontends.nki.stand_ins.placeholders import Placeholder
 
 
-
 class _Lenient(type):
     """NKI lets a dataclass be made without all of its fields, and with more; those left out are None."""
 

@@ -1,7 +1,7 @@
 """Modules that a kernel's file imports and that are absent: placeholders, which fail only when the kernel uses them.
 
-A published kernel imports torch, its test helpers and the packages of its repository, and the kernel itself needs none
-of them. An absent module is first looked for beside the file that imports it. If it is not there, it becomes a
+A published kernel imports torch, its test helpers and the packages of its repository, and the kernel itself needs
+none of them. An absent module is first looked for beside the file that imports it. If it is not there, it becomes a
 placeholder: while the file is imported, every use of it gives another placeholder; while the kernel runs, a use is
 `missing-module`, with the line of the use and the line of the import.
 
@@ -171,6 +171,8 @@ def _importing() -> Place | None:
     frame = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
+        if file == "<frozen importlib.util>":  # asks whether a module is there
+            return None
         if not file.startswith("<frozen importlib") and not file.endswith("importlib/__init__.py"):
             own = file.startswith((*_INSTALLED, *OWN_FOLDERS, "<"))
             return None if own else (file, frame.f_lineno)

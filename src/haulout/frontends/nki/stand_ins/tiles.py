@@ -120,7 +120,7 @@ def load(src: Tensor, dtype: Any = None, mask: Any = None, **_: Any) -> Tensor:
 
 def load_transpose2d(src: Tensor, dtype: Any = None, mask: Any = None, **_: Any) -> Tensor:
     """The same with the two axes exchanged."""
-    if src.ndim != 2:  # noqa: PLR2004
+    if src.ndim != 2:
         reject(f"nl.load_transpose2d takes two dimensions, found {src!r}")
     return _loaded("nki.load_transpose2d", src, src.shape[::-1], dtype, mask)
 
@@ -135,9 +135,11 @@ def _loaded(opcode: str, src: Tensor, shape: tuple[int, ...], dtype: Any, mask: 
         if box is None:
             return result
         src = masked(src, mask, box)
-        written = result.cut(tuple((0, count) for count in src.shape[::-1])) if shape != src.shape and (
-            opcode == "nki.load_transpose2d"
-        ) else masked(result, mask, box)
+        written = (
+            result.cut(tuple((0, count) for count in src.shape[::-1]))
+            if shape != src.shape and (opcode == "nki.load_transpose2d")
+            else masked(result, mask, box)
+        )
     given = {"dst": written, "src": src}
     recorder.add(opcode, recorder.queue_of([src]) or _VECTOR, [src], [written], place, None, given)
     return result
@@ -201,7 +203,9 @@ def where(condition: Any, x: Any, y: Any, **options: Any) -> Tensor:
     for other in tensors[1:]:
         shape = broadcast_shape(shape, other.shape)
     values = [each for each in (x, y) if isinstance(each, Tensor)]
-    options = {"dtype": (values or tensors)[0].dtype} | {key: each for key, each in options.items() if each is not None}
+    options = {"dtype": (values or tensors)[0].dtype} | {
+        key: each for key, each in options.items() if each is not None
+    }
     given = {"condition": condition, "on_true": x, "on_false": y}
     return record_tile("where", shape, tensors, given, options)
 
@@ -225,7 +229,20 @@ def dropout(x: Tensor, rate: Any, **options: Any) -> Tensor:
 
 
 FUNCTIONS = (
-    *(ndarray, zeros, ones, full, empty_like, zeros_like, ones_like, rand, random_seed, load, load_transpose2d, store),
+    *(
+        ndarray,
+        zeros,
+        ones,
+        full,
+        empty_like,
+        zeros_like,
+        ones_like,
+        rand,
+        random_seed,
+        load,
+        load_transpose2d,
+        store,
+    ),
     *(transpose, matmul, broadcast_to, expand_dims, static_cast, where, softmax, rms_norm, dropout),
 )
 """All of them, by their names in `nki.language`."""
