@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.frontends.nki.nki_kernels import checked, line_of
+from tests.frontends.nki.nki_kernels import checked, codes, line_of
 
 import haulout.nki as hnki
 
