@@ -31,8 +31,7 @@ def _key(finding: Diagnostic) -> object | None:
         return None
     spans: Iterable[Span | None] = [label.span for label in finding.labels[:_SIDES]]
     lines = [(span.file, span.line) for span in spans if span is not None]
-    names = tuple(sorted({each.name for each in finding.subject.locations}))
-    return (finding.code, finding.severity, names, frozenset(lines)) if len(lines) == _SIDES else None
+    return (finding.code, finding.severity, frozenset(lines)) if len(lines) == _SIDES else None
 
 
 def _joined(group: Sequence[Diagnostic]) -> Diagnostic:

@@ -11,6 +11,7 @@ including zero.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +28,7 @@ from haulout.passes.build_fdeps import BuildFdeps
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 
 _COVERAGE = frozenset({"uninitialized-read", "output-not-written"})
+_NUMBERED = re.compile(r"\.\d+\Z")
 _RACES = frozenset({"cross-core-race", "possible-race"})
 
 
@@ -131,7 +133,9 @@ def _with_nki_fix(finding: Diagnostic, cores: int) -> Diagnostic:
     if not advice.verified or not advice.fix.is_barrier:
         return finding
     everyone = ", ".join(map(str, range(cores)))
-    calls = [f"nisa.core_barrier({name}, ({everyone}))" for name in {each.name: None for each in subject.locations}]
+    # Tensors of one variable have its name, with a number behind it.
+    names = {_NUMBERED.sub("", each.name): None for each in subject.locations}
+    calls = [f"nisa.core_barrier({name}, ({everyone}))" for name in names]
     text = f"in NKI: {' and '.join(calls)} on every core, after {places[1]}, before {places[0]}"
     return replace(finding, help=(text, *finding.help))
 

@@ -26,20 +26,6 @@ def run(folder: Path, body: str, *, header: str = OLD, name: str = "kernels", **
     return hnki.check_kernel(f"{path}::kernel", given, lnc=1)
 
 
-def touched(trace: Trace, opcode: str) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
-    """The bytes that instructions of an opcode read and write, as sets of places in each storage."""
-    recorder = trace.recorders[0]
-
-    def places(operands: object) -> list[np.ndarray]:
-        found = []
-        for number, pattern in operands:  # type: ignore[attr-defined]
-            size = recorder.storages[number].size
-            found.append(np.arange(size) if pattern is None else np.sort(pattern.bytes()))
-        return found
-
-    return [(places(each.reads), places(each.writes)) for each in recorder.records if each.opcode == opcode]
-
-
 def pattern_bytes(pattern: object, size: int) -> np.ndarray:
     """All bytes of a pattern, sorted; None is the whole storage."""
     if pattern is None:
@@ -199,6 +185,20 @@ PAIRS = {
         nisa.iota(found, [[2, 16]], offset=3, channel_multiplier=4)
         """,
     ),
+    "a mask on reductions": (
+        """
+        i_p, i_f = nl.arange(128)[:, None], nl.arange(512)[None, :]
+        a = nl.load(x[0:128, 0:512])
+        m = nisa.tensor_reduce(nl.max, a.reshape((128, 4, 128)), axis=[2], mask=(nl.arange(128)[:, None, None] < 100))
+        s = nl.sum(a, axis=1, mask=(i_p < 100) & (i_f < 256))
+        """,
+        """
+        a = nl.load(x[0:128, 0:512])
+        m = nl.ndarray((128, 4), dtype=nl.float32)
+        nisa.tensor_reduce(m[0:100], nl.max, a.reshape((128, 4, 128))[0:100], axis=[2])
+        nl.sum(a[0:100, 0:256], axis=1)
+        """,
+    ),
     "arithmetic on tiles": (
         """
         a, b = nl.load(x[0:128, 0:512]), nl.load(x[128:256, 0:512])
@@ -243,6 +243,9 @@ WRONG = {
     "tile = nl.load(x[i_p, i_f], mask=(i_p >= i_f))": ("kernel-error", "does not keep a box"),
     "tile = nl.load(x[i_p, i_f], mask=(nl.arange(7)[None, :] < 3))": ("kernel-error", "does not fit"),
     "tile = nl.load(x[i_p, i_f, i_p])": ("kernel-error", "too many indices"),
+    "tile = nisa.nc_transpose(nl.load(x[0:128, 0:64]), mask=(i_p < 3))": ("kernel-error", "no counterpart"),
+    "tile = nl.load(x[0:128, :], mask=nl.load(x[0:128, :]) > 0)": ("kernel-error", "found a tensor"),
+    "tile = nisa.reciprocal(nl.ndarray((2, nl.par_dim(4), 8), nl.float32))": ("kernel-error", "block dimensions"),
     "tile = nl.load(x[i_p, nl.arange(3)[:, None]])": ("kernel-error", "do not fit"),
     "tile = nl.load(x[0.5 * i_p, i_f])": ("kernel-error", "must have integers"),
     "tile = nl.loop_reduce(nl.load(x[i_p, i_f]), nl.add, [3])": ("kernel-error", "indices of loops"),

@@ -59,6 +59,7 @@ def test_absent_modules_are_a_note_and_gone_afterwards(tmp_path: Path) -> None:
         ("n = 1 + F.size", "absent_torch.nn.functional.size is an operand"),
         ("n = 1 if nn.training else 2", "absent_torch.nn.training is a condition"),
         ("n = [each for each in Tensor]", "absent_torch.Tensor is iterated over"),
+        ("nisa.activation(tile, F.relu, tile)", "absent_torch.nn.functional.relu is given as `op`"),
         ("n = Tensor[0]", "absent_torch.Tensor is subscripted"),
         ("n = Reference.scale + 1", "absent_torch.ones is an operand"),
     ],

@@ -10,7 +10,8 @@ from tests.cli.command import haulout
 from tests.frontends.nki.nki_kernels import TWO_CORE, checked, codes, write_kernel
 
 import haulout.nki as hnki
-from haulout.support.diagnostics import Severity
+from haulout.nki.grouping import by_lines
+from haulout.support.diagnostics import Diagnostic, Entity, Label, Severity, Span, Subject
 
 X = {"x": hnki.tensor("f32", 2, 512)}
 RACE = TWO_CORE.format(meet="")
@@ -99,27 +100,54 @@ def test_a_compiled_kernel_is_not_proved_by_a_comment(tmp_path: Path) -> None:
 LOOPS = """
 def kernel(x):
     core = nl.program_id(0)
-    out = nl.ndarray((8, 64), dtype=nl.float32, buffer=nl.shared_hbm)
-    for row in range(8):
-        shared = nl.ndarray((2, 64), dtype=nl.float32, buffer=nl.shared_hbm, name="shared")
+    for row in range(4):
+        shared = nl.ndarray((2, 64), dtype=nl.float32, buffer=nl.shared_hbm)
         tile = nl.ndarray((2, 64), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile[0:1, :], src=x[row : row + 1, :])
-        nisa.dma_copy(dst=shared[core : core + 1, :], src=tile[0:1, :])
+        nisa.dma_copy(dst=shared[core : core + 1, :], src=x[row : row + 1, :])
         nisa.dma_copy(dst=tile, src=shared)
-        if core == row % 2:
-            nisa.dma_copy(dst=out[row : row + 1, :], src=tile[1:2, :])
-    return out
 """
 
 
-def test_races_of_one_pair_of_lines_are_one_finding(tmp_path: Path) -> None:
-    found = checked(tmp_path, LOOPS, {"x": hnki.tensor("f32", 8, 64)})
+def test_the_advice_names_the_variable_of_several_tensors(tmp_path: Path) -> None:
+    found = checked(tmp_path, LOOPS, {"x": hnki.tensor("f32", 4, 64)})
     races = [each for each in found.diagnostics if each.code == "cross-core-race"]
-    lines = [frozenset(str(label.span) for label in each.labels[:2]) for each in races]
-    assert len(
-        set(zip(lines, [each.subject.locations[0].name for each in races if each.subject], strict=True))
-    ) == len(races)
-    assert sum(each.subject.pairs for each in races if each.subject) >= 8
+    assert len(races) == 1
+    assert races[0].subject is not None
+    assert races[0].subject.pairs == 8
+    assert any("nki: nisa.core_barrier(shared, (0, 1)) on every core" in text.lower() for text in races[0].help)
+
+
+def race(
+    lines: tuple[int, int], names: tuple[str, str], *, code: str = "cross-core-race", pairs: int = 1
+) -> Diagnostic:
+    sides = tuple(Entity(core, name) for core, name in enumerate(names))
+    labels = tuple(Label(name, Span("k.py", line)) for name, line in zip(names, lines, strict=True))
+    return Diagnostic(code, Severity.ERROR, "race", labels, subject=Subject("race", instructions=sides, pairs=pairs))
+
+
+def test_races_of_one_pair_of_lines_are_one_finding() -> None:
+    found = by_lines(
+        [
+            race((3, 5), ("a", "b"), pairs=2),
+            race((3, 6), ("a", "c")),
+            race((5, 3), ("d", "e"), pairs=3),
+            race((3, 5), ("f", "g"), code="possible-race"),
+            race((3, 5), ("h", "i"), code="uninitialized-read"),
+            race((3, 5), ("h", "i"), code="uninitialized-read"),
+        ]
+    )
+    assert [each.code for each in found] == [
+        *("cross-core-race", "cross-core-race", "possible-race", "uninitialized-read", "uninitialized-read")
+    ]
+    assert [each.subject.pairs for each in found if each.subject] == [5, 1, 1, 1, 1]
+    assert found[0].notes == ("the same lines race in another pair of instructions: core 0's %d and core 1's %e",)
+    assert not any(each.notes for each in found[1:])
+    many = by_lines([race((3, 5), (f"a{at}", f"b{at}")) for at in range(8)])
+    assert len(many) == 1
+    assert (
+        many[0].notes[0].startswith("the same lines race in 7 other pairs of instructions: core 0's %a1 and core 1's")
+    )
+    assert many[0].notes[0].endswith("and 4 more")
 
 
 def test_an_argument_that_no_instruction_reads_is_a_note(tmp_path: Path) -> None:

@@ -179,6 +179,8 @@ def check_grid(tensor: Tensor, extents: tuple[int, ...], name: str) -> None:
 def mask_box(mask: Any) -> Box | None:
     """The box that a mask keeps, over its own axes; None: it keeps nothing. An axis that it does not depend on has
     the range (0, 1)."""
+    if hasattr(mask, "storage"):
+        reject("a mask must be a comparison of index arrays, found a tensor", "nl.where")
     array = np.asarray(mask)
     if array.dtype.kind != "b":
         reject(f"a mask must be a comparison of index arrays, found {array.dtype}")

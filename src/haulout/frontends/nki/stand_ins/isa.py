@@ -11,12 +11,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.findings import kernel_place, shown_value, span_at
+from haulout.frontends.nki.findings import kernel_place, reject, shown_value, span_at
 from haulout.frontends.nki.hardware_limits import most_sent
 from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
 from haulout.frontends.nki.recorder import PIPE_QUEUES, TENSOR_QUEUES, MeetingDetail
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.stand_ins import enums, old_style
+from haulout.frontends.nki.stand_ins.placeholders import Placeholder
 from haulout.frontends.nki.stand_ins.removed import REMOVED_EVERYWHERE, REMOVED_INSTRUCTIONS, removed_parameter
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor, known_indices
@@ -51,14 +52,16 @@ def _recorded(row: Instruction, *, old: bool) -> Callable[..., Any]:
             return _returning(row, args, kwargs, allowed=old)
         if len(args) > len(parameters) or not known.issuperset(kwargs):
             _unknown_arguments(row, args, kwargs, allowed=old)
-            given, _, kept = old_style.split_mask(given)
-            if not kept:
+            kept = old_style.split_mask(row.name, given)
+            if kept is None:
                 return NkiInstruction(recorder.newest())
+            given = kept
         for parameter in needed:
             if parameter not in given:
                 recorder.findings.add(
                     "kernel-error", f"nisa.{row.name} needs `{parameter}`", subject=parameter, help=[_signature(row)]
                 )
+        _check_operands(row, given)
         recorder.instruction(row, given)
         return NkiInstruction(recorder.newest())
 
@@ -72,10 +75,20 @@ def _returning(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any], 
     given = old_style.arguments(row, args, kwargs)
     result: Tensor = given["dst"]
     _unknown_arguments(row, (), {name: value for name, value in given.items() if name != "pred"}, allowed=True)
-    given, _, kept = old_style.split_mask(given)
-    if kept:
-        session.recorder().instruction(row, given)
+    kept = old_style.split_mask(row.name, given)
+    if kept is not None:
+        _check_operands(row, kept)
+        session.recorder().instruction(row, kept)
     return result
+
+
+def _check_operands(row: Instruction, given: dict[str, Any]) -> None:
+    """Stop at an operand that no instruction takes."""
+    for name, value in given.items():
+        if isinstance(value, Placeholder):
+            value.fail_in_kernel(f"is given as `{name}`")
+        if isinstance(value, Tensor) and value.blocks:
+            reject(f"nisa.{row.name}: `{name}` has {value.blocks} block dimensions", "index them first: tile[i]")
 
 
 def _signature(row: Instruction) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from haulout.frontends.nki import session
 from haulout.frontends.nki.dtypes import nki_name
 from haulout.frontends.nki.findings import kernel_place, reject
-from haulout.frontends.nki.index_arrays import Box, affine, mask_box, masked
+from haulout.frontends.nki.index_arrays import affine, mask_box, masked
 from haulout.frontends.nki.instructions import Instruction
 from haulout.frontends.nki.operators import Operator, broadcast_shape, reduced_shape
 from haulout.frontends.nki.storage import Buffer
@@ -68,6 +68,10 @@ _NEEDED = {
 """Parameters of an old call where they are not those of today."""
 _TENSORS = ("data", "src", "data1", "data2", "data0", "stationary", "moving", "index", "src_buffer", "on_true_tile")
 """Parameters that are tensors in every call; another value tells that a call is by the old order."""
+_CROSSING = frozenset({"nc_matmul", "nc_transpose", "dma_transpose", "tensor_partition_reduce", "local_gather"})
+"""Instructions whose result has other axes than their operands."""
+_NARROWING = frozenset({"tensor_reduce", "bn_stats", "bn_aggr", "max8", "nc_find_index8"})
+"""Instructions whose result has the partitions of the data, and fewer elements in each."""
 _BN_STATS, _BN_AGGR, _EIGHT = 6, 2, 8
 
 
@@ -143,20 +147,23 @@ def _operator(name: str) -> Operator:
     return Operator({"amax": "max", "amin": "min", "absolute": "abs"}.get(name, name))
 
 
-def split_mask(given: Given) -> tuple[Given, Box | None, bool]:
-    """Arguments with all tensors cut by `mask`, and without it; the box that it keeps; whether it keeps anything."""
+def split_mask(name: str, given: Given) -> Given | None:
+    """The arguments of an instruction without `mask`, all tensors cut by it; None if it keeps nothing."""
     mask = given.pop("mask", None)
     if mask is None or mask is True or mask is np.True_:
-        return given, None, True
+        return given
     box = mask_box(mask)
     if box is None:
-        return given, None, False
-    return {name: cut_by(value, mask, box) for name, value in given.items()}, box, True
-
-
-def cut_by(value: Any, mask: Any, box: Box) -> Any:
-    """What a mask keeps of an operand; values that are no tensors as they are."""
-    return masked(value, mask, box) if isinstance(value, Tensor) and value.shape else value
+        return None
+    if name in _CROSSING and any(part != (0, count) for part, count in zip(box, np.shape(mask), strict=True)):
+        reject(f"nisa.{name} with a mask that cuts its operands has no counterpart", "give slices of the operands")
+    found = {key: masked(value, mask, box) if isinstance(value, Tensor) else value for key, value in given.items()}
+    dst = given.get("dst")
+    if name in _NARROWING and isinstance(dst, Tensor):
+        # Its free axes are not those of the data.
+        rows = box[0] if np.shape(mask)[0] == dst.shape[0] else (0, dst.shape[0])
+        found["dst"] = dst.cut((rows, *((0, count) for count in dst.shape[1:])))
+    return found
 
 
 # -- the tile that is returned ---------------------------------------------------------------------------------------

@@ -44,6 +44,12 @@ class Placeholder:
     def __repr__(self) -> str:
         return f"{self._name} of a module that is not installed"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Placeholder) and other._name == self._name
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -54,7 +60,7 @@ class Placeholder:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """While the file is imported: the function itself of a decorator, else another placeholder."""
-        self._fail_in_kernel("is called")
+        self.fail_in_kernel("is called")
         if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType | type):
             return args[0]
         return self
@@ -66,33 +72,34 @@ class Placeholder:
         return isinstance(instance, Placeholder)
 
     def __getitem__(self, key: Any) -> Placeholder:
-        self._fail_in_kernel("is subscripted")
+        self.fail_in_kernel("is subscripted")
         return self
 
     def __iter__(self) -> Iterator[Any]:
-        self._fail_in_kernel("is iterated over")
+        self.fail_in_kernel("is iterated over")
         return iter(())
 
     def __bool__(self) -> bool:
-        self._fail_in_kernel("is a condition")
+        self.fail_in_kernel("is a condition")
         return False
 
     def __enter__(self) -> Placeholder:
-        self._fail_in_kernel("is a context")
+        self.fail_in_kernel("is a context")
         return self
 
     def __exit__(self, *_: object) -> None:
         """Leave the context."""
 
     def _operate(self, *_: Any) -> Placeholder:
-        self._fail_in_kernel("is an operand")
+        self.fail_in_kernel("is an operand")
         return self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operate
     __abs__ = __floordiv__ = __mod__ = __pow__ = __neg__ = __matmul__ = __or__ = __ror__ = __and__ = _operate
     __lt__ = __le__ = __gt__ = __ge__ = _operate
 
-    def _fail_in_kernel(self, how: str) -> None:
+    def fail_in_kernel(self, how: str) -> None:
+        """`missing-module` if the kernel runs; `how` says what it does with the name."""
         if session.is_tracing():
             _missing(self._name, how, self._imported)
 
