@@ -288,6 +288,55 @@ return out
     assert codes(run(tmp_path, masked)) == []
 
 
+def test_the_first_sum_in_psum_overwrites(tmp_path: Path) -> None:
+    """As a matrix multiplication does; a sum onto what a fill has written adds."""
+    body = """
+a = nl.load(x[0:128, 0:64])
+psum = nl.{make}((2, nl.par_dim(64), 64), nl.float32, buffer=nl.psum)
+for i in range(2):
+    for _ in range(2):
+        psum[i] += nisa.nc_matmul(a, a)
+"""
+    for make, expected in (("ndarray", ["nki.copy", "nki.add"]), ("zeros", ["nki.add", "nki.add"])):
+        found = run(tmp_path, body.format(make=make))
+        assert codes(found) == ["old-style"]
+        sums = [each.opcode for each in found.trace.recorders[0].records if each.opcode in ("nki.add", "nki.copy")]
+        assert sums == expected * 2
+
+
+def test_operands_in_psum_are_moved_to_where_the_engine_reads(tmp_path: Path) -> None:
+    body = """
+a = nl.load(x[0:128, 0:128])
+turned = nisa.nc_transpose(a)
+product = nisa.nc_matmul(turned, a)
+cut = nisa.affine_select(pred=(nl.arange(128)[:, None] >= nl.arange(128)[None, :]), on_true_tile=product,
+                         on_false_value=0.0)
+"""
+    found = run(tmp_path, body)
+    assert codes(found) == ["old-style"]
+    names = [each.opcode for each in found.trace.recorders[0].records]
+    assert names == ["nki.load", "nki.nc_transpose", "nki.copy", "nki.nc_matmul", "nki.copy", "nki.affine_select"]
+
+
+@pytest.mark.parametrize("rows", [300, 384])
+def test_undefined_rows_of_the_last_tile_do_no_harm(rows: int, tmp_path: Path) -> None:
+    """A load with a mask, work on whole tiles, a store with the mask."""
+    body = """
+out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+i_p, i_f = nl.arange(128)[:, None], nl.arange(64)[None, :]
+for i in nl.affine_range(3):
+    row = 128 * i + i_p
+    tile = nl.load(x[row, i_f], mask=(row < {mask}))
+    scale = nl.rsqrt(nl.mean(nl.square(tile), axis=1) + 1e-6)
+    product = nl.copy(nl.matmul(tile, nl.ones((64, 64), nl.float32)))
+    nl.store(out[row, i_f], nl.where(tile > 0, tile * scale, product), mask=(row < {rows}))
+return out
+"""
+    tensor = hnki.tensor("f32", rows, 64)
+    assert codes(run(tmp_path, body.format(rows=rows, mask=rows), x=tensor)) == []
+    assert "uninitialized-read" in codes(run(tmp_path, body.format(rows=rows, mask=rows - 1), x=tensor))
+
+
 def test_loop_reduce_sums_over_its_loop(tmp_path: Path) -> None:
     body = """
 out = nl.ndarray((2, 128, 512), dtype=nl.float32, buffer=nl.shared_hbm)

@@ -91,7 +91,7 @@ def check_capacity(trace: Trace, findings: Findings) -> None:
     for recorder in trace.recorders:
         limits = {Buffer.sbuf: SBUF_BYTES[recorder.target], Buffer.psum: PSUM_BYTES}
         for storage in recorder.storages:
-            if storage.buffer in limits:
+            if storage.buffer in limits and not storage.unplaced:
                 _check_one(findings, storage, limits[storage.buffer])
         for buffer, limit in limits.items():
             _check_together(findings, recorder, buffer, limit)
@@ -127,7 +127,8 @@ def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limi
     for at, record in enumerate(recorder.records):
         for number, _ in (*record.reads, *record.writes):
             storage = recorder.storages[number]
-            if storage.buffer is buffer and storage.address is None and storage.row_bytes <= limit:
+            fits = storage.address is None and storage.row_bytes <= limit and not storage.unplaced
+            if storage.buffer is buffer and fits:
                 lives.setdefault(number, [at, at])[1] = at
     for begin, end in recorder.outermost_loops():
         for life in lives.values():

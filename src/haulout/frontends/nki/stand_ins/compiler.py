@@ -21,15 +21,22 @@ def no_reorder(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
 
+class Placed:
+    """A memory for a tensor whose place the kernel chooses."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 class Region:
     """`sbuf` or `psum`: a memory, and how places in it are chosen."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.name = buffer.name
 
-    def alloc(self, *_: Any, **__: Any) -> Buffer:
-        """A memory without an address."""
-        return Buffer[self.name]
+    def alloc(self, *_: Any, **__: Any) -> Placed:
+        """A memory with an address that is not followed."""
+        return Placed(self.name)
 
     mod_alloc = auto_alloc = alloc
 

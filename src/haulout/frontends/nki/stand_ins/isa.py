@@ -78,7 +78,7 @@ def _returning(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any], 
     kept = old_style.split_mask(row.name, given)
     if kept is not None:
         _check_operands(row, kept)
-        session.recorder().instruction(row, kept)
+        session.recorder().instruction(row, old_style.reachable(row, kept))
     return result
 
 

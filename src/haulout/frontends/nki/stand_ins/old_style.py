@@ -19,8 +19,10 @@ from haulout.frontends.nki.findings import kernel_place, reject
 from haulout.frontends.nki.index_arrays import affine, mask_box, masked
 from haulout.frontends.nki.instructions import Instruction
 from haulout.frontends.nki.operators import Operator, broadcast_shape, reduced_shape
+from haulout.frontends.nki.stand_ins.enums import matmul_perf_mode
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
+from haulout.ir.enums import Engine
 from haulout.support.diagnostics import Severity
 
 Given = dict[str, Any]
@@ -103,9 +105,28 @@ def arguments(row: Instruction, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     if row.name == "tensor_reduce" and not isinstance(given.get("axis"), Sequence):
         given["axis"] = [given.get("axis")]
     dst = session.recorder().allocate(shape, dtype, buffer, place=kernel_place(3))
+    mode = given.get("perf_mode")
+    if isinstance(mode, str) and mode in matmul_perf_mode.__members__:
+        given["perf_mode"] = matmul_perf_mode[mode]
     # Parameters in the order of today, so that equal instructions have equal texts.
     known = {name: given[name] for name in row.parameters if name in given}
     return {"dst": dst} | known | {name: given[name] for name in given if name not in known and name != "dtype"}
+
+
+def reachable(row: Instruction, given: Given) -> Given:
+    """The arguments with copies in SBUF of operands in PSUM that the engine does not read: the first compiler moved
+    them."""
+    if row.engine is not Engine.POOL and row.name not in ("nc_matmul", "nc_transpose"):
+        return given
+    if row.name == "nc_transpose" and given["dst"].buffer is not Buffer.psum:
+        return given
+    return {
+        name: Operator("copy")(value) if name != "dst" and _in_psum(value) else value for name, value in given.items()
+    }
+
+
+def _in_psum(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.buffer is Buffer.psum
 
 
 def note_old_style(what: str, *, allowed: bool) -> None:
@@ -193,7 +214,9 @@ def _tensor(given: Given, name: str) -> Tensor:
 def _matmul(given: Given) -> tuple[Shape, str, Buffer]:
     stationary, moving = _tensor(given, "stationary"), _tensor(given, "moving")
     dtype = moving.dtype if given.get("is_transpose") else "float32"
-    return (math.prod(stationary.shape[1:]), math.prod(moving.shape[1:])), dtype, Buffer.psum
+    # In double-row mode the first free axis is contracted too.
+    free = 2 if "double_row" in str(getattr(given.get("perf_mode"), "name", given.get("perf_mode"))) else 1
+    return (math.prod(stationary.shape[free:]), math.prod(moving.shape[free:])), dtype, Buffer.psum
 
 
 def _transpose(given: Given) -> tuple[Shape, str, Buffer]:

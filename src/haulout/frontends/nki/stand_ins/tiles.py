@@ -10,6 +10,7 @@ from haulout.frontends.nki.dtypes import nki_name
 from haulout.frontends.nki.findings import allocation_place, kernel_place, reject
 from haulout.frontends.nki.index_arrays import mask_box, masked
 from haulout.frontends.nki.operators import Operator, broadcast_shape, record_tile
+from haulout.frontends.nki.stand_ins.compiler import Placed
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
 from haulout.ir.enums import Engine
@@ -50,6 +51,7 @@ def ndarray(
     found = session.recorder().allocate(
         stored, element_type(dtype), where, name=name or None, address=address, place=place
     )
+    found.storage.unplaced = blocks > 0 or isinstance(buffer, Placed)
     if blocks:
         # The partition is the first dimension of the storage, and behind the block dimensions in the view.
         order = (*range(1, blocks + 1), 0, *range(blocks + 1, len(stored)))
@@ -212,6 +214,8 @@ def where(condition: Any, x: Any, y: Any, **options: Any) -> Tensor:
 
 def softmax(x: Tensor, axis: Any = -1, **options: Any) -> Tensor:
     """A new tile with the softmax over axes."""
+    if any(int(each) % x.ndim == 0 for each in (axis if isinstance(axis, list | tuple) else [axis])):
+        reject("nl.softmax over partitions has no counterpart")
     return record_tile("softmax", x.shape, [x], {"src": x, "axis": axis}, options)
 
 
