@@ -215,6 +215,8 @@ def test_wrong_names_say_what_is_meant(body: str, says: str, tmp_path: Path) -> 
     ("body", "since"),
     [
         ("nisa.tensor_copy(dst=tile, src=tile, dtype=nl.float32)", "0.3"),
+        ("nisa.dma_copy(dst=tile, src=x, dst_rmw_op=nl.add)", "0.3"),
+        ("nisa.register_move(nisa.register_alloc(), imm=3)", "0.3"),
         ("nisa.tensor_tensor(tile, tile, tile, nl.add, mask=None)", "0.1"),
     ],
 )

@@ -43,6 +43,8 @@ class NkiInstruction:
 def _recorded(row: Instruction, *, old: bool) -> Callable[..., Any]:
     """The stand-in of one instruction. `old`: in a package that has instructions that return tiles."""
     parameters, known, needed = row.parameters, frozenset(row.parameters), row.parameters[: row.needed]
+    # The trace knows what they do, but NKI does not take them any more.
+    gone = () if old else tuple(each for each in parameters if removed_parameter(row.name, each) is not None)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         recorder = session.recorder()
@@ -56,6 +58,9 @@ def _recorded(row: Instruction, *, old: bool) -> Callable[..., Any]:
             if kept is None:
                 return NkiInstruction(recorder.newest())
             given = kept
+        for parameter in gone:
+            if given.get(parameter) is not None:
+                _report_removed(row.name, parameter)
         for parameter in needed:
             if parameter not in given:
                 recorder.findings.add(
@@ -106,10 +111,7 @@ def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str
     for keyword in kwargs:
         if keyword in row.parameters or (allowed and keyword in REMOVED_EVERYWHERE):
             continue
-        removed = removed_parameter(row.name, keyword)
-        if removed is not None:
-            message = f"nisa.{row.name} has no parameter `{keyword}` since NKI {removed.since}"
-            findings.add("removed-api", message, severity=Severity.WARNING, subject=keyword, help=[removed.instead])
+        if _report_removed(row.name, keyword):
             continue
         close = get_close_matches(keyword, row.parameters, 1)
         message = f"nisa.{row.name} has no parameter `{keyword}`"
@@ -119,6 +121,20 @@ def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str
             subject=keyword,
             help=[f"did you mean `{close[0]}`?" for _ in close] + [_signature(row)],
         )
+
+
+def _report_removed(instruction: str, keyword: str) -> bool:
+    """A warning for a parameter that an instruction had once; False if it never had it."""
+    removed = removed_parameter(instruction, keyword)
+    if removed is not None:
+        session.recorder().findings.add(
+            "removed-api",
+            f"nisa.{instruction} has no parameter `{keyword}` since NKI {removed.since}",
+            severity=Severity.WARNING,
+            subject=keyword,
+            help=[removed.instead],
+        )
+    return removed is not None
 
 
 PAIR = 2
@@ -217,8 +233,11 @@ def register_load(dst: VirtualRegister, src: Tensor) -> None:
     dst.value = known[0] if known else None
 
 
-def register_move(dst: VirtualRegister, src: Any) -> None:
+def register_move(dst: VirtualRegister, src: Any = None, imm: Any = None) -> None:
     """A register takes a constant or the value of another."""
+    if imm is not None:
+        _report_removed("register_move", "imm")
+        src = imm
     dst.value = src.value if isinstance(src, VirtualRegister) else int(src)
 
 

@@ -25,6 +25,8 @@ REMOVED_EVERYWHERE: Mapping[str, Removed] = MappingProxyType(
 _PARAMETERS: Mapping[tuple[str, str], Removed] = MappingProxyType(
     {
         ("tensor_copy", "dtype"): Removed("0.3", "the element type of `dst` decides"),
+        ("dma_copy", "dst_rmw_op"): Removed("0.3", "use nisa.dma_compute"),
+        ("dma_copy", "unique_indices"): Removed("0.3", "use nisa.dma_compute"),
         ("register_move", "imm"): Removed("0.3", "give the integer or the register as `src`"),
         ("affine_select", "pred"): Removed("0.1", "give `pattern`, `offset` and `channel_multiplier`"),
         ("iota", "expr"): Removed("0.1", "give `pattern`, `offset` and `channel_multiplier`"),
