@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -113,7 +113,7 @@ def _read_file(path: Path, fuse: Fuse, replicated: Collection[str], *, divide: b
             return load_hlo(path, fuse=fuse, replicated=replicated, divide=divide)
         case ".npz":
             return load_program(path)
-    kernel = ["a kernel is FILE.py::FUNCTION, for check and compile"] if path.suffix == ".py" else []
+    kernel = ["a kernel is FILE.py::FUNCTION"] if path.suffix == ".py" else []
     bad_input(
         f"{path}: no reader for {path.suffix or 'a file without a suffix'}",
         help=[f"one of {', '.join(SUFFIXES)}", *kernel],
@@ -252,6 +252,8 @@ class CheckResult:
     program: Program | None
     """None for a kernel that stopped with an error."""
     diagnostics: list[Diagnostic]
+    suppressed: list[Diagnostic] = field(default_factory=list)
+    """Findings that comments in a kernel accept."""
 
 
 def check(source: str | Path | Program, **options: Any) -> list[Diagnostic]:
@@ -279,7 +281,7 @@ def check_source(
         from haulout.nki import check_kernel
 
         checked = check_kernel(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope, target=target)
-        return CheckResult(checked.program, checked.diagnostics)
+        return CheckResult(checked.program, checked.diagnostics, checked.suppressed)
     program = source if isinstance(source, Program) else load(source, lnc=lnc)
     return CheckResult(program, check_program(program))
 

@@ -11,6 +11,7 @@ from haulout.cli.common import CORES, format_option, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.support.diagnostics import Severity
+from haulout.support.formats import LINES
 
 if TYPE_CHECKING:
     from haulout.frontends.nki import BarrierScope
@@ -45,14 +46,22 @@ def check(
     Computes order, conflicts and storage from INPUT alone, and reports faults that some hardware schedule can show.
     INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments.
     """
-    arguments = kernel_arguments(arg, args_file)
+    arguments = kernel_arguments(source, arg, args_file)
     checked = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target)
-    emit(checked.diagnostics, style)
+    shown = checked.diagnostics if style in LINES else [*checked.diagnostics, *checked.suppressed]
+    emit(shown, style)
     if style == "text" and checked.program is not None:
         program = checked.program
-        serious = sum(each.severity > Severity.NOTE for each in checked.diagnostics)
         click.echo(
-            f"{program.name}: {program.lnc} cores, {len(program.instructions)} instructions: "
-            + ("clean" if not serious else f"{serious} finding{'s' if serious > 1 else ''}")
+            f"{program.name}: {program.lnc} cores, {len(program.instructions)} instructions: {_summary(checked)}"
         )
     return exit_status(checked.diagnostics)
+
+
+def _summary(checked: api.CheckResult) -> str:
+    """`clean`, `1 finding`, or `1 finding, 2 suppressed`."""
+    serious = sum(each.severity > Severity.NOTE for each in checked.diagnostics)
+    if not serious and not checked.suppressed:
+        return "clean"
+    suppressed = f", {len(checked.suppressed)} suppressed" if checked.suppressed else ""
+    return f"{serious} finding{'s' if serious != 1 else ''}{suppressed}"

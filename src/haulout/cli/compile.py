@@ -145,7 +145,7 @@ def compile(
         fuse=fuse,
         lnc=lnc,
         replicated=replicated,
-        arguments=kernel_arguments(arg, args_file),
+        arguments=kernel_arguments(source, arg, args_file),
         barrier_scope=barrier_scope,
         on_pass=pass_progress(quiet),
         reproducer=folder,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from haulout import api
 from haulout.cli.common import CORES, pass_progress, quiet_option
+from haulout.cli.kernels import kernel_arguments, kernel_options, load_input
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.text import print_bir
 from haulout.passes.base import Pass, PassContext
@@ -17,6 +18,9 @@ from haulout.passes.pipeline import REGISTRY, parse_pipeline, standard_pipeline
 from haulout.passes.pipeline_text import find_pass, pipeline_of
 from haulout.passes.plugins import more_passes
 from haulout.support.files import read_text, write_text
+
+if TYPE_CHECKING:
+    from haulout.frontends.nki import BarrierScope
 
 
 @click.command()
@@ -51,6 +55,7 @@ from haulout.support.files import read_text, write_text
 @click.option(
     "-o", "--output", default="-", show_default=True, metavar="FILE", help="The file for the program; - is stdout."
 )
+@kernel_options
 @quiet_option
 @guarded
 def opt(
@@ -67,12 +72,16 @@ def opt(
     reproducer: str | None,
     lnc: int | None,
     output: str,
+    arg: tuple[str, ...],
+    args_file: str | None,
+    barrier_scope: BarrierScope,
     quiet: bool,
 ) -> int:
     """Run passes on a program and print it as .bir text.
 
-    Findings go to stderr if the program goes to stdout. If a pass crashes or makes an unsound program, the program
-    before it is written with the pipeline in its first line: `haulout opt` of that file runs the pass again.
+    INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments. Findings go to stderr
+    if the program goes to stdout. If a pass crashes or makes an unsound program, the program before it is written
+    with the pipeline in its first line: `haulout opt` of that file runs the pass again.
     """
     more = more_passes(map(Path, files))
     if text is None and source.endswith(".bir"):
@@ -90,7 +99,9 @@ def opt(
         reproducer=None if folder is None else Path(folder),
     )
     context = PassContext()
-    program = manager.run(api.load(source, lnc=lnc), context)
+    program, traced = load_input(source, lnc, kernel_arguments(source, arg, args_file), barrier_scope)
+    context.diagnostics.extend(traced)
+    program = manager.run(program, context)
     write_text(output, print_bir(program))
     emit(context.all_findings, "text", err=takes_stdout(output))
     if timing:

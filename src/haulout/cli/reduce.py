@@ -8,6 +8,7 @@ import click
 
 from haulout import api
 from haulout.checker import check_program
+from haulout.cli.common import CORES
 from haulout.cli.explain import known_code
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import CLEAN, guarded
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source", metavar="INPUT")
+@click.option("--lnc", type=CORES, help="Number of cores; the default of a kernel is 2.")
 @kernel_options
 @click.option("--code", required=True, help="The finding that must stay; `haulout explain` lists all codes.")
 @click.option(
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 @guarded
 def reduce(
     source: str,
+    lnc: int | None,
     arg: tuple[str, ...],
     args_file: str | None,
     barrier_scope: BarrierScope,
@@ -48,8 +51,8 @@ def reduce(
     after another; every step is a valid program. Equal inputs give equal programs unless the time runs out.
     """
     known_code(code)
-    arguments = kernel_arguments(arg, args_file)
-    program = api.check_source(source, arguments=arguments, barrier_scope=barrier_scope).program
+    arguments = kernel_arguments(source, arg, args_file)
+    program = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope).program
     if program is None:
         bad_input(f"the kernel {source} does not come to its end; `haulout check` says why")
     found = sorted({each.code for each in check_program(program, advise=False)})

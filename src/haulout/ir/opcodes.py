@@ -331,14 +331,20 @@ def _nki(names: str, flow: Flow = Flow.WHOLE, **facts: object) -> tuple[Opcode, 
 
 _OF_NKI = (
     *_nki("dma_copy", Flow.COPIED, copies=True),
-    *_nki("assign", Flow.COPIED),
+    *_nki("assign load store", Flow.COPIED),
     *_nki("tensor_copy", Flow.PARTITIONED, copies=True),
     *_nki("tensor_copy_predicated activation activation_reduce tensor_tensor tensor_scalar scalar_tensor_tensor "
           "tensor_scalar_reduce reciprocal exponential range_select select_reduce affine_select", Flow.PARTITIONED),
     *_nki("activate2 tensor_reduce tensor_scalar_cumulative tensor_tensor_scan bn_stats bn_aggr max8 nc_find_index8 "
           "nc_match_replace8", Flow.PARTITIONS),
-    *_nki("nc_transpose", Flow.TRANSPOSED),
-    *_nki("nc_matmul", Flow.PRODUCT),
+    *_nki("nc_transpose transpose", Flow.TRANSPOSED),
+    *_nki("nc_matmul matmul", Flow.PRODUCT),
+    # Functions of `nki.language`, of one tile or element by element.
+    *_nki("abs add copy divide equal erf exp floor gelu greater greater_equal less less_equal log logical_and "
+          "logical_not logical_or maximum minimum mod multiply negative not_equal power relu rsqrt sigmoid sign silu "
+          "sin cos softplus sqrt square subtract tanh where", Flow.PARTITIONED),
+    *_nki("max min sum mean var prod all any softmax", Flow.PARTITIONS),
+    *_nki("rand random_seed", function=False),
     *_nki("local_gather nc_n_gather", indices=frozenset({"*"})),
     # What they give depends on the state of a random number generator.
     *_nki("dropout", Flow.PARTITIONED, function=False),

@@ -11,20 +11,24 @@ including zero.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from haulout.checker import check_program
 from haulout.frontends.nki import BarrierScope, Kernel, Trace, emit, trace_of
 from haulout.ir.program import Program
 from haulout.ir.verify import check_sound
+from haulout.nki.grouping import by_lines
+from haulout.nki.suppressions import suppress
 from haulout.passes.anti_dependency_analyzer import AntiDependencyAnalyzerPostSharedDram
 from haulout.passes.base import PassContext
 from haulout.passes.build_fdeps import BuildFdeps
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
 
 _COVERAGE = frozenset({"uninitialized-read", "output-not-written"})
+_NUMBERED = re.compile(r"\.\d+\Z")
 _RACES = frozenset({"cross-core-race", "possible-race"})
 
 
@@ -36,10 +40,12 @@ class CheckedKernel:
     program: Program | None
     """None if the kernel stopped with an error."""
     diagnostics: list[Diagnostic]
+    suppressed: list[Diagnostic] = field(default_factory=list)
+    """Findings that comments in the kernel accept."""
 
     @property
     def ok(self) -> bool:
-        """No error and no warning."""
+        """No error and no warning, except for those that comments accept."""
         return not any(each.severity > Severity.NOTE for each in self.diagnostics)
 
 
@@ -52,7 +58,8 @@ def check(
     trips: int | None = None,
     target: str = "gen3",
 ) -> list[Diagnostic]:
-    """Races, deadlocks and wrong addresses of a kernel; the kernel is proved if there are only notes. See `trace`."""
+    """Races, deadlocks and wrong addresses of a kernel; the kernel is proved if there are only notes, and no comment
+    in it suppresses a finding (`check_kernel` returns those). See `trace`."""
     return check_kernel(
         kernel, arguments, lnc=lnc, barrier_scope=barrier_scope, trips=trips, target=target
     ).diagnostics
@@ -91,7 +98,13 @@ def check_trace(found: Trace, barrier_scope: BarrierScope = "data") -> CheckedKe
             )
     except HauloutError as error:
         return CheckedKernel(found, None, _worst_first([*diagnostics, *error.diagnostics]))
-    return CheckedKernel(found, program, _worst_first(diagnostics))
+    marked = suppress(by_lines(diagnostics), found)
+    return CheckedKernel(
+        found,
+        program,
+        _worst_first([each for each in marked if not each.suppressed]),
+        [each for each in marked if each.suppressed],
+    )
 
 
 def prepare(program: Program) -> Program:
@@ -120,7 +133,9 @@ def _with_nki_fix(finding: Diagnostic, cores: int) -> Diagnostic:
     if not advice.verified or not advice.fix.is_barrier:
         return finding
     everyone = ", ".join(map(str, range(cores)))
-    calls = [f"nisa.core_barrier({name}, ({everyone}))" for name in {each.name: None for each in subject.locations}]
+    # Tensors of one variable have its name, with a number behind it.
+    names = {_NUMBERED.sub("", each.name): None for each in subject.locations}
+    calls = [f"nisa.core_barrier({name}, ({everyone}))" for name in names]
     text = f"in NKI: {' and '.join(calls)} on every core, after {places[1]}, before {places[0]}"
     return replace(finding, help=(text, *finding.help))
 

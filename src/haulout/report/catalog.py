@@ -248,6 +248,45 @@ CATALOG: dict[str, Entry] = {
         "not make.",
         "Check the spelling. Order it as if it accessed all its tensors, or report the instruction.",
     ),
+    "old-style": Entry(
+        "A kernel is written for the first NKI, `neuronxcc.nki`, where instructions return tiles and take masks.",
+        "It is checked as the instructions of today that compute the same. Addresses in SBUF and PSUM that it "
+        "chooses are left to the compiler.",
+        "Nothing is required. The migration guide of NKI says how to write the kernel today.",
+    ),
+    "removed-api": Entry(
+        "A kernel uses a name, a parameter or a style that NKI had once.",
+        "The kernel does not compile with the NKI of today. The trace takes what was meant.",
+        "Use what the finding names.",
+    ),
+    "missing-module": Entry(
+        "A kernel's file imports a module that is not installed, which is a note, or the kernel uses a name of it, "
+        "which is an error.",
+        "Many kernels do not need what their file imports. If one does, the trace ends.",
+        "Install the module, or give the kernel what it takes from there as an argument.",
+    ),
+    "unfinished-import": Entry(
+        "A kernel's file raises an exception after the kernel is defined, as a script does that tries it on a "
+        "device.",
+        "The kernel is checked. It may miss what the rest of the file defines.",
+        "Nothing is required. Or move the code that runs the kernel to another file.",
+    ),
+    "input-not-read": Entry(
+        "No instruction of any core reads or writes a tensor argument of a kernel.",
+        "The result does not depend on that input, often because another tensor is used in its place.",
+        "Remove the argument, or use it.",
+    ),
+    "invalid-suppression": Entry(
+        "A comment `# haulout: ignore[...]` in a kernel names no known code, or gives no reason.",
+        "It has no effect.",
+        "Write the code of the finding in brackets, and the reason behind it.",
+    ),
+    "unused-suppression": Entry(
+        "A comment `# haulout: ignore[...]` stands on a line without such a finding.",
+        "The code has changed, or the comment stands on another line than the finding. It would hide a later "
+        "finding.",
+        "Remove the comment, or move it to the line that the finding shows.",
+    ),
     "shared-allocation-mismatch": Entry(
         "The cores of a kernel do not make the same shared allocations in the same order.",
         "Shared tensors are matched across cores by name or by order. After a mismatch, two tensors have one "

@@ -151,6 +151,9 @@ class Diagnostic:
     help: tuple[str, ...] = ()
     subject: Subject | None = None
     advice: Advice | None = None
+    suppressed: str = ""
+    """The reason of a comment in the source that accepts the finding. Such a finding counts as none, and proves
+    nothing."""
 
     @property
     def span(self) -> Span | None:

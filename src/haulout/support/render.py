@@ -15,8 +15,9 @@ SARIF_LEVEL = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERRO
 
 
 def render_text(diagnostics: Sequence[Diagnostic]) -> str:
-    """One paragraph for each finding: message, places with the source line and a caret, notes, help."""
-    return "\n\n".join(_paragraph(each) for each in diagnostics)
+    """One paragraph for each finding that is not suppressed: message, places with the source line and a caret, notes,
+    help."""
+    return "\n\n".join(_paragraph(each) for each in diagnostics if not each.suppressed)
 
 
 def _paragraph(diagnostic: Diagnostic) -> str:
@@ -86,7 +87,8 @@ def _source_line(span: Span) -> str | None:
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Plain values: code, severity, message, labels (message, file, line, column), notes, help, subject."""
+    """Plain values: code, severity, message, labels (message, file, line, column), notes, help, subject, and the
+    reason of a suppressed finding."""
     return [
         {
             "code": each.code,
@@ -102,13 +104,17 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
             "help": [encodable(text) for text in each.help],
         }
         | ({} if each.subject is None else {"subject": each.subject.as_json()})
+        | ({} if not each.suppressed else {"suppressed": encodable(each.suppressed)})
         for each in diagnostics
     ]
 
 
 def render_json(diagnostics: Sequence[Diagnostic]) -> str:
-    """`{"diagnostics": [...]}`"""
-    return msgspec.json.format(msgspec.json.encode({"diagnostics": as_json(diagnostics)}), indent=2).decode()
+    """`{"diagnostics": [...]}`, and `"suppressed": [...]` where comments accept findings."""
+    document = {"diagnostics": as_json([each for each in diagnostics if not each.suppressed])}
+    if suppressed := as_json([each for each in diagnostics if each.suppressed]):
+        document["suppressed"] = suppressed
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def render_sarif(diagnostics: Sequence[Diagnostic]) -> str:
@@ -126,6 +132,8 @@ def render_sarif(diagnostics: Sequence[Diagnostic]) -> str:
         if places:
             result["locations"] = places[:1]
             result["relatedLocations"] = [{"id": at, **place} for at, place in enumerate(places[1:], 1)]
+        if each.suppressed:
+            result["suppressions"] = [{"kind": "inSource", "justification": encodable(each.suppressed)}]
         results.append(result)
     document = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",

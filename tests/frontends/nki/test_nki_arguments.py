@@ -83,3 +83,37 @@ def test_the_two_kinds_of_float8_e4m3_differ() -> None:
         stored = dtypes.NUMPY[ELEMENT_TYPES[name].stored]
         assert nki_name(stored) == name
         assert float(ml_dtypes.finfo(stored).max) == greatest
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1, 2,3]", [1, 2, 3]),
+        ("(5,5)", (5, 5)),
+        ("(5,)", (5,)),
+        ("()", ()),
+        ("[]", []),
+        ("[bf16[2,3], (1, [true]), 'a,]b']", [TensorSpec("bfloat16", (2, 3)), (1, [True]), "a,]b"]),
+    ],
+)
+def test_lists_and_tuples(text: str, value: object) -> None:
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value)
+
+
+def test_arrays_inside_lists(tmp_path: Path) -> None:
+    np.save(tmp_path / "idx.npy", np.array([5, 7], np.int32))
+    found = parse_arguments([f"parts=[@{tmp_path / 'idx.npy'}, 3]"])["parts"]
+    assert found[0].values.tolist() == [5, 7]
+    assert found[1] == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bf16[4", "bf16[4,a]", "bf16(4,4)", "4,4", "[1", "1]", "[1, (2]]", "[f32[0]]", "['a]", "{1: 2}", "", "3 4"],
+)
+def test_what_is_no_value_is_refused_by_the_name_of_its_argument(text: str) -> None:
+    with pytest.raises(HauloutError) as raised:
+        parse_arguments([f"weights={text}"])
+    assert raised.value.diagnostics[0].code == "bad-input"
+    assert "argument weights" in raised.value.diagnostics[0].message

@@ -35,6 +35,13 @@ def test_the_examples_are_clean(name: str, scope: str) -> None:
     assert "clean" in found.output
 
 
+def test_the_example_for_the_first_nki_is_clean_on_any_number_of_rows() -> None:
+    for rows in (1, 128, 300):
+        found = run("check", f"{FOLDER}/first/softmax_rows.py::softmax_rows", "--arg", f"x=f32[{rows},64]")
+        assert found.exit_code == 0, found.output
+        assert "note[old-style]" in found.output
+
+
 def test_a_kernel_that_asks_for_its_cores_runs_on_one() -> None:
     found = run("check", f"{FOLDER / 'split_qkv'}.py::split_qkv", "--lnc", "1", *ARGUMENTS["split_qkv"])
     assert found.exit_code == 0, found.output

@@ -243,6 +243,7 @@ def kernel(x, index):
     out = nl.ndarray((2, 64), dtype=x.dtype, buffer=nl.shared_hbm)
     at = nl.ndarray((2, 1), dtype=nl.int32, buffer=nl.sbuf)
     nisa.dma_copy(dst=at, src=index)
+    nisa.dma_copy(dst=nl.ndarray((2, 64), dtype=x.dtype, buffer=nl.sbuf), src=x)
     t = nl.ndarray((2, 64), dtype=x.dtype, buffer=nl.sbuf)
     nisa.memset(t.ap(pattern=[[64, 2], [1, 32]], scalar_offset=at[0:1], indirect_dim=1), {value})
     nisa.dma_copy(dst=out, src=t)

@@ -81,6 +81,7 @@ def test_on_one_core_a_barrier_meets_no_other(tmp_path: Path) -> None:
         def kernel(x):
             shared = nl.ndarray((2, 512), dtype=nl.float32, buffer=nl.shared_hbm)
             nisa.core_barrier(shared, {cores})
+            return x
         """
     found = checked(tmp_path, body.format(cores="(0, 1)"), X, lnc=1)
     assert codes(found) == ["redundant-barrier"]

@@ -288,6 +288,7 @@ def test_modes_are_looked_up_in_the_kernels_module(tmp_path: Path) -> None:
             assert mode is Mode.FAST
             assert text == "plain"
             assert items[1].shape == (4, 8)
+            return items[1]
         """,
     )
     arguments = hnki.parse_arguments(["mode=Mode.FAST", "text=plain"]) | {"items": [1, hnki.tensor("f32", 4, 8)]}

@@ -7,10 +7,12 @@ the stand-ins. A function that was defined after `install()`, in a notebook, run
 from __future__ import annotations
 
 import inspect
+import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from haulout.frontends.nki.arguments import TensorSpec
 from haulout.frontends.nki.dtypes import nki_name
@@ -19,11 +21,13 @@ from haulout.frontends.nki.source import trace_file
 from haulout.frontends.nki.stand_ins.install import make_modules
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.trace import BarrierScope, Trace, trace_kernel
+from haulout.ir.schema import MAX_CORES
 from haulout.support.diagnostics import HauloutError, bad_input
 
 Kernel = str | Callable[..., Any]
 """`FILE::FUNCTION`, or the function."""
 _MARK = "__haulout__"
+_NAME = re.compile(r"([^\[\]]+)(?:\[\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)\s*\])?")
 
 
 def tensor(dtype: Any, *shape: int, buffer: str = "shared_hbm", within: tuple[int, int] | None = None) -> TensorSpec:
@@ -45,12 +49,25 @@ def install() -> None:
     sys.modules.update(modules)
 
 
-def split_name(text: str) -> tuple[Path, str]:
-    """`FILE::FUNCTION` in two."""
+class KernelName(NamedTuple):
+    """`FILE::FUNCTION`, or `FILE::FUNCTION[2,1]` with a launch grid."""
+
+    path: Path
+    function: str
+    grid: tuple[int, ...] = ()
+    """Programs along each axis; empty: one for each core, along one axis."""
+
+
+def split_name(text: str) -> KernelName:
+    """The parts of a kernel's name."""
     path, mark, name = text.rpartition("::")
-    if not mark or not path or not name:
-        bad_input(f"expected FILE.py::FUNCTION, found {text!r}")
-    return Path(path), name
+    found = _NAME.fullmatch(name)
+    if not mark or not path or found is None:
+        bad_input(f"expected FILE.py::FUNCTION or FILE.py::FUNCTION[2,1], found {text!r}")
+    grid = tuple(int(count) for count in (found.group(2) or "").split(",") if count.strip())
+    if grid and not 0 < math.prod(grid) <= MAX_CORES:
+        bad_input(f"{text}: a launch grid has 1 to {MAX_CORES} programs, found {math.prod(grid)}")
+    return KernelName(Path(path), found.group(1), grid)
 
 
 def trace_of(
@@ -61,10 +78,11 @@ def trace_of(
     trips: int | None = None,
     target: str = "gen3",
 ) -> Trace:
-    """Run the kernel's Python once a core."""
+    """Run the kernel's Python once a core. A launch grid in the kernel's name takes the place of `lnc`."""
     if isinstance(kernel, str):
-        path, name = split_name(kernel)
-        return trace_file(path, name, arguments, cores=lnc, trips=trips, target=target)
+        path, name, grid = split_name(kernel)
+        cores = math.prod(grid) if grid else lnc
+        return trace_file(path, name, arguments, cores=cores, grid=grid, trips=trips, target=target)
     inner = inspect.unwrap(getattr(kernel, "function", kernel))
     ours = [value for value in getattr(inner, "__globals__", {}).values() if getattr(value, _MARK, False)]
     file = inspect.getsourcefile(inner) if not ours else None

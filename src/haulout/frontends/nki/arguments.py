@@ -5,6 +5,7 @@
     idx=@idx.npy            an array: a tensor whose contents are known
     idx=i32[64,1]{0:16}     a tensor of integers from 0 to 15
     k=4  eps=1e-5  causal=true  bias=none  mode=NormType.RMS_NORM  name="text"
+    parts=[bf16[2,3], 4]  size=(5,5)    a list and a tuple of such values
 
 Element types have the names of NKI or of `.bir`. A dotted name is looked up in the module of the kernel; if it is not
 there, it is a string. In TOML, numbers, booleans and lists have their TOML form, all other values are strings.
@@ -32,6 +33,9 @@ _TENSOR = re.compile(
 )
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 _INTEGER = re.compile(r"[+-]?\d+")
+_CLOSING = {"[": "]", "(": ")", "{": "}"}
+_NO_TEXT = re.compile(r"[\[\](){}@]|^[\s\d.,+-]+$")
+"""What an unquoted text does not have: it looks like a value that is misspelt."""
 MAX_DIGITS = 1000
 """Python refuses to read much longer integers."""
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
@@ -86,6 +90,9 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
         return _WORDS[text]
     if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1:
         return text[1:-1]
+    if text[:1] in ("[", "(") and text[-1:] == _CLOSING[text[0]]:
+        parts = [parse_value(part, f"{what}, element {at}", folder) for at, part in enumerate(_parts(text, what))]
+        return parts if text[0] == "[" else tuple(parts)
     if text.startswith("@"):
         return _array((folder or Path()) / text[1:], what)
     if found := _TENSOR.match(text):
@@ -108,7 +115,36 @@ def parse_value(text: str, what: str = "value", folder: Path | None = None) -> A
             return number(text)
         except ValueError:
             continue
-    return DottedName(text) if _DOTTED.match(text) else text
+    if _DOTTED.match(text):
+        return DottedName(text)
+    if not text or _NO_TEXT.search(text):
+        bad_input(
+            f"{what}: {text!r} is not a value",
+            help=["bf16[4,1,1024], @idx.npy, 4, 1e-6, true, none, [1, 2], (1, 2), or a text in quotes: '\"a[0]\"'"],
+        )
+    return text
+
+
+def _parts(text: str, what: str) -> list[str]:
+    """The elements of a list or a tuple: the text between commas that stand in no brackets and no quotes."""
+    found, begin, closing, quote = [], 1, [], ""
+    for at, char in enumerate(text[1:-1], 1):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in _CLOSING:
+            closing.append(_CLOSING[char])
+        elif char in _CLOSING.values():
+            if not closing or closing.pop() != char:
+                bad_input(f"{what}: {text!r} has brackets that do not match")
+        elif char == "," and not closing:
+            found.append(text[begin:at].strip())
+            begin = at + 1
+    if closing or quote:
+        bad_input(f"{what}: {text!r} has brackets or quotes that do not match")
+    last = text[begin:-1].strip()
+    return [*found, last] if last else found
 
 
 def _array(path: Path, what: str) -> TensorSpec:

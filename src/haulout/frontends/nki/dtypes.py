@@ -65,6 +65,8 @@ def nki_name(dtype: object) -> str | None:
     if isinstance(dtype, str):
         text = str(dtype)
         return text if text in ELEMENT_TYPES else _ALIASES.get(text)
+    if dtype is None:  # to NumPy it is float64
+        return None
     try:
         stored = ir_dtypes.name_of(np.dtype(dtype))  # type: ignore[call-overload]
     except TypeError:

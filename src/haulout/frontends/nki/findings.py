@@ -94,6 +94,8 @@ class Findings:
     """An ordered collector with one finding for each (code, place, subject)."""
 
     items: list[Diagnostic] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
+    """What is reported once a kernel, wherever it is met."""
     _seen: set[tuple[str, str, int, str]] = field(default_factory=set)
 
     def add(

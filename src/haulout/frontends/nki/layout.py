@@ -30,6 +30,10 @@ class DynamicSlice:
     start: Any
     size: int
 
+    def leaves(self, shape: tuple[int, ...], axis: int) -> bool:
+        """Whether it ends behind a dimension, as far as that is known."""
+        return isinstance(self.start, int) and axis < len(shape) and 0 <= shape[axis] - self.size < self.start
+
 
 class Dynamic(NamedTuple):
     """An index that only the device knows, in one dimension."""
@@ -78,7 +82,7 @@ def index_view(tensor: Tensor, key: tuple[Any, ...]) -> tuple[tuple[int, ...], t
             start, found = _position(tensor, axis, part, 1)
             dynamic = found or dynamic
             offset += start * stride
-            if on_chip and axis == 0:
+            if on_chip and axis == tensor.blocks:
                 shape.append(1)
                 strides.append(stride)
     least = 2 if on_chip and tensor.ndim > 1 else 1

@@ -28,6 +28,28 @@ def check_allocations(trace: Trace, findings: Findings) -> None:
                 break
 
 
+def check_inputs(trace: Trace, findings: Findings) -> None:
+    """`input-not-read`: a tensor argument that no instruction of any core touches."""
+    touched = {
+        number
+        for recorder in trace.recorders
+        for record in recorder.records
+        for number, _ in (*record.reads, *record.writes)
+    }
+    for storage in trace.recorders[0].storages if trace.recorders else []:
+        # Arguments have the same numbers on all cores.
+        if storage.argument and not storage.returned and storage.number not in touched:
+            findings.add(
+                "input-not-read",
+                f"no instruction reads the argument {storage.describe()}",
+                severity=Severity.NOTE,
+                place=storage.place,
+                label="this kernel",
+                subject=storage.name,
+                help=["remove the argument, or check that no other tensor is used in its place"],
+            )
+
+
 def _difference(left: Storage | None, right: Storage | None) -> str | None:
     if left is None or right is None:
         return "is missing"
@@ -65,7 +87,7 @@ def check_capacity(trace: Trace, findings: Findings) -> None:
         sizes, usable = SBUF_BYTES[recorder.target], SBUF_USABLE[recorder.target]
         limits = {Buffer.sbuf: (sizes, usable), Buffer.psum: (PSUM_BYTES, PSUM_BYTES)}
         for storage in recorder.storages:
-            if storage.buffer in limits:
+            if storage.buffer in limits and not storage.unplaced:
                 _check_one(findings, storage, *limits[storage.buffer])
         for buffer, (limit, left) in limits.items():
             _check_together(findings, recorder, buffer, limit, left)
@@ -104,7 +126,8 @@ def _check_together(findings: Findings, recorder: Recorder, buffer: Buffer, limi
     for at, record in enumerate(recorder.records):
         for number, _ in (*record.reads, *record.writes):
             storage = recorder.storages[number]
-            if storage.buffer is buffer and storage.address is None and storage.row_bytes <= usable:
+            fits = storage.address is None and storage.row_bytes <= usable and not storage.unplaced
+            if storage.buffer is buffer and fits:
                 lives.setdefault(number, [at, at])[1] = at
     for begin, end in recorder.outermost_loops():
         for life in lives.values():

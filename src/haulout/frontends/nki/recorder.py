@@ -89,7 +89,8 @@ class LoopDetail(NamedTuple):
 
 
 class Recorder:
-    """Records one core. `cores` is the size of the launch grid, `core` the program id."""
+    """Records one core. `cores` is the size of the launch grid, `core` the program id; `grid`: its axes, if there are
+    several."""
 
     def __init__(
         self,
@@ -99,12 +100,13 @@ class Recorder:
         *,
         trips: int | None = None,
         target: str = "gen3",
+        grid: tuple[int, ...] = (),
         overwritten: frozenset[str] = frozenset(),
     ) -> None:
         if target not in TARGETS:
             bad_input(f"invalid target {target!r}", help=[f"one of {', '.join(TARGETS)}"])
         self.core, self.cores, self.findings = core, cores, findings
-        self.trips, self.target = trips, target
+        self.trips, self.target, self.grid = trips, target, grid
         self.overwritten = overwritten
         """Arguments that some core is known to write: what they were given is not known to stay."""
         self.storages: list[Storage] = []
@@ -114,8 +116,8 @@ class Recorder:
         self.registers: list[VirtualRegister] = []
         self.waits: dict[int, list[int]] = {}
         """Position of a record -> those of records that it waits for."""
-        self.unknown: dict[str, tuple[str, int]] = {}
-        """Instructions that have no row, and where they were first met."""
+        self.unknown: dict[str, tuple[tuple[str, int], tuple[str, ...]]] = {}
+        """Instructions that have no row: where they were first met, and what is probably meant."""
         self._names: dict[str, int] = {}
         self._shared: dict[tuple[str, int], Storage] = {}
         self._queues: dict[int, Engine] = {}
@@ -224,10 +226,13 @@ class Recorder:
             reads += writes
         self.add(f"nki.{row.name}", self._engine(row, given, writes, reads), reads, writes, place, None, given)
 
-    def touch_all(self, name: str, tensors: list[Tensor]) -> None:
-        """An instruction that the table does not have: it may read and write all its tensors."""
+    def touch_all(self, name: str, tensors: list[Tensor], help: Sequence[str] = ()) -> None:
+        """An instruction that the table does not have: it may read and write all its tensors.
+
+        `help` says what is meant, if that is known.
+        """
         place = kernel_place(2)
-        self.unknown.setdefault(name, place)
+        self.unknown.setdefault(name, (place, tuple(help)))
         self.add(f"nki.{name}", Engine.POOL, tensors, tensors, place)
 
     def add(

@@ -29,6 +29,24 @@ def is_tracing() -> bool:
     return bool(_current)
 
 
+_importing: list[str] = []
+
+
+def is_importing() -> bool:
+    """Whether the file of a kernel is imported."""
+    return bool(_importing)
+
+
+@contextmanager
+def importing(file: str) -> Iterator[None]:
+    """While a file is imported, kernels that it calls do not run."""
+    _importing.append(file)
+    try:
+        yield
+    finally:
+        _importing.pop()
+
+
 @contextmanager
 def recording(to: Recorder) -> Iterator[None]:
     """Send what the stand-ins record to `to`."""

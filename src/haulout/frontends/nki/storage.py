@@ -72,6 +72,9 @@ class Storage:
     """Contents that are known while tracing."""
     within: Interval | None = (0, 0)
     """Half-open range of the contents; None: unknown, (0, 0): not written yet."""
+    unplaced: bool = False
+    """The kernel says how parts of it share bytes (block dimensions, `mod_alloc`), which the trace does not follow:
+    its capacity is not checked."""
     accumulated: set[object] = field(default_factory=set)
     """Patterns that a matrix multiplication has written; the next one on the same bytes adds to them."""
 

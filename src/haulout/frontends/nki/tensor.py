@@ -21,7 +21,9 @@ from haulout.frontends.nki import session
 from haulout.frontends.nki.byte_sets import inside, operand_bytes, shifted_bytes, touched, view_bytes
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
 from haulout.frontends.nki.findings import reject
-from haulout.frontends.nki.layout import flatten, index_view, permuted, reshaped, row_major
+from haulout.frontends.nki.index_arrays import Box, Grid, array_view, as_arrays, check_grid, cut, mask_box, masked
+from haulout.frontends.nki.layout import DynamicSlice, flatten, index_view, permuted, reshaped, row_major
+from haulout.frontends.nki.operators import Operator
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.values import Array, decode, flat_index
@@ -61,6 +63,15 @@ class Tensor:
     strides: tuple[int, ...]
     offset: int = 0
     indirect: Indirect | None = None
+    grid: Grid | None = None
+    """The indices of an access with index arrays, whose bounds are checked when it is used."""
+    extents: tuple[int, ...] = ()
+    """With a grid: the dimensions of the tensor that its indices are of."""
+    blocks: int = 0
+    """On chip: dimensions in front of the partition (`nl.par_dim`)."""
+
+    __array_ufunc__ = None
+    """NumPy leaves arithmetic of arrays and tensors to the tensor."""
 
     @classmethod
     def of(cls, storage: Storage) -> Tensor:
@@ -125,17 +136,61 @@ class Tensor:
     # -- views ------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Tensor:
-        shape, strides, offset, dynamic = index_view(self, key if isinstance(key, tuple) else (key,))
+        parts = key if isinstance(key, tuple) else (key,)
+        for part in parts:
+            if isinstance(part, np.ndarray) and part.ndim:
+                return self._masked(part) if part.dtype.kind == "b" and len(parts) == 1 else self._by_arrays(parts)
+        if key is True or key is np.True_:
+            return self
+        if any(isinstance(part, DynamicSlice) and part.leaves(self.shape, at) for at, part in enumerate(parts)):
+            # A mask may cut what leaves the tensor.
+            return self._by_arrays(as_arrays(parts, self.shape, on_chip=self.buffer.on_chip))
+        shape, strides, offset, dynamic = index_view(self, parts)
         indirect = self.indirect
         if dynamic is not None:
             if indirect is not None:
                 reject("a view can have one index from the device only")
             indirect = Indirect(dynamic.index, False, dynamic.stride, dynamic.extent)
-        return Tensor(self.storage, self.dtype, shape, strides, offset, indirect)
+        found = Tensor(self.storage, self.dtype, shape, strides, offset, indirect)
+        if self.blocks:
+            found.blocks = blocks_left(self.blocks, parts)
+        return found
+
+    def _by_arrays(self, key: tuple[Any, ...]) -> Tensor:
+        """`x[i_p, i_f]` with index arrays."""
+        view = array_view(self, key)
+        found = Tensor(self.storage, self.dtype, view.shape, view.strides, view.offset, self.indirect)
+        found.grid, found.extents = view.grid, self.shape
+        if view.dynamic is not None:
+            if self.indirect is not None:
+                reject("a view can have one index from the device only")
+            found.indirect = Indirect(view.dynamic.index, view.vector, view.dynamic.stride, view.dynamic.extent)
+        return found
+
+    def _masked(self, mask: Array) -> Tensor:
+        """`x[i_f < 100]`: the part that a mask keeps."""
+        box = mask_box(mask)
+        if box is None:
+            reject("the mask keeps nothing of the tile")
+        return masked(self, mask, box)
+
+    def cut(self, box: Box) -> Tensor:
+        """The part of a view in a box."""
+        offset = self.offset + sum(step * low for step, (low, _) in zip(self.strides, box, strict=True))
+        found = replace(self, shape=tuple(high - low for low, high in box), offset=offset)
+        found.grid = None if self.grid is None else cut(self.grid, box)
+        if self.indirect is not None and self.indirect.vector and isinstance(self.indirect.index, Tensor):
+            rows = (box[0], *((0, count) for count in self.indirect.index.shape[1:]))
+            found.offset -= self.strides[0] * box[0][0]
+            found.indirect = replace(self.indirect, index=self.indirect.index.cut(rows))
+        return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """`x[...] = value`: a copy."""
-        session.recorder().assign(self[key], value)
+        """`x[...] = value`: a copy; nothing where the value is there already, as after `x[...] += y`."""
+        target = self[key]
+        if isinstance(value, Tensor) and target.buffer.on_chip and value.layout() == target.layout():
+            return
+        session.recorder().assign(target, value)
 
     def ap(
         self,
@@ -267,11 +322,79 @@ class Tensor:
     def _with(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
         return Tensor(self.storage, self.dtype, shape, strides, self.offset, self.indirect)
 
+    # -- arithmetic of the first NKI ---------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Tensor:
+        return _computed("add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _computed("add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _computed("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _computed("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _computed("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _computed("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _computed("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _computed("divide", other, self)
+
+    def __neg__(self) -> Tensor:
+        return _computed("negative", self)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _computed("greater", self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _computed("greater_equal", self, other)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _computed("less", self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _computed("less_equal", self, other)
+
+    def __iadd__(self, other: Any) -> Tensor:
+        if isinstance(other, Tensor) and self.buffer is Buffer.psum and self._begins_sum():
+            return Operator("copy").into(self, other)
+        return Operator("add").into(self, self, other)
+
+    def _begins_sum(self) -> bool:
+        """Whether this is the first sum in these bytes of PSUM, which nothing else has written: it overwrites them,
+        as the first matrix multiplication does."""
+        key = (self.offset, self.shape, self.strides)
+        if key in self.storage.accumulated or (self.storage.written and not self.storage.accumulated):
+            return False
+        self.storage.accumulated.add(key)
+        return True
+
+    def __isub__(self, other: Any) -> Tensor:
+        return Operator("subtract").into(self, self, other)
+
+    def __imul__(self, other: Any) -> Tensor:
+        return Operator("multiply").into(self, self, other)
+
+    def astype(self, dtype: Any) -> Tensor:
+        """A copy with another element type."""
+        found: Tensor = Operator("copy")(self, dtype=dtype)
+        return found
+
     # -- which bytes -------------------------------------------------------------------------------------------------
 
     def bytes(self) -> Bytes:
         """The bytes that an access through this view touches."""
         size, item = self.storage.size, self.itemsize
+        if self.grid is not None and session.is_tracing():
+            check_grid(self, self.extents, repr(self.storage.name))
         if self.indirect is None:
             return Bytes((operand_bytes(self.offset, self.strides, self.shape, item, size),), False)
         index, vector = self.indirect.index, self.indirect.vector
@@ -317,6 +440,18 @@ class Tensor:
         if self.indirect is not None and isinstance(self.indirect.index, Tensor):
             return [self.indirect.index]
         return []
+
+
+def _computed(name: str, *operands: Any) -> Tensor:
+    """A new tile with the result of an operator."""
+    found: Tensor = Operator(name)(*operands)
+    return found
+
+
+def blocks_left(blocks: int, key: tuple[Any, ...]) -> int:
+    """How many of the dimensions in front of the partition an index keeps."""
+    given = key[: key.index(Ellipsis)] if Ellipsis in key else key
+    return blocks - sum(not isinstance(part, slice | DynamicSlice) for part in given[:blocks])
 
 
 def known_indices(index: Tensor | VirtualRegister, count: int) -> list[int] | None:

@@ -13,6 +13,7 @@ import io
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from haulout.frontends.nki import session
@@ -58,22 +59,25 @@ def trace_kernel(
     arguments: Mapping[str, Any] | Sequence[Any],
     *,
     cores: int = 2,
+    grid: tuple[int, ...] = (),
     trips: int | None = None,
     target: str = "gen3",
 ) -> Trace:
     """Record a kernel on `cores` cores. The module of the function must have imported the stand-ins.
 
-    `arguments` by name or in order: specs, arrays, and other values. `trips` is the assumed trip count of loops whose
-    count is known on the device only. `target` is the generation (`gen2`, `gen3`, `gen4`).
+    `grid`: the axes of the launch grid, one program for each core, if there are several. `arguments` by name or in
+    order: specs, arrays, and other values. `trips` is the assumed trip count of loops whose count is known on the
+    device only. `target` is the generation (`gen2`, `gen3`, `gen4`).
     """
     inner = getattr(function, "function", function)
     code = getattr(inspect.unwrap(inner), "__code__", None)
     place = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
     named = _bound(inner, arguments)
     overwritten: set[str] = set()
+    options = {"trips": trips, "target": target, "grid": grid}
     while True:
         result = Trace(getattr(function, "__name__", "kernel"), place, [])
-        _run(result, inner, named, cores, {"trips": trips, "target": target, "overwritten": frozenset(overwritten)})
+        _run(result, inner, named, cores, {**options, "overwritten": frozenset(overwritten)})
         # What one core writes into an argument, another may read: its contents are then not those that were given.
         changed = {storage.name for each in result.recorders for storage in each.overwritten_arguments()}
         if cores < 2 or changed <= overwritten:
@@ -108,15 +112,27 @@ def _run(
         if result.failed:
             break
     result.output = printed.getvalue()
-    for recorder in result.recorders[:1]:
-        for name, where in recorder.unknown.items():
-            findings.add(
+    findings.items[:0] = _unknown_instructions(result.recorders)
+
+
+def _unknown_instructions(recorders: Sequence[Recorder]) -> list[Diagnostic]:
+    """A finding for each instruction that no row of the table describes. It comes first, as others may follow from
+    it. It is an error if a name is close to it or was removed: then the kernel is wrong."""
+    found = Findings()
+    for recorder in recorders:
+        for name, (where, help) in recorder.unknown.items():
+            if name in found.said:
+                continue
+            found.said.add(name)
+            found.add(
                 "unknown-instruction",
                 f"unknown instruction nisa.{name}: the trace assumes that it reads and writes all its tensors",
-                severity=Severity.WARNING,
+                severity=Severity.ERROR if help else Severity.WARNING,
                 place=where,
                 subject=name,
+                help=help,
             )
+    return found.items
 
 
 class Printed(io.StringIO):
@@ -132,6 +148,7 @@ def _bound(function: Callable[..., Any], arguments: Mapping[str, Any] | Sequence
     try:
         signature = inspect.signature(function)
         if isinstance(arguments, Mapping):
+            _check_names(function, signature, [name.removesuffix(suffix) for name in arguments])
             bound = signature.bind(**{name.removesuffix(suffix): value for name, value in arguments.items()})
         else:
             bound = signature.bind(*arguments)
@@ -151,10 +168,26 @@ def _bound(function: Callable[..., Any], arguments: Mapping[str, Any] | Sequence
     return named
 
 
+def _check_names(function: Callable[..., Any], signature: inspect.Signature, names: Sequence[str]) -> None:
+    """`bad-input` for the first argument that the kernel does not have."""
+    kinds = {each.kind for each in signature.parameters.values()}
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return
+    for name in names:
+        if name not in signature.parameters:
+            close = get_close_matches(name, signature.parameters, 1)
+            own = getattr(function, "__name__", "kernel")
+            parameters = ", ".join(str(each) for each in signature.parameters.values())
+            bad_input(
+                f"{own} has no argument {name!r}",
+                help=[*(f"did you mean {each!r}?" for each in close), f"{own}({parameters})"],
+            )
+
+
 def _prepared(recorder: Recorder, name: str, value: Any, place: tuple[str, int], function: Callable[..., Any]) -> Any:
     """What the kernel gets for an argument: tensors for specs and arrays, inside lists and dicts too."""
     if isinstance(value, DottedName):
-        return _looked_up(value, getattr(inspect.unwrap(function), "__globals__", {}))
+        return _looked_up(name, value, getattr(inspect.unwrap(function), "__globals__", {}))
     if isinstance(value, list | tuple) and any(_is_structured(each) for each in value):
         return type(value)(
             _prepared(recorder, f"{name}_{at}", each, place, function) for at, each in enumerate(value)
@@ -181,16 +214,16 @@ def _argument(recorder: Recorder, name: str, spec: TensorSpec, place: tuple[str,
     return tensor
 
 
-def _looked_up(name: DottedName, names: Mapping[str, Any]) -> Any:
+def _looked_up(argument: str, name: DottedName, names: Mapping[str, Any]) -> Any:
     first, *rest = name.text.split(".")
     if first not in names:
         if rest:
-            bad_input(f"{name.text}: the module of the kernel has no name {first!r}")
+            bad_input(f"argument {argument}: {name.text}: the module of the kernel has no name {first!r}")
         return name.text
     found = names[first]
     for part in rest:
         if not hasattr(found, part):
-            bad_input(f"{name.text}: {first} has no {part!r}")
+            bad_input(f"argument {argument}: {name.text}: {first} has no {part!r}")
         found = getattr(found, part)
     return found
 

@@ -52,6 +52,16 @@ def traced(finding: str, body: str) -> Example:
     return Example(files, "python trace.py", finding)
 
 
+def first_nki(finding: str, body: str) -> Example:
+    """What is said of a kernel for the first NKI."""
+    header = HEADER.replace("import nki.", "import neuronxcc.nki.")
+    return Example(
+        {"example.py": header + dedent(body).lstrip("\n")},
+        "haulout check example.py::kernel --lnc 1 --arg x=f32[64,16]",
+        finding,
+    )
+
+
 KERNELS: dict[str, Example] = {
     "kernel-error": kernel(
         "error[kernel-error]: nisa.dma_copy has no parameter `source`",
@@ -68,6 +78,77 @@ KERNELS: dict[str, Example] = {
         def kernel(x):
             tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
             nisa.frobnicate(dst=tile, src=x)
+        """,
+    ),
+    "old-style": first_nki(
+        "note[old-style]: this kernel is written for NKI before 0.1 (nisa.activation returns a tile): it is checked "
+        "as the instructions of today that compute the same; places in SBUF and PSUM are left to the compiler",
+        """
+        def kernel(x):
+            out = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+            i_p, i_f = nl.arange(64)[:, None], nl.arange(16)[None, :]
+            tile = nl.load(x[i_p, i_f])
+            nl.store(out[i_p, i_f], nisa.activation(nl.exp, tile, mask=(i_f < 16)))
+            return out
+        """,
+    ),
+    "removed-api": kernel(
+        "warning[removed-api]: nisa.tensor_copy has no parameter `dtype` since NKI 0.3",
+        """
+        def kernel(x):
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            other = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x)
+            nisa.tensor_copy(dst=other, src=tile, dtype=nl.float32)
+        """,
+    ),
+    "missing-module": kernel(
+        "error[missing-module]: no_such_module.scale is called, and the module no_such_module is not installed",
+        """
+        import no_such_module
+
+
+        def kernel(x):
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x)
+            nisa.tensor_scalar(tile, tile, nl.multiply, no_such_module.scale(16))
+        """,
+    ),
+    "unfinished-import": kernel(
+        "note[unfinished-import]: example.py fails after kernel is defined: AssertionError: no device",
+        """
+        def kernel(x):
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x)
+
+
+        assert kernel is None, "no device"
+        """,
+    ),
+    "input-not-read": kernel(
+        "note[input-not-read]: no instruction reads the argument bias: float32[64, 16] in shared_hbm",
+        """
+        def kernel(x, bias):
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x)
+            nisa.tensor_tensor(tile, tile, tile, nl.add)
+        """,
+        "--arg x=f32[64,16] --arg bias=f32[64,16]",
+    ),
+    "invalid-suppression": kernel(
+        "warning[invalid-suppression]: this comment gives no reason, so it has no effect",
+        """
+        def kernel(x):
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x)  # haulout: ignore[cross-core-race]
+        """,
+    ),
+    "unused-suppression": kernel(
+        "warning[unused-suppression]: there is no cross-core-race on this line",
+        """
+        def kernel(x):
+            tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x)  # haulout: ignore[cross-core-race] the cores read only
         """,
     ),
     "shared-allocation-mismatch": kernel(

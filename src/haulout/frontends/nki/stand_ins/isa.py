@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.findings import kernel_place, shown_value, span_at
+from haulout.frontends.nki.findings import kernel_place, reject, shown_value, span_at
 from haulout.frontends.nki.hardware_rules import check_exchange
 from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
 from haulout.frontends.nki.recorder import PIPE_QUEUES, TENSOR_QUEUES, MeetingDetail
 from haulout.frontends.nki.registers import VirtualRegister
-from haulout.frontends.nki.stand_ins import enums
+from haulout.frontends.nki.stand_ins import enums, old_style
+from haulout.frontends.nki.stand_ins.placeholders import Placeholder
+from haulout.frontends.nki.stand_ins.removed import REMOVED_EVERYWHERE, REMOVED_INSTRUCTIONS, removed_parameter
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor, known_indices
 from haulout.ir.enums import Engine
-from haulout.support.diagnostics import Label, fail
+from haulout.support.diagnostics import Label, Severity, fail
 
 _ENGINES = {"vector": Engine.VECTOR, "scalar": Engine.ACT, "tensor": Engine.PE, "sync": Engine.SYNC}
 
@@ -36,21 +40,33 @@ class NkiInstruction:
         return self
 
 
-def _recorded(row: Instruction) -> Callable[..., NkiInstruction]:
-    """The stand-in of one instruction."""
+def _recorded(row: Instruction, *, old: bool) -> Callable[..., Any]:
+    """The stand-in of one instruction. `old`: in a package that has instructions that return tiles."""
     parameters, known, needed = row.parameters, frozenset(row.parameters), row.parameters[: row.needed]
+    # The trace knows what they do, but NKI does not take them any more.
+    gone = () if old else tuple(each for each in parameters if removed_parameter(row.name, each) is not None)
 
-    def call(*args: Any, **kwargs: Any) -> NkiInstruction:
+    def call(*args: Any, **kwargs: Any) -> Any:
         recorder = session.recorder()
         given = dict(zip(parameters, args, strict=False))
         given.update(kwargs)
+        if old_style.is_old(row, args, kwargs, given):
+            return _returning(row, args, kwargs, allowed=old)
         if len(args) > len(parameters) or not known.issuperset(kwargs):
-            _unknown_arguments(row, args, kwargs)
+            _unknown_arguments(row, args, kwargs, allowed=old)
+            kept = old_style.split_mask(row.name, given)
+            if kept is None:
+                return NkiInstruction(recorder.newest())
+            given = kept
+        for parameter in gone:
+            if given.get(parameter) is not None:
+                _report_removed(row.name, parameter)
         for parameter in needed:
             if parameter not in given:
                 recorder.findings.add(
                     "kernel-error", f"nisa.{row.name} needs `{parameter}`", subject=parameter, help=[_signature(row)]
                 )
+        _check_operands(row, given)
         recorder.instruction(row, given)
         return NkiInstruction(recorder.newest())
 
@@ -58,18 +74,67 @@ def _recorded(row: Instruction) -> Callable[..., NkiInstruction]:
     return call
 
 
+def _returning(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any], *, allowed: bool) -> Tensor:
+    """A call of the first NKI: the tile that it returns."""
+    old_style.note_old_style(f"nisa.{row.name} returns a tile", allowed=allowed)
+    given = old_style.arguments(row, args, kwargs)
+    result: Tensor = given["dst"]
+    _unknown_arguments(row, (), {name: value for name, value in given.items() if name != "pred"}, allowed=True)
+    kept = old_style.split_mask(row.name, given)
+    if kept is not None:
+        _check_operands(row, kept)
+        session.recorder().instruction(row, old_style.reachable(row, kept))
+    return result
+
+
+def _check_operands(row: Instruction, given: dict[str, Any]) -> None:
+    """Stop at an operand that no instruction takes."""
+    for name, value in given.items():
+        if isinstance(value, Placeholder):
+            value.fail_in_kernel(f"is given as `{name}`")
+        if isinstance(value, Tensor) and value.blocks:
+            reject(f"nisa.{row.name}: `{name}` has {value.blocks} block dimensions", "index them first: tile[i]")
+
+
 def _signature(row: Instruction) -> str:
     return f"nisa.{row.name}({', '.join(row.parameters)})"
 
 
-def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _unknown_arguments(row: Instruction, args: tuple[Any, ...], kwargs: dict[str, Any], *, allowed: bool) -> None:
+    """Report arguments that an instruction does not take, and those that it took once.
+
+    `allowed`: `mask` and `dtype` belong to the NKI that the kernel is written for.
+    """
     findings = session.recorder().findings
     if len(args) > len(row.parameters):
         findings.add("kernel-error", f"nisa.{row.name} takes {len(row.parameters)} arguments, found {len(args)}")
     for keyword in kwargs:
-        if keyword not in row.parameters:
-            message = f"nisa.{row.name} has no parameter `{keyword}`"
-            findings.add("kernel-error", message, subject=keyword, help=[_signature(row)])
+        if keyword in row.parameters or (allowed and keyword in REMOVED_EVERYWHERE):
+            continue
+        if _report_removed(row.name, keyword):
+            continue
+        close = get_close_matches(keyword, row.parameters, 1)
+        message = f"nisa.{row.name} has no parameter `{keyword}`"
+        findings.add(
+            "kernel-error",
+            message,
+            subject=keyword,
+            help=[f"did you mean `{close[0]}`?" for _ in close] + [_signature(row)],
+        )
+
+
+def _report_removed(instruction: str, keyword: str) -> bool:
+    """A warning for a parameter that an instruction had once; False if it never had it."""
+    removed = removed_parameter(instruction, keyword)
+    if removed is not None:
+        session.recorder().findings.add(
+            "removed-api",
+            f"nisa.{instruction} has no parameter `{keyword}` since NKI {removed.since}",
+            severity=Severity.WARNING,
+            subject=keyword,
+            help=[removed.instead],
+        )
+    return removed is not None
 
 
 PAIR = 2
@@ -165,8 +230,11 @@ def register_load(dst: VirtualRegister, src: Tensor) -> None:
     dst.value = known[0] if known else None
 
 
-def register_move(dst: VirtualRegister, src: Any) -> None:
+def register_move(dst: VirtualRegister, src: Any = None, imm: Any = None) -> None:
     """A register takes a constant or the value of another."""
+    if imm is not None:
+        _report_removed("register_move", "imm")
+        src = imm
     dst.value = src.value if isinstance(src, VirtualRegister) else int(src)
 
 
@@ -190,7 +258,7 @@ def make_module(name: str) -> types.ModuleType:
     """The module under one of its import names."""
     module = types.ModuleType(name, __doc__)
     for row in INSTRUCTIONS.values():
-        setattr(module, row.name, _recorded(row))
+        setattr(module, row.name, _recorded(row, old=name.startswith("neuronxcc")))
     for function in (
         core_barrier,
         sendrecv,
@@ -219,21 +287,26 @@ def make_module(name: str) -> types.ModuleType:
     module.NkiInstruction = NkiInstruction  # type: ignore[attr-defined]
     module.VirtualRegister = VirtualRegister  # type: ignore[attr-defined]
     module.NkiValidationError = type("NkiValidationError", (Exception,), {})  # type: ignore[attr-defined]
-    module.__getattr__ = _unknown_name  # type: ignore[method-assign]
+    module.__getattr__ = partial(_unknown_name, sorted(vars(module)))  # type: ignore[method-assign]
     return module
 
 
-def _unknown_name(name: str) -> Any:
+def _unknown_name(known: list[str], name: str) -> Any:
     """An instruction that the table does not have."""
     if name.startswith("__"):
         raise AttributeError(name)
+    removed = REMOVED_INSTRUCTIONS.get(name)
+    close = get_close_matches(name, known, 1)
 
     def call(*args: Any, **kwargs: Any) -> None:
         tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
         for value in (*args, *kwargs.values()):
             if isinstance(value, list | tuple):
                 tensors += [each for each in value if isinstance(each, Tensor)]
-        session.recorder().touch_all(name, tensors)
+        help = [f"did you mean nisa.{each}?" for each in close]
+        if removed is not None:
+            help = [f"removed in NKI {removed.since}: {removed.instead}"]
+        session.recorder().touch_all(name, tensors, help)
 
     call.__name__ = name
     return call

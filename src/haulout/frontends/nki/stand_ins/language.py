@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
-from haulout.frontends.nki.findings import allocation_place, kernel_place, reject
+from haulout.frontends.nki.dtypes import ELEMENT_TYPES
+from haulout.frontends.nki.findings import kernel_place, reject
+from haulout.frontends.nki.index_arrays import Mesh
 from haulout.frontends.nki.layout import DynamicSlice
+from haulout.frontends.nki.operators import Operator
 from haulout.frontends.nki.registers import dynamic_range, fori_loop, while_loop
-from haulout.frontends.nki.stand_ins.objects import NKIObject, Operator
+from haulout.frontends.nki.stand_ins.loops import counted_range, loop_reduce
+from haulout.frontends.nki.stand_ins.objects import NKIObject
+from haulout.frontends.nki.stand_ins.removed import REMOVED_FUNCTIONS
+from haulout.frontends.nki.stand_ins.tiles import FUNCTIONS, ParDim, element_type
 from haulout.frontends.nki.storage import Buffer
 from haulout.frontends.nki.tensor import Tensor
-from haulout.ir.enums import Engine
+from haulout.ir.dtypes import NUMPY
 from haulout.support.readers import read_npy
 
 OPERATORS = (
@@ -87,6 +96,10 @@ OPERATORS = (
     "tanh",
     "trunc",
     "average",
+    "var",
+    "prod",
+    "all",
+    "any",
     "logical_shift_left",
     "logical_shift_right",
 )
@@ -111,71 +124,11 @@ class tile_size:  # noqa: N801 - NKI's name
     sbuf_size_bytes = 128 * total_available_sbuf_size
 
 
-def _element_type(dtype: Any) -> str:
-    name = nki_name(dtype)
-    if name is None:
-        reject(f"unknown element type {dtype!r}", place=kernel_place(3))
-    return name
-
-
-def ndarray(
-    shape: Any,
-    dtype: Any,
-    buffer: Any = Buffer.sbuf,
-    name: str | None = None,
-    address: tuple[int, int] | None = None,
-    **_: Any,
-) -> Tensor:
-    """A new tensor; nothing is in it yet."""
-    extents = (shape,) if isinstance(shape, int) else tuple(int(count) for count in shape)
-    where = buffer if isinstance(buffer, Buffer) else Buffer[str(getattr(buffer, "name", buffer))]
-    place = allocation_place(2)
-    if any(count < 1 for count in extents):
-        reject(f"dimensions of a tensor must be positive, found {list(extents)}", place=place)
-    return session.recorder().allocate(
-        extents, _element_type(dtype), where, name=name or None, address=address, place=place
-    )
-
-
-def zeros(shape: Any, dtype: Any, buffer: Any = Buffer.sbuf, name: str | None = None, **_: Any) -> Tensor:
-    """A new tensor that is filled with zeros."""
-    return _filled(ndarray(shape, dtype, buffer, name), 0)
-
-
-def _filled(found: Tensor, value: Any) -> Tensor:
-    recorder, given = session.recorder(), {"dst": found, "value": value}
-    recorder.add("nki.fill", recorder.queue_of([found]) or _VECTOR, [], [found], kernel_place(3), None, given)
-    return found
-
-
-def full(
-    shape: Any, fill_value: Any, dtype: Any, buffer: Any = Buffer.sbuf, name: str | None = None, **_: Any
-) -> Tensor:
-    """A new tensor that is filled with a value."""
-    return _filled(ndarray(shape, dtype, buffer, name), fill_value)
-
-
-def load(src: Tensor, dtype: Any = None, **_: Any) -> Tensor:
-    """A new tensor in SBUF with the contents of one in HBM."""
-    recorder, place = session.recorder(), kernel_place(2)
-    result = recorder.allocate(src.shape, dtype or src.dtype, Buffer.sbuf, place=place)
-    given = {"dst": result, "src": src}
-    recorder.add("nki.load", recorder.queue_of([src]) or _VECTOR, [src], [result], place, None, given)
-    return result
-
-
-def store(dst: Tensor, value: Tensor, **_: Any) -> None:
-    """Copies a tensor to HBM."""
-    recorder = session.recorder()
-    given = {"dst": dst, "src": value}
-    recorder.add("nki.store", recorder.queue_of([dst]) or _VECTOR, [value], [dst], kernel_place(2), None, given)
-
-
 def shared_constant(constant: Any, dtype: Any = None) -> Tensor:
     """A tensor in shared HBM that is filled before the kernel starts."""
     array = read_npy(Path(constant)) if isinstance(constant, str | Path) else np.asarray(constant)
     found = session.recorder().allocate(
-        array.shape, _element_type(dtype or array.dtype), Buffer.shared_hbm, constant=True, place=kernel_place(2)
+        array.shape, element_type(dtype or array.dtype), Buffer.shared_hbm, constant=True, place=kernel_place(2)
     )
     found.storage.give(array)
     return found
@@ -183,10 +136,10 @@ def shared_constant(constant: Any, dtype: Any = None) -> Tensor:
 
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: Tensor | None = None) -> Tensor:
     """An identity matrix in SBUF; one of each size and type."""
-    return session.recorder().identity(int(n), _element_type(dtype))
+    return session.recorder().identity(int(n), element_type(dtype))
 
 
-def static_range(start: Any, stop: Any = None, step: Any = 1) -> Iterable[int]:
+def static_range(start: Any, stop: Any = None, step: Any = 1, **_: Any) -> Iterable[int]:
     """An unrolled loop; all loops over constants are."""
     first, last = (0, start) if stop is None else (start, stop)
     return range(int(first), int(last), int(step))
@@ -199,40 +152,56 @@ def ds(start: Any, size: int) -> DynamicSlice:
 
 def program_id(axis: int = 0) -> int:
     """Which program this is."""
-    return session.recorder().core
+    recorder = session.recorder()
+    if recorder.grid:
+        return int(np.unravel_index(recorder.core, recorder.grid)[_axis(axis, len(recorder.grid))])
+    _axis(axis, 1)
+    return recorder.core
 
 
 def num_programs(axes: Any = 0) -> int:
-    """How many programs there are."""
-    return session.recorder().cores
+    """How many programs there are along an axis, or along several."""
+    recorder = session.recorder()
+    if not recorder.grid or axes is None:
+        return recorder.cores
+    chosen = axes if isinstance(axes, list | tuple) else [axes]
+    return math.prod(recorder.grid[_axis(each, len(recorder.grid))] for each in chosen)
 
 
 def program_ndim() -> int:
     """Dimensions of the launch grid."""
-    return 1 if session.recorder().cores > 1 else 0
+    recorder = session.recorder()
+    return len(recorder.grid) or (1 if recorder.cores > 1 else 0)
 
 
-def broadcast_to(x: Tensor, shape: Sequence[int], dtype: Any = None) -> Tensor:
-    """A view with dimensions of size 1 repeated."""
-    return x.broadcast_to(shape)
+def _axis(axis: Any, count: int) -> int:
+    if not 0 <= int(axis) < count:
+        reject(
+            f"axis {axis} of a launch grid with {count} axis" if count == 1 else f"axis {axis} of {count}",
+            "give the launch grid behind the name of the kernel: FILE.py::FUNCTION[1,2]",
+        )
+    return int(axis)
+
+
+def size_in_bytes(dtype: Any) -> int:
+    """Bytes of an element."""
+    return ELEMENT_TYPES[element_type(dtype)].bytes
+
+
+def finfo(dtype: Any) -> Any:
+    """Limits of a float type, as NumPy gives them."""
+    return ml_dtypes.finfo(NUMPY[ELEMENT_TYPES[element_type(dtype)].stored])  # type: ignore[no-untyped-call]
 
 
 def device_print(*_: Any, **__: Any) -> None:
     """Nothing happens while tracing."""
 
 
-_VECTOR = Engine.VECTOR
-
-
 def make_module(name: str) -> types.ModuleType:
     """The module under one of its import names."""
     module = types.ModuleType(name, __doc__)
     for function in (
-        ndarray,
-        zeros,
-        full,
-        load,
-        store,
+        *FUNCTIONS,
         shared_constant,
         shared_identity_matrix,
         static_range,
@@ -243,12 +212,14 @@ def make_module(name: str) -> types.ModuleType:
         program_id,
         num_programs,
         program_ndim,
-        broadcast_to,
         device_print,
     ):
         setattr(module, function.__name__, function)
+    old = name.startswith("neuronxcc")
     for alias in ("affine_range", "sequential_range", "range"):
-        setattr(module, alias, static_range)
+        setattr(module, alias, counted_range if old else static_range)
+    if old:
+        module.loop_reduce = loop_reduce  # type: ignore[attr-defined]
     for dtype in ELEMENT_TYPES:
         setattr(module, dtype, dtype)
     for operator in OPERATORS:
@@ -263,7 +234,12 @@ def make_module(name: str) -> types.ModuleType:
         "MemoryRegion": Buffer,
         "NKIObject": NKIObject,
         "tile_size": tile_size,
-        "par_dim": int,
+        "par_dim": ParDim,
+        "arange": np.arange,
+        "mgrid": Mesh(),
+        "fp32": types.SimpleNamespace(min=float(np.finfo(np.float32).min), max=float(np.finfo(np.float32).max)),
+        "finfo": finfo,
+        "Tensor": Tensor,
         "is_hbm": lambda buffer: buffer.is_hbm,
         "is_sbuf": lambda buffer: buffer is Buffer.sbuf,
         "is_psum": lambda buffer: buffer is Buffer.psum,
@@ -271,4 +247,14 @@ def make_module(name: str) -> types.ModuleType:
     }
     for key, value in values.items():
         setattr(module, key, value)
+    module.__getattr__ = partial(_unknown_name, sorted(vars(module)))  # type: ignore[method-assign]
     return module
+
+
+def _unknown_name(known: list[str], name: str) -> Any:
+    """Raise for a name that `nki.language` does not have, with what was probably meant."""
+    removed = REMOVED_FUNCTIONS.get(name)
+    if removed is not None:
+        raise AttributeError(f"nl.{name} was removed in NKI {removed.since}: {removed.instead}")
+    close = get_close_matches(name, known, 1)
+    raise AttributeError(f"nki.language has no {name!r}" + (f"; did you mean nl.{close[0]}?" if close else ""))

@@ -1,4 +1,4 @@
-"""Small things of `nki` and `nki.language`: operators, the base class of kernels' objects, `nki.jit`."""
+"""Small things of `nki` and `nki.language`: the base class of kernels' objects, `nki.jit`."""
 
 from __future__ import annotations
 
@@ -9,59 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.findings import kernel_place
-from haulout.frontends.nki.storage import Buffer
-from haulout.frontends.nki.tensor import Tensor
-from haulout.ir.enums import Engine
-
-_SCALAR: dict[str, Callable[..., Any]] = {
-    "add": lambda x, y: x + y,
-    "subtract": lambda x, y: x - y,
-    "multiply": lambda x, y: x * y,
-    "divide": lambda x, y: x / y,
-    "maximum": max,
-    "minimum": min,
-    "abs": abs,
-    "exp": math.exp,
-    "log": math.log,
-    "sqrt": math.sqrt,
-    "square": lambda x: x * x,
-    "power": lambda x, y: x**y,
-}
-
-
-class Operator:
-    """`nl.add` and the like: named in instructions, or called on tensors, which gives a new tensor in SBUF."""
-
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
-
-    def __repr__(self) -> str:
-        return f"nl.{self.__name__}"
-
-    def __call__(self, *operands: Any, **options: Any) -> Any:
-        """The result on numbers; on tensors, an instruction that is recorded."""
-        tensors = [each for each in operands if isinstance(each, Tensor)]
-        if not tensors:
-            return _SCALAR[self.__name__](*operands)
-        shape = tensors[0].shape
-        for other in tensors[1:]:
-            shape = broadcast_shape(shape, other.shape)
-        recorder, place = session.recorder(), kernel_place(2)
-        dtype = options.get("dtype") or tensors[0].dtype
-        result = recorder.allocate(shape, dtype, Buffer.sbuf, name=f"{self.__name__}_result", place=place)
-        given: dict[str, Any] = {"dst": result, "op": self}
-        given |= {"src": operands[0]} if len(operands) == 1 else {"operands": operands}
-        recorder.add(f"nki.{self.__name__}", Engine.VECTOR, tensors, [result], place, None, given)
-        return result
-
-
-def broadcast_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """NumPy's broadcasting of two shapes that agree."""
-    length = max(len(first), len(second))
-    one = (1,) * (length - len(first)) + first
-    other = (1,) * (length - len(second)) + second
-    return tuple(max(a, b) for a, b in zip(one, other, strict=True))
+from haulout.frontends.nki.findings import kernel_place, reject
+from haulout.frontends.nki.stand_ins.placeholders import Placeholder
 
 
 class _Lenient(type):
@@ -108,10 +57,21 @@ class Kernel:
         self.function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function."""
+        """Run the function; not while its file is imported, which a script does that also calls it."""
+        if session.is_importing() and not session.is_tracing():
+            return Placeholder(f"the result of {getattr(self.function, '__name__', 'a kernel')}", kernel_place(2))
         return self.function(*args, **kwargs)
 
     def __getitem__(self, grid: Any) -> Kernel:
+        """The kernel on a launch grid. A kernel that calls another one has one program for each core."""
+        counts = grid if isinstance(grid, tuple) else (grid,)
+        if session.is_tracing() and all(isinstance(count, int) for count in counts):
+            programs = math.prod(counts)
+            if programs not in (1, session.recorder().cores):
+                reject(
+                    f"a launch grid of {programs} programs on {session.recorder().cores} cores",
+                    "check the kernel itself: every core runs one program of it",
+                )
         return self
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
