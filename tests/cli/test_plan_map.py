@@ -114,7 +114,7 @@ def test_map_of_a_program(tmp_path: Path) -> None:
     haulout("compile", FIXED, "-q", "-o", tmp_path / "out")
     outcome = haulout("map", tmp_path / "out" / "program.bir", "-o", tmp_path / "map.html")
     assert outcome.status == 0
-    assert "core 1, partition at" in (tmp_path / "map.html").read_text()
+    assert "DRAM, core 1" in (tmp_path / "map.html").read_text()
 
 
 @pytest.mark.parametrize("kind", ["proportional", "equal", "joint"])

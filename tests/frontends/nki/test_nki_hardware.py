@@ -162,7 +162,7 @@ def test_an_exchange_through_gpsimd_has_a_size(tmp_path: Path, columns: int, wro
             nisa.sendrecv(src=mine, dst=theirs, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0,
                           dma_engine=nisa.dma_engine.gpsimd_dma)
         """
-    found = checked(tmp_path, body, X)
+    found = checked(tmp_path, body, {"x": X["x"]})
     assert codes(found) == ["hardware-rule"] * wrong
     broken = [each for each in found.diagnostics if each.code == HARDWARE]
     assert all(each.notes[0].startswith("rule sendrecv-bytes (gen3, gen4)") for each in broken)
