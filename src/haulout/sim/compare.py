@@ -144,8 +144,8 @@ def _can_be_executed(prepared: Prepared) -> bool:
     program = prepared.program
     for row in prepared.code.run.tolist():
         opcode = program.strings[int(program.instructions.opcode[row])]
-        if not lookup(opcode).typed:
-            continue
+        if not lookup(opcode).typed or lookup(opcode).is_nki:
+            continue  # an instruction of NKI that cannot be computed stops the run
         begin, end = program.access_starts[row : row + 2].tolist()
         typed = program.locations.dtype[program.accesses.location[begin:end]] != NONE
         if opcode not in KERNELS or not (typed.all() or "dtypes" in program.instruction_attrs(row)):

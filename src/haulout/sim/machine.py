@@ -24,6 +24,7 @@ from haulout.sim.flow.visits import Iteration
 from haulout.sim.memory.arena import Memory
 from haulout.sim.memory.extents import Extents
 from haulout.sim.memory.layout import Layout
+from haulout.sim.nki.binder import PREFIX
 from haulout.sim.steps.bind import Binder
 from haulout.sim.steps.make import Step
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
@@ -54,8 +55,10 @@ class Machine:
         self.operands = memory.operands
         self._repeats = bool(code.sections.structure.loops)
         """Whether rows may run more than once, so that what they share is kept."""
+        self._shows_fresh = _rows_of_nki(code)
+        """Instructions of NKI may read elements that were never written, which are NaN, and not use the result."""
         self._known: dict[int, _Prepared] = {}
-        self._binder = Binder(code, memory.operands, memory.bytes)
+        self._binder = Binder(code, memory.operands, memory.bytes, layout)
         self._steps: dict[tuple[int, tuple[int, ...]], Step] = {}
         self._reported: set[tuple[int, int]] = set()
 
@@ -138,6 +141,8 @@ class Machine:
         return tuple(self.operands.strided.operand(access, around) for access in accesses)
 
     def _check_defined(self, row: int, reads: Sequence[int]) -> None:
+        if self._shows_fresh[row]:
+            return
         for operand in reads:
             undefined = self.memory.undefined(operand)
             if undefined is None or len(self.found) >= _MAX_FINDINGS:
@@ -159,6 +164,13 @@ class Machine:
     def _at(self, instruction: int, error: HauloutError) -> HauloutError:
         label = self.code.label(instruction)
         return HauloutError(*(replace(each, labels=(label, *each.labels)) for each in error.diagnostics))
+
+
+def _rows_of_nki(code: Code) -> list[bool]:
+    program = code.program
+    opcodes = [number for number, text in enumerate(program.strings) if text.startswith(PREFIX)]
+    found = np.isin(program.instructions.opcode, opcodes)
+    return [*found.tolist(), *[False] * (len(code) - len(found))]
 
 
 def check_patterns_known(program: Program, extents: Extents, instructions: np.ndarray[Any, Any]) -> None:

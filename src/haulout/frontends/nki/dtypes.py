@@ -67,7 +67,10 @@ def nki_name(dtype: object) -> str | None:
         text = str(dtype)
         return text if text in ELEMENT_TYPES else _ALIASES.get(text)
     try:
-        stored = ir_dtypes.name_of(np.dtype(dtype))  # type: ignore[call-overload]
+        wanted = np.dtype(dtype)  # type: ignore[call-overload]
     except TypeError:
         return None
+    stored = ir_dtypes.name_of(wanted)
+    if stored is None and wanted.name in ELEMENT_TYPES:
+        return wanted.name  # a type of ml_dtypes that programs do not have
     return None if stored is None else _ALIASES.get(stored, stored)

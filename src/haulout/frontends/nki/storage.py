@@ -70,6 +70,8 @@ class Storage:
     """The constant is an identity matrix."""
     values: Values | None = None
     """Contents that are known while tracing."""
+    array: Array | None = None
+    """The array that was given, of any element type; what a simulation starts with."""
     within: Interval | None = (0, 0)
     """Half-open range of the contents; None: unknown, (0, 0): not written yet."""
     accumulated: set[object] = field(default_factory=set)
@@ -80,6 +82,8 @@ class Storage:
 
     def give(self, array: Array) -> None:
         """Contents that are there before the kernel starts; those of integers are followed."""
+        if self.constant:
+            self.array = array
         kind = NUMPY[ELEMENT_TYPES[self.dtype].stored]
         if array.dtype.kind not in "iub" or kind.kind not in "iub" or not 0 < array.size <= MAX_ELEMENTS:
             return
