@@ -43,7 +43,6 @@ def given_arrays(traced: Trace, program: Program, seed: int) -> dict[str, Array]
 def tensor_array(stored: Bytes, tensor: Tensor) -> Array:
     """A view of a storage as an array of its own, from the storage's bytes."""
     dtype = TYPES[tensor.dtype]
-    elements = stored[: len(stored) // dtype.itemsize * dtype.itemsize].view(dtype)
     strides = tuple(step * dtype.itemsize for step in tensor.strides)
-    found = np.lib.stride_tricks.as_strided(elements[tensor.offset :], tensor.shape, strides).copy()
+    found = np.ndarray(tensor.shape, dtype, stored.data, tensor.offset * dtype.itemsize, strides).copy()
     return found.view(np.bool_) if tensor.dtype == "bool" else found

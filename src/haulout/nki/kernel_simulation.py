@@ -1,8 +1,8 @@
 """Simulation of a kernel: arrays in, arrays out, under one schedule or under all.
 
-    trace       the kernel's Python; arrays are arguments and inputs
-    prepare     the order that NKI's compiler guarantees inside a core (`kernel_check.prepare`)
-    simulate    events in the order of a schedule; each instruction computes (`haulout.sim.nki`)
+trace       the kernel's Python; arrays are arguments and inputs
+prepare     the order that NKI's compiler guarantees inside a core (`kernel_check.prepare`)
+simulate    events in the order of a schedule; each instruction computes (`haulout.sim.nki`)
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from haulout.sim.memory.arena import Memory
 from haulout.sim.memory.extents import Extents
 from haulout.sim.memory.layout import Layout
 from haulout.sim.nki.binder import PREFIX
+from haulout.sim.nki.call import Call
 from haulout.sim.steps.bind import Binder
 from haulout.sim.steps.make import Step
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
@@ -58,6 +59,7 @@ class Machine:
         self._shows_fresh = _rows_of_nki(code)
         """Instructions of NKI may read elements that were never written, which are NaN, and not use the result."""
         self._known: dict[int, _Prepared] = {}
+        self._exchanges: dict[int, Call | None] = {}
         self._binder = Binder(code, memory.operands, memory.bytes, layout)
         self._steps: dict[tuple[int, tuple[int, ...]], Step] = {}
         self._reported: set[tuple[int, int]] = set()
@@ -74,6 +76,9 @@ class Machine:
         known = self._prepared(instruction)
         reads = self._operands(known, known.reads, around)
         self._check_defined(instruction, reads)
+        call = self._exchange(instruction)
+        if call is not None:
+            return np.ascontiguousarray(call.place("src").get()).reshape(-1).view(np.uint8).copy()
         return np.concatenate([np.zeros(0, np.uint8), *map(self.memory.read, reads)])
 
     def write(self, instruction: int, data: Bytes, around: Iteration) -> None:
@@ -85,12 +90,24 @@ class Machine:
             bad_input(
                 f"it receives {len(data)} bytes, but its destination has {wanted}", self.code.label(instruction)
             )
+        call = self._exchange(instruction)
+        if call is not None:
+            dst = call.place("dst")
+            dst.put(data.view(dst.dtype))
         begin = 0
         for access in writes:
             end = begin + self.operands[access].nbytes
-            self.memory.write(access, data[begin:end])
+            if call is None:
+                self.memory.write(access, data[begin:end])
             self._written(instruction, access)
             begin = end
+
+    def _exchange(self, instruction: int) -> Call | None:
+        """The tensors of a `sendrecv` of NKI that says in which order it takes their elements."""
+        if instruction not in self._exchanges:
+            nki = self._binder.nki if self._shows_fresh[instruction] else None
+            self._exchanges[instruction] = None if nki is None else nki.exchange(instruction)
+        return self._exchanges[instruction]
 
     def takes(self, branch: int) -> bool:
         """Whether a branch takes the loop's body: the first element of `cond` is not zero."""
@@ -170,6 +187,9 @@ def _rows_of_nki(code: Code) -> list[bool]:
     program = code.program
     opcodes = [number for number, text in enumerate(program.strings) if text.startswith(PREFIX)]
     found = np.isin(program.instructions.opcode, opcodes)
+    if found.any():
+        exchanges = [number for number, text in enumerate(program.strings) if text == "sendrecv"]
+        found |= np.isin(program.instructions.opcode, exchanges)
     return [*found.tolist(), *[False] * (len(code) - len(found))]
 
 

@@ -7,8 +7,23 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-
-from tests.sim.nki.nki_run import BF16, E4M3, E5M2, F16, F32, close, equal, f64, loaded, nisa, nl, numbers, run, stored, tile
+from tests.sim.nki.nki_run import (
+    BF16,
+    E4M3,
+    E5M2,
+    F16,
+    F32,
+    close,
+    equal,
+    f64,
+    loaded,
+    nisa,
+    nl,
+    numbers,
+    run,
+    stored,
+    tile,
+)
 
 
 def _product(moving_columns: int = 96, **options: Any) -> Any:
@@ -56,7 +71,8 @@ def _twice(first: bool | None, second: bool | None) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "times"), [(None, None, 2), (False, True, 2), (None, True, 2), (None, False, 1), (False, None, 2)]
+    ("first", "second", "times"),
+    [(None, None, 2), (False, True, 2), (None, True, 2), (None, False, 1), (False, None, 2)],
 )
 def test_a_later_product_is_added_or_overwrites(first: bool | None, second: bool | None, times: int) -> None:
     s, m = numbers(32, 16), numbers(32, 24, seed=1)

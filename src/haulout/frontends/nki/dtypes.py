@@ -72,5 +72,5 @@ def nki_name(dtype: object) -> str | None:
         return None
     stored = ir_dtypes.name_of(wanted)
     if stored is None and wanted.name in ELEMENT_TYPES:
-        return wanted.name  # a type of ml_dtypes that programs do not have
+        return str(wanted.name)  # a type of ml_dtypes that programs do not have
     return None if stored is None else _ALIASES.get(stored, stored)

@@ -113,12 +113,14 @@ def _location(
         partition=None if storage.address is None else storage.partition,
         parts=(1 if narrow else storage.partitions) if storage.buffer.on_chip else None,
         loc=place_text(storage.place),
-        attrs=({"partial": True} if partial else {}) | _filled(storage, narrow),
+        attrs=({"partial": True} if partial else {}) | _for_simulation(storage, narrow),
     )
 
 
-def _filled(storage: Storage, narrow: bool) -> dict[str, AttrValue]:
-    """What a constant holds before the kernel starts."""
+def _for_simulation(storage: Storage, narrow: bool) -> dict[str, AttrValue]:
+    """What a constant holds before the kernel starts, and the loop that allocates a tensor of PSUM."""
+    if storage.loop is not None and storage.buffer is Buffer.psum:
+        return {"loop": storage.loop}
     if not storage.constant or narrow:
         return {}
     if storage.identity:

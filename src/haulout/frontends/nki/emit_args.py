@@ -34,7 +34,8 @@ def instruction_args(record: Record) -> dict[str, AttrValue]:
     """
     if isinstance(record.detail, MeetingDetail):
         if record.detail.alike and not record.maybe:
-            return {}
+            # Both ends take the bytes in the order of their patterns, which is that of the elements or is said.
+            return {} if all(_is_upwards(each) for each in _tensors(record.given)) else instruction_call(record)
         return {"args": "reordered"} | instruction_call(record)
     try:
         found = _written(record)
@@ -100,6 +101,16 @@ def _tensors(value: Any) -> Iterator[Tensor]:
         case _ if type(value).__module__.startswith(_OURS) and hasattr(value, "__dict__"):
             for each in vars(value).values():
                 yield from _tensors(each)
+
+
+def _is_upwards(tensor: Tensor) -> bool:
+    """Whether elements that follow each other lie one behind the other."""
+    reach = 1
+    for stride, count in reversed([each for each in zip(tensor.strides, tensor.shape, strict=True) if each[1] > 1]):
+        if stride < reach:
+            return False
+        reach = stride * count
+    return True
 
 
 def _touched(tensor: Tensor) -> list[Operand]:

@@ -208,7 +208,9 @@ class CoreEmitter:
         build.edge(self.block, header)
         self.block = header
         attrs = decision(detail)
-        build.instruction(header, f"loop_{number}_decides", "nki.loop", Engine.SYNC, (), [count], attrs=attrs, loc=loc)
+        build.instruction(
+            header, f"loop_{number}_decides", "nki.loop", Engine.SYNC, (), [count], attrs=attrs, loc=loc
+        )
         opened = _OpenLoop(number, header, {}, {}, {}, {})
         touched, opened.engines = self._inside(position) if self.by_data else ([], {})
         for tensor in touched:

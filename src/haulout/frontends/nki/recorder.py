@@ -108,8 +108,8 @@ class Recorder:
         """Position of a record -> those of records that it waits for."""
         self.unknown: dict[str, tuple[str, int]] = {}
         """Instructions that have no row, and where they were first met."""
-        self._depth = 0
-        """Loops whose bodies are being recorded."""
+        self.open: list[int] = []
+        """Loops whose bodies are being recorded, the innermost last."""
         self._names: dict[str, int] = {}
         self._shared: dict[tuple[str, int], Storage] = {}
         self._queues: dict[int, Engine] = {}
@@ -152,6 +152,7 @@ class Recorder:
             reject(f"invalid name {storage.name!r} of a tensor", place=place)
         if address is not None and buffer.on_chip:
             storage.partition, storage.address = address
+        storage.loop = self.open[-1] if self.open else None
         self.storages.append(storage)
         if shared is not None:
             self._shared[shared] = storage
@@ -353,14 +354,17 @@ class Recorder:
 
     def is_inside_loop(self) -> bool:
         """Whether the body of a loop is being recorded."""
-        return self._depth > 0
+        return bool(self.open)
 
     def end_loop(self, number: int) -> None:
         """The body of a loop is recorded."""
         self._mark(LoopDetail(number, False))
 
     def _mark(self, detail: LoopDetail) -> None:
-        self._depth += 1 if detail.begins else -1
+        if detail.begins:
+            self.open.append(detail.number)
+        else:
+            self.open.pop()
         self.records.append(Record("loop", Engine.SYNC, (), (), (), self.loops[detail.number], detail))
         for storage in self.storages:
             if not storage.argument:

@@ -60,6 +60,8 @@ class Storage:
     address: int | None = None
     """On chip: bytes from the start of each partition; None: left to the compiler."""
     partition: int = 0
+    loop: int | None = None
+    """The innermost loop that it is allocated in, anew in each iteration."""
     size: int = 0
     """Bytes."""
     written: bool = False

@@ -16,9 +16,9 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
 from haulout.sim.flow.code import Code
 from haulout.sim.memory.layout import Layout as MemoryLayout
+from haulout.sim.nki.activations import ACTIVATIONS
 from haulout.sim.nki.call import Call, Layout, read_call
 from haulout.sim.nki.operators import ARITHMETIC, BITS, UNARY
-from haulout.sim.nki.activations import ACTIVATIONS
 from haulout.sim.nki.places import Moved, Place, Room
 from haulout.sim.nki.registers import CoreState
 from haulout.sim.nki.table import KERNELS, LANGUAGE
@@ -62,6 +62,14 @@ class NkiBinder:
         call = self._call(row, name, attrs.get("call", attrs.get("args")), attrs.get("at"), range(begin, end))
         return partial(kernel, call)
 
+    def exchange(self, row: int) -> Call | None:
+        """The tensors `src` and `dst` of a `sendrecv` that moves elements in an order other than that of their bytes."""
+        attrs = self.program.instruction_attrs(row)
+        if "call" not in attrs:
+            return None
+        operands = range(int(self.code.begin[row]), int(self.code.end[row]))
+        return self._call(row, "sendrecv", attrs["call"], attrs.get("at"), operands)
+
     def _freeze(self, row: int) -> None:
         program = self.program
         attrs = program.instruction_attrs(row)
@@ -89,14 +97,14 @@ class NkiBinder:
             bad_input(f"its other part %{name} is missing")
         return found
 
-    def _call(self, row: int, name: str, args: object, at: object, operands: "range | list[int]") -> Call:
+    def _call(self, row: int, name: str, args: object, at: object, operands: range | list[int]) -> Call:
         if args is None:
             bad_input(f"`nki.{name}` cannot be computed: it has no attribute `args`, so not all it does is known")
         state = self._states.setdefault(int(self.code.core[row]), CoreState())
         return read_call(name, args, at, partial(self._place, operands), state)  # type: ignore[arg-type]
 
     def _place(
-        self, operands: "range | list[int]", number: int, layout: Layout, offset: int | None, moved: Moved | None
+        self, operands: range | list[int], number: int, layout: Layout, offset: int | None, moved: Moved | None
     ) -> Place | None:
         if not 0 <= number < len(operands):
             return None
@@ -123,6 +131,7 @@ class NkiBinder:
             program, layout = self.program, self.layout
             rows = program.locations
             size, parts = int(rows.size[location]), int(rows.parts[location])
+            loop = program.location_attrs(location).get("loop")
             on_chip = rows.space[location] > Space.DRAM_SHARED
             found = self._rooms[location] = Room(
                 program.strings[int(rows.name[location])],
@@ -133,6 +142,7 @@ class NkiBinder:
                 location,
                 rows.space[location] == Space.PSUM,
                 size // max(parts, 1) if on_chip else 0,
+                loop if isinstance(loop, int) else None,
             )
         return found
 
@@ -141,6 +151,12 @@ def has_nki(program: Program) -> bool:
     """Whether some instruction is one of NKI."""
     used = np.unique(program.instructions.opcode)
     return any(program.strings[int(number)].startswith(PREFIX) for number in used)
+
+
+def has_registers(program: Program) -> bool:
+    """Whether it loads scalar registers, or has loops that they decide."""
+    used = {program.strings[int(number)] for number in np.unique(program.instructions.opcode)}
+    return not used.isdisjoint({f"{PREFIX}register_load", f"{PREFIX}loop"})
 
 
 def _nothing() -> None:

@@ -111,9 +111,7 @@ class Call:
         return [(each[0], each[1]) for each in pairs if each is not None]
 
 
-def read_call(
-    name: str, value: AttrValue, at: AttrValue | None, make: MakePlace, state: CoreState
-) -> Call:
+def read_call(name: str, value: AttrValue, at: AttrValue | None, make: MakePlace, state: CoreState) -> Call:
     """The arguments that an attribute gives. Raises `bad-input` where it is malformed."""
     if not isinstance(value, list):
         bad_input(f"attribute `args`: expected [[PARAMETER,VALUE...],...], found {value!r}")

@@ -64,9 +64,7 @@ def _is_exact(dst: Place, data: Place, call: Call, ops: list[tuple[str, str, boo
     if dst.dtype not in _WORDS or data.dtype not in _WORDS:
         return False
     immediates = [call.args.get(operand) for _, operand, _ in ops]
-    whole = all(
-        callable(each) or (isinstance(each, int | float) and float(each).is_integer()) for each in immediates
-    )
+    whole = all(callable(each) or (isinstance(each, int | float) and float(each).is_integer()) for each in immediates)
     return whole and all(op in ("add", "subtract", "multiply") for op, _, _ in ops)
 
 

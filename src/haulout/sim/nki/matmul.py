@@ -43,9 +43,8 @@ def nc_matmul(call: Call) -> None:
 def add(dst: Place, product: Array, accumulate: bool | None, state: CoreState) -> None:
     """Put a product into PSUM or add it to what is there."""
     if accumulate is None:
-        flags = state.written.get(dst.room.location)
-        before = None if flags is None else dst.mask_of(flags).reshape(product.shape) != 0
-        if before is not None and before.any():
+        before = dst.mask_of(state.flags(dst.room)).reshape(product.shape) != 0
+        if before.any():
             product = np.where(before, to_f32(dst.get()).reshape(product.shape) + product, product)
         _mark(dst, state)
     elif accumulate:
@@ -57,7 +56,7 @@ def add(dst: Place, product: Array, accumulate: bool | None, state: CoreState) -
 
 
 def _mark(dst: Place, state: CoreState) -> None:
-    dst.mask_of(state.flags(dst.room.location, dst.room.size))[...] = 1
+    dst.mask_of(state.flags(dst.room))[...] = 1
 
 
 def nc_transpose(call: Call) -> None:

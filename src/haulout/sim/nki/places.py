@@ -34,6 +34,8 @@ class Room(NamedTuple):
     psum: bool
     row: int
     """On chip: bytes in each partition; 0 in DRAM."""
+    loop: int | None
+    """The loop that allocates it anew in each turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Moved:
     """What moves a tensor: `index * stride` elements."""
 
     index: Any
-    """A `Place` or a scalar register's expression (see `registers.py`)."""
+    """A `Place`, an integer, or a function that gives a scalar register's value."""
     vector: bool
     """One index for each entry of the first dimension, in place of its stride."""
     stride: int
@@ -199,7 +201,11 @@ class Place:
         index = self._flat(self.strides, self.shape) + self.offset
         if self.moved is not None:
             given = self.moved.index
-            by = int(given.rows().ravel()[0]) if isinstance(given, Place) else int(given() if callable(given) else given)
+            by = (
+                int(given.rows().ravel()[0])
+                if isinstance(given, Place)
+                else int(given() if callable(given) else given)
+            )
             index = index + by * self.moved.stride
             if index.min() < 0 or (int(index.max()) + 1) * self.dtype.itemsize > self.room.size:
                 fail("out-of-bounds", f"index {by} moves it out of %{self.room.name}")

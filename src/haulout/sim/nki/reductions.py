@@ -66,7 +66,7 @@ def accumulate(
         case "reduce":
             registers[lanes] = ARITHMETIC[op](old, reducer(op)(values))
         case "load_reduce":
-            registers[lanes] = ARITHMETIC[op](np.broadcast_to(start, old.shape), reducer(op)(values))
+            registers[lanes] = ARITHMETIC[op](np.broadcast_to(np.asarray(start), old.shape), reducer(op)(values))
         case "idle":
             pass
         case _:
@@ -227,4 +227,3 @@ def bn_aggr(call: Call) -> None:
     centre = (count * mean).sum(axis=1) / total
     variance = (spread + count * np.square(mean - centre[:, None])).sum(axis=1) / total
     call.place("dst").store(np.stack([centre, variance], axis=1))
-

@@ -3,9 +3,8 @@
     scalar, vector     accumulators of the engines: one float32 for each partition. After an instruction that leaves
                        the vector engine's in an unknown state they are NaN
     registers          scalar registers by number
-    loops              the index of each loop whose trip count only the device knows
+    loops, turns       the index of each loop whose trip count only the device knows, and how often it was asked
     written            bytes of a location of PSUM that a matrix multiplication has written since its allocation
-    latched            what the first part of a divided instruction has read
 
 An expression of registers is `["$",register,N]`, `["$",loop,N]` or `["$",OPERATOR,LEFT,RIGHT]`.
 """
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from haulout.sim.nki.places import Room
 from haulout.sim.numerics.types import Array
 from haulout.support.diagnostics import bad_input
 
@@ -48,14 +48,20 @@ class CoreState:
         self.vector: Array = np.full((PARTITIONS, 1), np.nan, np.float32)
         self.registers: dict[int, int] = {}
         self.loops: dict[int, int] = {}
+        self.turns: dict[int, int] = {}
         self.written: dict[int, Array] = {}
-        self.latched: dict[str, list[Array]] = {}
+        self._turn_of: dict[int, int] = {}
 
-    def flags(self, location: int, size: int) -> Array:
-        """One flag for each byte of a location of PSUM."""
-        found = self.written.get(location)
+    def flags(self, room: Room) -> Array:
+        """One flag for each byte of a location of PSUM; those of one that a loop allocates are as new in each turn."""
+        found = self.written.get(room.location)
         if found is None:
-            found = self.written[location] = np.zeros(size, np.uint8)
+            found = self.written[room.location] = np.zeros(room.size, np.uint8)
+        if room.loop is not None:
+            turn = self.turns.get(room.loop, 0)
+            if self._turn_of.get(room.location) != turn:
+                self._turn_of[room.location] = turn
+                found[:] = 0
         return found
 
 

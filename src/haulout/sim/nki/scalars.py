@@ -31,6 +31,7 @@ def loop(call: Call) -> None:
     state, again = call.state, False
     match call.args:
         case {"range": [int() as number, start, stop, int() as step]}:
+            state.turns[number] = state.turns.get(number, 0) + 1
             if number in state.loops:
                 state.loops[number] += step
             else:
@@ -38,6 +39,7 @@ def loop(call: Call) -> None:
             last = _value(stop, call)
             again = state.loops[number] < last if step > 0 else state.loops[number] > last
         case {"while": [int() as number, first, following]}:
+            state.turns[number] = state.turns.get(number, 0) + 1
             again = _value(following if number in state.loops else first, call) != 0
             state.loops[number] = 1
         case _:

@@ -7,7 +7,6 @@ nearest even, as `ml_dtypes` does. Types of four packed elements (`_x4`) are mov
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -53,7 +52,7 @@ def to_f32(array: Array) -> Array:
     if array.dtype == F32:
         return array
     if array.dtype.itemsize == 1 and not is_integer(array.dtype):
-        return _table(array.dtype)[array.view(np.uint8)]
+        return np.asarray(_table(array.dtype)[array.view(np.uint8)])
     return array.astype(F32)
 
 
@@ -76,22 +75,10 @@ def _rounded(values: Array, dtype: DType) -> Array:
     limits = np.iinfo(dtype)
     wide = np.rint(values, dtype=np.float64) if dtype.itemsize >= 4 else np.rint(values)
     wide = np.nan_to_num(np.clip(wide, limits.min, limits.max), nan=0.0)
-    return wide.astype(dtype)
+    return np.asarray(wide.astype(dtype))
 
 
 @lru_cache
 def _table(dtype: DType) -> Array:
     """The values of all elements of one byte."""
-    return np.arange(256, dtype=np.uint8).view(dtype).astype(F32)
-
-
-@lru_cache
-def fresh_byte(name: str | None) -> tuple[int, ...]:
-    """The bytes of an element that was never written: NaN of a float, 0xAA of anything else."""
-    dtype = None if name is None else np.dtype(name) if name in ("float32", "float16") else None
-    return (0xAA,) if dtype is None else tuple(np.array(np.nan, dtype).tobytes())
-
-
-def as_number(value: Any) -> Any:
-    """An immediate as an engine has it: floats are float32."""
-    return value if isinstance(value, int) else np.float32(value)
+    return np.asarray(np.arange(256, dtype=np.uint8).view(dtype).astype(F32))
