@@ -124,7 +124,8 @@ class CoreEmitter:
             )
         elif record.reads and record.writes and _clash(record.reads, record.writes, self.recorder.storages):
             # It reads and writes bytes that meet but differ: as reading, then writing; its engine keeps the order.
-            # Neither of the two has `args`, since neither alone computes what the arguments say; the second has `call`.
+            # Neither of the two has `args`, since neither alone computes what the arguments say. The second
+            # has `call`.
             count = len(reads)
             written = [at - count for at in maybe if at >= count]
             row = build.instruction(

@@ -63,7 +63,7 @@ class NkiBinder:
         return partial(kernel, call)
 
     def exchange(self, row: int) -> Call | None:
-        """The tensors `src` and `dst` of a `sendrecv` that moves elements in an order other than that of their bytes."""
+        """The tensors `src` and `dst` of a `sendrecv` that takes elements in another order than their bytes."""
         attrs = self.program.instruction_attrs(row)
         if "call" not in attrs:
             return None

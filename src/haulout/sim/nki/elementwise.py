@@ -1,8 +1,8 @@
 """Elementwise instructions of the vector, scalar and GpSimd engines.
 
-Each operand becomes float32, operators compute in float32, and the result becomes the type of `dst`. Operators on bits
-take integers as they are. 32-bit integers in SBUF that `tensor_tensor` adds, subtracts, multiplies or compares are
-exact, as on GpSimd, which computes them; so are integers that `tensor_scalar` adds, subtracts or multiplies.
+Each operand becomes float32, operators compute in float32, and the result becomes the type of `dst`. Operators on
+bits take integers as they are. 32-bit integers in SBUF that `tensor_tensor` adds, subtracts, multiplies or compares
+are exact, as on GpSimd, which computes them; so are integers that `tensor_scalar` adds, subtracts or multiplies.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def nc_n_gather(call: Call) -> None:
 
 
 def local_gather(call: Call) -> None:
-    """Each 16 partitions have one list of indices, column by column; every one of them takes the elements from there."""
+    """Each 16 partitions have one list of indices, column by column; all of them take the elements from there."""
     dst, data, index = call.place("dst"), call.place("src_buffer"), call.place("index").rows().astype(np.int64)
     each = int(call.number("num_elem_per_idx", 1))
     source = data.rows()

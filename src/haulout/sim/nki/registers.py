@@ -53,7 +53,7 @@ class CoreState:
         self._turn_of: dict[int, int] = {}
 
     def flags(self, room: Room) -> Array:
-        """One flag for each byte of a location of PSUM; those of one that a loop allocates are as new in each turn."""
+        """One flag for each byte of a location of PSUM; new in each turn of the loop that allocates it."""
         found = self.written.get(room.location)
         if found is None:
             found = self.written[room.location] = np.zeros(room.size, np.uint8)

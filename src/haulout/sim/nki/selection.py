@@ -47,7 +47,7 @@ def nc_match_replace8(call: Call) -> None:
 
 
 def _first(data: Array, wanted: Array, taken: Array) -> tuple[Array, Array]:
-    """The first place in each row that holds a value and is not taken yet, which it then is; and where there is one."""
+    """The first place in each row that holds a value and is not taken, which it takes; and where there is one."""
     is_equal = (data == wanted[:, None]) & ~taken
     place = is_equal.argmax(axis=1)
     is_there = is_equal.any(axis=1)

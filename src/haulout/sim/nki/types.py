@@ -81,4 +81,5 @@ def _rounded(values: Array, dtype: DType) -> Array:
 @lru_cache
 def _table(dtype: DType) -> Array:
     """The values of all elements of one byte."""
-    return np.asarray(np.arange(256, dtype=np.uint8).view(dtype).astype(F32))
+    found: Array = np.asarray(np.arange(256, dtype=np.uint8).view(dtype).astype(F32))
+    return found
