@@ -20,7 +20,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
-from tools.nki_cases import PACKAGE, TWELVE, Case, library
+from tools.nki_cases import PACKAGE, TWELVE, library
 from tools.nki_more_cases import MORE
 
 from haulout.nki.kernel_simulation import SimulatedKernel, simulate_trace
@@ -251,7 +251,10 @@ def _experts(tokens: int, hidden: int, inner: int, experts: int, block: int, blo
 
 
 def _blocks(g: Arrays, executed: int | None = None) -> Array:
-    experts, tokens = len(g["gate_up_proj_weight"]), len(g["expert_affinities_masked"]) // len(g["gate_up_proj_weight"])
+    experts, tokens = (
+        len(g["gate_up_proj_weight"]),
+        len(g["expert_affinities_masked"]) // len(g["gate_up_proj_weight"]),
+    )
     states = np.zeros((tokens, g["hidden_states"].shape[1]))
     states[: len(g["hidden_states"])] = _f(g["hidden_states"])
     affinities = _f(g["expert_affinities_masked"]).reshape(-1, experts)
@@ -354,7 +357,9 @@ def _attention_bwd(g: Arrays) -> list[Array]:
 def _moe_tkg(g: Arrays) -> list[Array]:
     x = _f(g["hidden_input"])
     out = np.zeros_like(x)
-    weights = [(_f(up), _f(down)) for up, down in zip(g["expert_gate_up_weights"], g["expert_down_weights"], strict=True)]
+    weights = [
+        (_f(up), _f(down)) for up, down in zip(g["expert_gate_up_weights"], g["expert_down_weights"], strict=True)
+    ]
     results = [_mlp(x, up[:, 0], up[:, 1], down) for up, down in weights]
     if g["is_all_expert"]:
         return [np.sum(results, axis=0)]
@@ -530,9 +535,7 @@ NUMBERS: tuple[Numbers, ...] = (
     ),
     Numbers(
         "mlp_tkg",
-        _mlp_arrays(
-            (4, 1, 1024), 512, {"fused_add_tensor": (4, 1, 1024), "normalization_weights_tensor": (1, 1024)}
-        ),
+        _mlp_arrays((4, 1, 1024), 512, {"fused_add_tensor": (4, 1, 1024), "normalization_weights_tensor": (1, 1024)}),
         _mlp_tkg,
     ),
     Numbers("mlp_cte", _mlp_arrays((1, 512, 512), 512, {}), _mlp_cte),

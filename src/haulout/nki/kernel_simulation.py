@@ -50,7 +50,7 @@ class SimulatedKernel:
 def simulate(
     kernel: Kernel,
     *args: Any,
-    lnc: int = 2,
+    lnc: int | None = None,
     barrier_scope: BarrierScope = "data",
     schedule: str = "list",
     target: str = "gen3",
@@ -60,9 +60,13 @@ def simulate(
     """What a kernel returns for some arguments: an array, or a tuple of arrays.
 
     Arrays are tensors in HBM, in NKI's element types (those of `ml_dtypes` included). A tensor that is only described
-    (`haulout.nki.tensor`) is drawn from `seed`. `schedule`: see `haulout.sim.simulate`, or `all`, which also compares
-    all adversarial ones. Raises `HauloutError` with all findings if one is an error.
+    (`haulout.nki.tensor`) is drawn from `seed`. `lnc`: the number of cores; None: that of the launch grid, `f[2]`, or
+    two. `schedule`: see `haulout.sim.simulate`, or `all`, which also compares all adversarial ones. Raises
+    `HauloutError` with all findings if one is an error.
     """
+    grid = getattr(kernel, "grid", None)
+    if lnc is None:
+        lnc = grid if isinstance(grid, int) else 2
     found = simulate_kernel(
         kernel,
         _named(kernel, args, kwargs),

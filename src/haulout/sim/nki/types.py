@@ -67,7 +67,7 @@ def from_f32(values: Array, name: str) -> Array:
         if is_integer(values.dtype):
             return values.astype(dtype)
         return _rounded(values, dtype)
-    return values.astype(dtype)
+    return np.asarray(values.astype(dtype))
 
 
 def _rounded(values: Array, dtype: DType) -> Array:

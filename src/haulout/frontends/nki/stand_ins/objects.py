@@ -103,16 +103,16 @@ class NKIObject(metaclass=_Lenient):
 class Kernel:
     """What `nki.jit` returns: the function, which a launch grid may subscript."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], grid: Any = None) -> None:
         functools.update_wrapper(self, function)
-        self.function = function
+        self.function, self.grid = function, grid
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""
         return self.function(*args, **kwargs)
 
     def __getitem__(self, grid: Any) -> Kernel:
-        return self
+        return Kernel(self.function, grid)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self.function, instance)
