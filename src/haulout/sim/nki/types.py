@@ -62,7 +62,7 @@ def from_f32(values: Array, name: str) -> Array:
     if values.dtype == dtype:
         return values
     if name == "bool":
-        return (values != 0).astype(np.uint8)
+        return np.asarray((values != 0).astype(np.uint8))
     if is_integer(dtype):
         if is_integer(values.dtype):
             return values.astype(dtype)
