@@ -43,8 +43,8 @@ class Numbers:
     formula: Callable[[Arrays], Sequence[Array]]
     """The results that are compared, in order."""
     tolerance: float = 2e-2
-    results: tuple[int, ...] = ()
-    """Positions of results that are compared; none: the first ones."""
+    part: Callable[[Array], Array] | None = None
+    """The part of each result that is compared; None: all of it."""
     more: Arrays = field(default_factory=dict)
     """Arguments that replace those of the case."""
     torch: str = ""
@@ -71,7 +71,7 @@ class Numbers:
 
     def compared(self, found: SimulatedKernel) -> list[Array]:
         """The results that are compared."""
-        return [found.returned[at] for at in self.results] if self.results else list(found.returned)
+        return [each if self.part is None else self.part(each) for each in found.returned]
 
     def reference(self, given: Arrays) -> list[Array]:
         """What the library's own reference gives; needs torch."""
@@ -109,6 +109,11 @@ def difference(got: Array, want: Array) -> float:
     most = np.abs(two[finite]).max(initial=0.0)
     off = np.abs(one[finite] - two[finite]).max(initial=0.0)
     return float(off / most) if most else float(off)
+
+
+def _enum(kind: str, member: str) -> Any:
+    """A member of an enumeration of the library."""
+    return getattr(getattr(importlib.import_module(f"{PACKAGE}.core.utils.common_types"), kind), member)
 
 
 # -- formulas --------------------------------------------------------------------------------------------------------
@@ -250,7 +255,8 @@ def _experts(tokens: int, hidden: int, inner: int, experts: int, block: int, blo
     return make
 
 
-def _blocks(g: Arrays, executed: int | None = None) -> Array:
+def _blocks(g: Arrays, executed: int | None = None, *, before: bool = False) -> Array:
+    """The sum over blocks; `before`: affinities scale the tokens, not the results."""
     experts, tokens = (
         len(g["gate_up_proj_weight"]),
         len(g["expert_affinities_masked"]) // len(g["gate_up_proj_weight"]),
@@ -262,8 +268,10 @@ def _blocks(g: Arrays, executed: int | None = None) -> Array:
     blocks = g["token_position_to_id"].reshape(len(g["block_to_expert"]), -1)
     for ids, expert in list(zip(blocks, g["block_to_expert"].ravel(), strict=True))[:executed]:
         gate_up = _f(g["gate_up_proj_weight"][expert])
-        found = _mlp(states[ids], gate_up[:, 0], gate_up[:, 1], _f(g["down_proj_weight"][expert]))
-        np.add.at(out, ids, found * affinities[ids, expert][:, None])
+        scale = affinities[ids, expert][:, None]
+        tokens = states[ids] * scale if before else states[ids]
+        found = _mlp(tokens, gate_up[:, 0], gate_up[:, 1], _f(g["down_proj_weight"][expert]))
+        np.add.at(out, ids, found if before else found * scale)
     return out
 
 
@@ -468,10 +476,11 @@ NUMBERS: tuple[Numbers, ...] = (
         "indexed_flatten",
         lambda random: {
             "input_tensor": random.integers(0, 99, (5, 2048)).astype(np.int32),
-            "row_offsets": np.array([0, 60, 100, 150, 220], np.int32),
+            "row_offsets": np.array([0, 128, 256, 384, 512], np.int32),
         },
         _flattened,
         0.0,
+        more={"output_len": 5 * 2048 + 1024},
         torch="core.subkernels.indexed_flatten_torch:indexed_flatten_torch_ref",
     ),
     Numbers(
@@ -532,6 +541,13 @@ NUMBERS: tuple[Numbers, ...] = (
             "expert_index": np.zeros((48, 4), np.int32),
         },
         _router,
+        torch="core.router_topk.router_topk_torch:router_topk_torch_ref",
+        torch_arguments=lambda g: {
+            **g,
+            "act_fn": _enum("RouterActFnType", "SOFTMAX"),
+            "x_hbm_layout": 1,
+            "x_sb_layout": 0,
+        },
     ),
     Numbers(
         "mlp_tkg",
@@ -541,13 +557,13 @@ NUMBERS: tuple[Numbers, ...] = (
     Numbers("mlp_cte", _mlp_arrays((1, 512, 512), 512, {}), _mlp_cte),
     Numbers(
         "bwmm_shard_on_block",
-        _experts(512, 512, 256, 2, 256, 4, 512),
+        _experts(512, 512, 256, 2, 256, 4, 513),
         _moe,
         5e-2,
-        torch="",
+        part=lambda found: found[:, 0],  # of two planes, the one with the sum
     ),
     Numbers("bwmm_shard_on_H", _experts(512, 1024, 256, 2, 256, 4, 513), _moe, 5e-2),
-    Numbers("bwmm_shard_on_I", _BLOCKS, _moe, 5e-2),
+    Numbers("bwmm_shard_on_I", _BLOCKS, lambda g: [_blocks(g, before=True)], 5e-2),
     Numbers(
         "bwmm_shard_on_I_hybrid",
         lambda random: {**_BLOCKS(random), "conditions": np.array([1, 1, 1, 1, 0], np.int32)},
@@ -577,7 +593,14 @@ NUMBERS: tuple[Numbers, ...] = (
         torch="core.max.cascaded_max_torch:cascaded_max_torch_ref",
     ),
     Numbers("RoPE", _rope_arrays, _rope, 1e-2, torch="core.embeddings.rope_torch:rope_torch_ref"),
-    Numbers("rope_hf", _rope_hf_arrays, _rope_hf, 1e-2, torch="core.embeddings.rope_hf_torch:rope_hf_torch_ref"),
+    Numbers(
+        "rope_hf",
+        _rope_hf_arrays,
+        _rope_hf,
+        1e-2,
+        torch="core.embeddings.rope_hf_torch:rope_hf_torch_ref",
+        torch_arguments=lambda g: {**g, "cos": g["cos"][None], "sin": g["sin"][None]},
+    ),
     Numbers(
         "find_nonzero_indices",
         lambda random: {"input_tensor": (random.random((2048, 16)) < 0.3).astype(np.float32)},
@@ -598,6 +621,7 @@ NUMBERS: tuple[Numbers, ...] = (
             "weight": _normal(random, 512, 1024, scale=512**-0.5),
         },
         lambda g: [_f(g["attention"]).reshape(1, 512, 512).swapaxes(1, 2) @ _f(g["weight"])],
+        torch="core.output_projection.output_projection_cte.output_projection_cte_torch:output_projection_cte_torch_ref",
     ),
     Numbers(
         "output_projection_tkg",
@@ -620,9 +644,25 @@ NUMBERS: tuple[Numbers, ...] = (
         _attention_bwd,
         torch="core.attention.attention_bwd_torch:attention_bwd_torch_ref",
     ),
-    Numbers("moe_tkg (selective)", _moe_tkg_arrays(4, 8), _moe_tkg),
-    Numbers("moe_tkg (all experts)", _moe_tkg_arrays(16, 2), _moe_tkg),
-    Numbers("moe_block_tkg", _moe_block_arrays, _moe_block, 5e-2),
+    Numbers(
+        "moe_tkg (selective)",
+        _moe_tkg_arrays(4, 8),
+        _moe_tkg,
+        torch="core.moe.moe_tkg.moe_tkg_torch:moe_tkg_torch_ref",
+    ),
+    Numbers(
+        "moe_tkg (all experts)",
+        _moe_tkg_arrays(16, 2),
+        _moe_tkg,
+        torch="core.moe.moe_tkg.moe_tkg_torch:moe_tkg_torch_ref",
+    ),
+    Numbers(
+        "moe_block_tkg",
+        _moe_block_arrays,
+        _moe_block,
+        5e-2,
+        torch="core.moe_block.moe_block_tkg_torch:moe_block_tkg_torch_ref",
+    ),
     Numbers(
         "conv1d",
         lambda random: {
