@@ -6,11 +6,13 @@ tensors hold (`freezes=NAME`), the second, which has the arguments (`of=NAME.in`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 
+from haulout.ir.attributes import AttrValue
 from haulout.ir.enums import NONE, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
@@ -47,9 +49,7 @@ class NkiBinder:
         second = attrs.get("freezes")
         if isinstance(second, str):
             return partial(self._freeze, self._row(row, second))
-        kernel = KERNELS.get(name)
-        if kernel is None and name in (ARITHMETIC.keys() | UNARY.keys() | BITS.keys() | ACTIVATIONS.keys()):
-            kernel = LANGUAGE
+        kernel = _kernel(name)
         if kernel is None:
             bad_input(f"`nki.{name}` cannot be computed: the simulator does not have it")
         first = attrs.get("of")
@@ -60,7 +60,7 @@ class NkiBinder:
         if middle == end and name != "register_load":
             return _nothing
         call = self._call(row, name, attrs.get("call", attrs.get("args")), attrs.get("at"), range(begin, end))
-        return partial(kernel, call)
+        return partial(_compute, name, kernel, call)
 
     def exchange(self, row: int) -> Call | None:
         """The tensors `src` and `dst` of a `sendrecv` that takes elements in another order than their bytes."""
@@ -80,12 +80,16 @@ class NkiBinder:
             *range(int(self.code.begin[row]), int(self.code.end[row])),
         ]
         call = self._call(row, name, attrs.get("call"), attrs.get("at"), operands)
-        for place in call.every_place():
-            place.frozen = place.get().copy()
+        with _explained(name):
+            for place in call.every_place():
+                place.frozen = place.get().copy()
         self._halves[row] = call
 
     def _thaw(self, row: int, kernel: Callable[[Call], None]) -> None:
-        kernel(self._halves.pop(row))
+        call = self._halves.pop(row, None)
+        if call is None:
+            bad_input("its first part has not run")
+        _compute(call.name, kernel, call)
 
     def _row(self, row: int, name: str) -> int:
         """An instruction of the same core by its name."""
@@ -97,14 +101,17 @@ class NkiBinder:
             bad_input(f"its other part %{name} is missing")
         return found
 
-    def _call(self, row: int, name: str, args: object, at: object, operands: range | list[int]) -> Call:
+    def _call(
+        self, row: int, name: str, args: AttrValue | None, at: AttrValue | None, operands: Sequence[int]
+    ) -> Call:
         if args is None:
             bad_input(f"`nki.{name}` cannot be computed: it has no attribute `args`, so not all it does is known")
         state = self._states.setdefault(int(self.code.core[row]), CoreState())
-        return read_call(name, args, at, partial(self._place, operands), state)  # type: ignore[arg-type]
+        with _explained(name):
+            return read_call(name, args, at, partial(self._place, operands), state)
 
     def _place(
-        self, operands: range | list[int], number: int, layout: Layout, offset: int | None, moved: Moved | None
+        self, operands: Sequence[int], number: int, layout: Layout, offset: int | None, moved: Moved | None
     ) -> Place | None:
         if not 0 <= number < len(operands):
             return None
@@ -145,6 +152,36 @@ class NkiBinder:
                 loop if isinstance(loop, int) else None,
             )
         return found
+
+
+def _kernel(name: str) -> Callable[[Call], None] | None:
+    if name in KERNELS:
+        return KERNELS[name]
+    return LANGUAGE if any(name in each for each in (ARITHMETIC, UNARY, BITS, ACTIVATIONS)) else None
+
+
+def _compute(name: str, kernel: Callable[[Call], None], call: Call) -> None:
+    with _explained(name):
+        kernel(call)
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """What NumPy raises on operands that do not fit becomes `bad-input`."""
+    try:
+        yield
+    except KeyError as error:
+        bad_input(f"`nki.{name}` cannot be computed: the simulator does not have {error}")
+    except (ValueError, TypeError, IndexError, OverflowError, MemoryError, ZeroDivisionError) as error:
+        bad_input(f"`nki.{name}` cannot be computed: {error}")
+
+
+def can_compute(program: Program, row: int) -> bool:
+    """Whether the simulator has an instruction of NKI, and knows all of its arguments."""
+    name = program.strings[int(program.instructions.opcode[row])].removeprefix(PREFIX)
+    if name in ("uses", "gate"):
+        return True
+    return _kernel(name) is not None and not {"args", "call", "freezes"}.isdisjoint(program.instruction_attrs(row))
 
 
 def has_nki(program: Program) -> bool:

@@ -19,6 +19,9 @@ from haulout.sim.nki.types import element_type, from_f32, to_f32
 from haulout.sim.numerics.types import Array, DType
 from haulout.support.diagnostics import bad_input, fail
 
+_MOST_ELEMENTS = 1 << 30
+"""Of one tensor: with strides of 0 it may have more than its location."""
+
 
 class Room(NamedTuple):
     """Where a location is in the arena."""
@@ -151,6 +154,8 @@ class Place:
     def _strided(self) -> Array | None:
         """It as a view of the arena; None where strides cannot say so."""
         item, room = self.dtype.itemsize, self.room
+        if self.size > _MOST_ELEMENTS:
+            bad_input(f"a tensor in %{room.name} has {self.size:,} elements; the simulator takes {_MOST_ELEMENTS:,}")
         low = high = self.offset
         for stride, count in zip(self.strides, self.shape, strict=True):
             low, high = low + min(0, stride * (count - 1)), high + max(0, stride * (count - 1))
