@@ -422,10 +422,49 @@ def _depthwise(g: Arrays) -> list[Array]:
     return [sum(x[:, :, at : at + count] * filters[None, :, at, None] for at in range(filters.shape[1]))]  # type: ignore[list-item]
 
 
-def _quantised(g: Arrays) -> list[Array]:
-    """Rows of float8 and, in the last four bytes, the float32 that scales them."""
-    x = _rms(_f(g["hidden"]).reshape(-1, g["hidden"].shape[-1]), _f(g["ln_w"]))
-    return [x]
+def _unquantised(found: Array) -> Array:
+    """Rows of float8 and, in the last four bytes, the float32 that scales them, as the numbers that they stand for."""
+    scale = np.ascontiguousarray(found[..., -4:]).view(np.float32)
+    return _f(found[..., :-4]) * _f(scale)
+
+
+def _backward_arrays(random: np.random.Generator) -> Arrays:
+    """Checkpoints of the forward pass, and the gradient of its output."""
+    found = _experts(512, 512, 512, 2, 256, 4, 513)(random)
+    gate_up, down = [], []
+    for ids, expert in zip(
+        found["token_position_to_id"].reshape(4, 256), found["block_to_expert"].ravel(), strict=True
+    ):
+        both = np.einsum("bh,hpi->pib", _f(found["hidden_states"][ids]), _f(found["gate_up_proj_weight"][expert]))
+        gate_up.append(both)
+        down.append((_silu(both[0]) * both[1]).T @ _f(found["down_proj_weight"][expert]))
+    grad = _normal(random, 513, 512)
+    grad[512:] = 0
+    return found | {
+        "gate_up_proj_act_checkpoint_T": np.stack(gate_up).astype(BF16),
+        "down_proj_act_checkpoint": np.stack(down).astype(BF16),
+        "output_hidden_states_grad": grad,
+    }
+
+
+def _backward(g: Arrays) -> list[Array]:
+    """Gradients of tokens, affinities and both weights of a sum over blocks of expert(token) * affinity."""
+    states, grad = _f(g["hidden_states"]), _f(g["output_hidden_states_grad"])
+    affinities = _f(g["expert_affinities_masked"]).reshape(-1, 2)
+    d_states, d_affinities = np.zeros_like(states), np.zeros_like(affinities)
+    d_gate_up, d_down = (np.zeros(g[f"{name}_proj_weight"].shape) for name in ("gate_up", "down"))
+    blocks = zip(g["token_position_to_id"].reshape(4, 256), g["block_to_expert"].ravel(), strict=True)
+    for at, (ids, expert) in enumerate(blocks):
+        gate, up = _f(g["gate_up_proj_act_checkpoint_T"][at]).swapaxes(1, 2)
+        gate_up, down = _f(g["gate_up_proj_weight"][expert]), _f(g["down_proj_weight"][expert])
+        np.add.at(d_affinities, (ids, expert), (grad[ids] * _f(g["down_proj_act_checkpoint"][at])).sum(axis=1))
+        d_out = grad[ids] * affinities[ids, expert][:, None]
+        d_down[expert] += (_silu(gate) * up).T @ d_out
+        d_inner, s = d_out @ down.T, _sigmoid(gate)
+        both = np.stack([d_inner * up * s * (1 + gate * (1 - s)), d_inner * _silu(gate)])
+        d_gate_up[expert] += np.einsum("bh,pbi->hpi", states[ids], both)
+        np.add.at(d_states, ids, np.einsum("pbi,hpi->bh", both, gate_up))
+    return [d_states, d_affinities, d_gate_up, d_down]
 
 
 def _topk_reduced(g: Arrays) -> list[Array]:
@@ -690,6 +729,14 @@ NUMBERS: tuple[Numbers, ...] = (
         1e-2,
         torch="experimental.dynamic_shapes.dynamic_elementwise_add_torch:dynamic_elementwise_add_torch_ref",
     ),
+    Numbers(
+        "rmsnorm_quant",
+        lambda random: {"hidden": _normal(random, 1, 256, 512), "ln_w": _normal(random, 1, 512)},
+        lambda g: [_rms(_f(g["hidden"]), _f(g["ln_w"]))],
+        7.2e-2,
+        part=_unquantised,
+    ),
+    Numbers("blockwise_mm_bwd", _backward_arrays, _backward, 5e-2),
     Numbers("topk_reduce", _topk_reduce_arrays, _topk_reduced, 5e-2),
 )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.sim.sim_programs import program
 
+from haulout.frontends.nki.instructions import INSTRUCTIONS
 from haulout.ir.attributes import AttrValue, format_value
 from haulout.sim import compare_schedules, simulate
+from haulout.sim.nki.table import KERNELS
 from haulout.support.diagnostics import HauloutError
 
 COPY = "[[dst,[1],float32,[2,4],[4,1]],[src,[0],float32,[2,4],[4,1]]]"
@@ -62,21 +64,28 @@ _TENSOR = st.tuples(
     st.lists(st.integers(-1, 5), max_size=3),
     st.lists(st.integers(-5, 9), max_size=3),
 )
-_OPCODES = """
-    dma_copy nc_matmul tensor_scalar tensor_reduce activation max8 iota nc_transpose dma_transpose quantize_mx
-    local_gather tensor_tensor_scan register_load loop
-""".split()
-_PARAMETERS = """
-    dst src data data1 op op0 operand0 stationary moving pattern range while index axes axis initial src_buffer register
-""".split()
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.sampled_from(_OPCODES),
-    st.lists(st.tuples(st.sampled_from(_PARAMETERS), st.one_of(_TENSOR.map(list), _VALUES)), max_size=5),
+_OPCODES = sorted(KERNELS)
+_PARAMETERS = sorted(
+    {each for row in INSTRUCTIONS.values() for each in row.parameters} | {"register", "range", "while"}
 )
-def test_any_arguments_compute_or_are_refused(opcode: str, given_: list[tuple[str, AttrValue]]) -> None:
+
+
+def _parameters(opcode: str) -> st.SearchStrategy[str]:
+    """Names of arguments, most of them those of the instruction."""
+    own = INSTRUCTIONS[opcode].parameters if opcode in INSTRUCTIONS else _PARAMETERS
+    return st.one_of(st.sampled_from(own), st.sampled_from(own), st.sampled_from(_PARAMETERS))
+
+
+@given(
+    st.sampled_from(_OPCODES).flatmap(
+        lambda opcode: st.tuples(
+            st.just(opcode),
+            st.lists(st.tuples(_parameters(opcode), st.one_of(_TENSOR.map(list), _VALUES)), max_size=6),
+        )
+    )
+)
+def test_any_arguments_compute_or_are_refused(call: tuple[str, list[tuple[str, AttrValue]]]) -> None:
+    opcode, given_ = call
     args = [[name, *(_plain(value) if isinstance(value, list) else [value])] for name, value in given_]
     text = _text(opcode, f"args={format_value(args)}")
     for run in (simulate, compare_schedules):

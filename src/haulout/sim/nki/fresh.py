@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from haulout.ir.dtypes import NUMPY
@@ -9,7 +11,6 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bytes, Ids
 from haulout.sim.memory.layout import Layout
 from haulout.sim.numerics.dtypes import is_float
-from haulout.sim.numerics.types import Array
 
 _FRESH = 0xAA
 
@@ -23,14 +24,18 @@ def fill_fresh(program: Program, functions: Ids, layout: Layout, arena: Bytes) -
         pieces = int(rows.size[row]) // width if width else 0
         if not pieces:
             continue
-        pattern = _pattern(program.strings.get(int(rows.dtype[row])))
-        place = np.ndarray((pieces, width), np.uint8, arena.data, base, (pitch or width, 1))
-        whole = width % len(pattern) == 0
-        place[...] = np.tile(pattern, width // len(pattern)) if whole else _FRESH
+        bits = _fresh_bits(program.strings.get(int(rows.dtype[row])))
+        if width % bits.itemsize:
+            bits = np.uint8(_FRESH)
+        item = bits.itemsize
+        strides = (pitch or width, item)
+        np.ndarray((pieces, width // item), bits.dtype, arena.data, base, strides)[...] = bits
 
 
-def _pattern(dtype: str | None) -> Array:
-    """The bytes of an element that was never written."""
+def _fresh_bits(dtype: str | None) -> np.unsignedinteger[Any]:
+    """The bits of an element that was never written."""
     if dtype is None or not is_float(NUMPY[dtype]):
-        return np.array([_FRESH], np.uint8)
-    return np.frombuffer(np.array(np.nan, NUMPY[dtype]).tobytes(), np.uint8)
+        return np.uint8(_FRESH)
+    stored = np.array([np.nan], NUMPY[dtype])
+    found: np.unsignedinteger[Any] = stored.view(f"u{stored.itemsize}")[0]
+    return found
