@@ -423,7 +423,7 @@ def _depthwise(g: Arrays) -> list[Array]:
 
 
 def _unquantised(found: Array) -> Array:
-    """Rows of float8 and, in the last four bytes, the float32 that scales them, as the numbers that they stand for."""
+    """The numbers that rows of float8 stand for; the last four bytes of each are the float32 that scales it."""
     scale = np.ascontiguousarray(found[..., -4:]).view(np.float32)
     return _f(found[..., :-4]) * _f(scale)
 

@@ -12,6 +12,7 @@ from haulout.frontends.nki import emit
 from haulout.ir.text import parse_bir, print_bir
 from haulout.nki.kernel_check import prepare
 from haulout.sim import simulate
+from haulout.support.diagnostics import HauloutError
 
 
 def _counted(x, count):
@@ -36,6 +37,13 @@ def test_a_loop_runs_as_often_as_a_register_says(count: int) -> None:
     for _ in range(count):
         want = want + np.float32(1)
     equal(run(_counted, x, _count(count)), want)
+
+
+def test_values_of_registers_are_refused_under_other_schedules_but_all_are_compared() -> None:
+    found = simulated(_counted, numbers(4, 6), _count(3), schedule="all")
+    assert found.ok and found.schedules > 1
+    with pytest.raises(HauloutError, match="scalar registers"):
+        simulated(_counted, numbers(4, 6), _count(3), schedule="random:1")
 
 
 def test_an_index_of_a_loop_moves_a_tensor() -> None:
