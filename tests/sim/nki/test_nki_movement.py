@@ -163,6 +163,20 @@ def test_an_index_out_of_bounds_is_an_error_or_skips_its_row() -> None:
     )
 
 
+def test_a_scalar_index_out_of_bounds_skips_the_whole_copy() -> None:
+    def kernel(x, index):
+        where, dst = tile((1, 1), nl.int32), tile((1, 6), nl.float32)
+        nisa.tensor_copy(dst=where, src=loaded(index))
+        nisa.memset(dst=dst, value=-1.0)
+        src = x.ap(pattern=[[6, 1], [1, 6]], offset=0, scalar_offset=where, indirect_dim=0)
+        nisa.dma_copy(dst=dst, src=src, oob_mode=nisa.oob_mode.skip)
+        return stored(dst)
+
+    x = numbers(8, 6)
+    equal(run(kernel, x, np.array([[7]], np.float32)), x[7:8])
+    equal(run(kernel, x, np.array([[8]], np.float32)), np.full((1, 6), -1, np.float32))
+
+
 def test_a_scatter_writes_the_rows_of_its_index() -> None:
     def kernel(x, index):
         out = nl.ndarray((8, 6), dtype=nl.float32, buffer=nl.shared_hbm)

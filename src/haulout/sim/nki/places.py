@@ -101,9 +101,7 @@ class Place:
             return self.frozen
         if self._view is not None:
             return self._view
-        if self.moved is not None and self.moved.vector:
-            return np.asarray(self._typed()[self._rows()[0]].reshape(self.shape))
-        return np.asarray(self._typed()[self._index()])
+        return np.asarray(self._typed()[self._positions()[0]])
 
     def rows(self) -> Array:
         """Its elements as [partitions, elements in each]."""
@@ -124,13 +122,10 @@ class Place:
             else:
                 self._view[~keep] = values[~keep]
             return
-        if self.moved is not None and self.moved.vector:
-            index, inside = self._rows()
-            if keep is not None:
-                inside = inside & ~keep
-            self._typed()[index[inside]] = values.reshape(index.shape)[inside]
-            return
-        self._typed()[self._index()] = values
+        index, inside = self._positions()
+        if keep is not None:
+            inside = inside & ~keep
+        self._typed()[index[inside]] = values[inside]
 
     def store(self, values: Array) -> None:
         """Store numbers, converted to its type."""
@@ -140,9 +135,9 @@ class Place:
 
     def skipped(self) -> Array | None:
         """Entries of the first dimension whose index is out of bounds; None: there are none."""
-        if self.moved is None or not self.moved.vector:
+        if self.moved is None or self.frozen is not None:
             return None
-        _, inside = self._rows()
+        inside = self._positions()[1]
         return None if inside.all() else ~inside
 
     def mask_of(self, flags: Array) -> Array:
@@ -201,37 +196,39 @@ class Place:
             index = index + steps.reshape([-1 if at == axis else 1 for at in range(len(shape))])
         return index
 
-    def _index(self) -> Array:
-        """The position of every element; one index for all moves them."""
-        index = self._flat(self.strides, self.shape) + self.offset
-        if self.moved is not None:
-            given = self.moved.index
-            by = (
-                int(given.rows().ravel()[0])
-                if isinstance(given, Place)
-                else int(given() if callable(given) else given)
-            )
-            index = index + by * self.moved.stride
-            if index.min() < 0 or (int(index.max()) + 1) * self.dtype.itemsize > self.room.size:
-                fail("out-of-bounds", f"index {by} moves it out of %{self.room.name}")
-        return self._in_arena(index)
+    def _positions(self) -> tuple[Array, Array]:
+        """The position of every element, and which entries of the first dimension are in bounds.
 
-    def _rows(self) -> tuple[Array, Array]:
-        """Positions by entry of the first dimension, and which of the entries are in bounds."""
-        assert self.moved is not None
-        inner = self._flat(self.strides[1:], self.shape[1:]).ravel() + self.offset
-        by = self.moved.index.rows().ravel()[: self.partitions].astype(np.int64)
-        if len(by) < self.partitions:
-            bad_input(f"it needs {self.partitions} indices, found {len(by)}")
-        moves = by * self.moved.stride
-        last = self.room.size // self.dtype.itemsize
-        inside = (moves + inner.min() >= 0) & (moves + inner.max() < last)
-        if not inside.all() and not self.skips:
-            at = int(np.flatnonzero(~inside)[0])
-            fail(
-                "out-of-bounds",
-                f"index {by[at]} of row {at} moves it out of %{self.room.name}",
-                help=["with oob_mode.skip such rows are left out"],
-            )
-        index = np.where(inside, moves, 0)[:, None] + inner
+        One index moves every element, or each entry of the first dimension has its own, in place of its stride. Entries
+        out of bounds have the position of some other element.
+        """
+        moved = self.moved
+        strides = (0, *self.strides[1:]) if moved is not None and moved.vector else self.strides
+        index = self._flat(strides, self.shape) + self.offset
+        inside: Array = np.ones(self.partitions, np.bool_)
+        if moved is not None:
+            index = index + self._moves(moved).reshape(-1, *[1] * (len(self.shape) - 1))
+            last = self.room.size // self.dtype.itemsize
+            inside = ((index >= 0) & (index < last)).reshape(self.partitions, -1).all(axis=1)
+            if not inside.all() and not self.skips:
+                at = int(np.flatnonzero(~inside)[0])
+                by = int(self._moves(moved)[at if moved.vector else 0]) // (moved.stride or 1)
+                fail(
+                    "out-of-bounds",
+                    f"index {by}{f' of row {at}' if moved.vector else ''} moves it out of %{self.room.name}",
+                    help=["with oob_mode.skip it is left out"],
+                )
+            index = np.clip(index, 0, last - 1)
         return self._in_arena(index), inside
+
+    def _moves(self, moved: Moved) -> Array:
+        """Elements that the first dimension's entries are moved by; one for all of them, or one each."""
+        given = moved.index
+        if isinstance(given, Place):
+            count = self.partitions if moved.vector else 1
+            by = given.rows().ravel()[:count].astype(np.int64)
+            if len(by) < count:
+                bad_input(f"it needs {count} indices, found {len(by)}")
+        else:
+            by = np.array([int(given() if callable(given) else given)], np.int64)
+        return np.asarray(by * moved.stride)
