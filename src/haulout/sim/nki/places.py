@@ -199,8 +199,8 @@ class Place:
     def _positions(self) -> tuple[Array, Array]:
         """The position of every element, and which entries of the first dimension are in bounds.
 
-        One index moves every element, or each entry of the first dimension has its own, in place of its stride. Entries
-        out of bounds have the position of some other element.
+        One index moves every element, or each entry of the first dimension has its own, in place of its stride.
+        Entries out of bounds have the position of some other element.
         """
         moved = self.moved
         strides = (0, *self.strides[1:]) if moved is not None and moved.vector else self.strides
