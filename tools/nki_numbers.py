@@ -23,6 +23,7 @@ import numpy.typing as npt
 from tools.nki_cases import PACKAGE, TWELVE, library
 from tools.nki_more_cases import MORE
 
+from haulout.frontends.nki import Trace
 from haulout.nki.kernel_simulation import SimulatedKernel, simulate_trace
 from haulout.support.diagnostics import HauloutError
 
@@ -65,9 +66,13 @@ class Numbers:
         arrays = self.make(np.random.default_rng(0))
         return {**_BY_NAME[self.name].arguments, **self.more, **arrays}
 
+    def trace(self, given: Arrays) -> Trace:
+        """The trace of the kernel."""
+        return replace(_BY_NAME[self.name], arguments=given).trace()
+
     def simulate(self, given: Arrays, schedule: str = "list") -> SimulatedKernel:
         """Trace and run the kernel."""
-        return simulate_trace(replace(_BY_NAME[self.name], arguments=given).trace(), schedule=schedule)
+        return simulate_trace(self.trace(given), schedule=schedule)
 
     def compared(self, found: SimulatedKernel) -> list[Array]:
         """The results that are compared."""

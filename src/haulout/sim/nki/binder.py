@@ -179,7 +179,7 @@ def _explained(name: str) -> Iterator[None]:
 def can_compute(program: Program, row: int) -> bool:
     """Whether the simulator has an instruction of NKI, and knows all of its arguments."""
     name = program.strings[int(program.instructions.opcode[row])].removeprefix(PREFIX)
-    if name in ("uses", "gate"):
+    if name in ("uses", "gate", "nothing"):
         return True
     return _kernel(name) is not None and not {"args", "call", "freezes"}.isdisjoint(program.instruction_attrs(row))
 

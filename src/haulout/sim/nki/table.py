@@ -54,8 +54,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
     "register_load": scalars.register_load,
     "register_store": scalars.register_store,
     "loop": scalars.loop,
-    "uses": scalars.nothing,
-    "gate": scalars.nothing,
+    **dict.fromkeys(("uses", "gate", "nothing"), scalars.nothing),
     # collectives, of one device
     **dict.fromkeys(
         ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute"), movement.exchange
