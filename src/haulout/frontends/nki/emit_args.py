@@ -5,8 +5,8 @@ and strides in elements, and its index, if any. Two instructions with equal opco
 bytes compute the same. An instruction with an argument that has no text form has no `args`. Only `args` has the order
 of elements: the patterns of operands are sets of bytes (`byte_sets.py`).
 
-The simulator also needs where tensors begin, if their operands do not say so (`at`), and the arguments of instructions
-that have no `args` because they read registers or are in two parts (`call`). Nothing else reads these two.
+The simulator also needs where tensors begin, if their operands do not say so (`at`), and the arguments of
+instructions that have no `args` because they read registers or are in two parts (`call`). Nothing else reads these.
 """
 
 from __future__ import annotations

@@ -209,7 +209,8 @@ class Place:
         if moved is not None:
             index = index + self._moves(moved).reshape(-1, *[1] * (len(self.shape) - 1))
             last = self.room.size // self.dtype.itemsize
-            inside = ((index >= 0) & (index < last)).reshape(self.partitions, -1).all(axis=1)
+            fits = np.asarray((index >= 0) & (index < last)).reshape(self.partitions, -1)
+            inside = np.logical_and.reduce(fits, axis=1)
             if not inside.all() and not self.skips:
                 at = int(np.flatnonzero(~inside)[0])
                 by = int(self._moves(moved)[at if moved.vector else 0]) // (moved.stride or 1)
