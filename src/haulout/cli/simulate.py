@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from haulout import api
-from haulout.cli.common import format_option, plain_console, progress_bar, quiet_option, target_option
+from haulout.cli.common import CORES, format_option, plain_console, progress_bar, quiet_option, target_option
+from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.outputs import (
     agreement_text,
     expect_option,
@@ -22,10 +24,13 @@ from haulout.ir.values import load_values, save_values
 from haulout.report.simulated_timeline import simulated_trace
 from haulout.sim import SimulationResult, compare_schedules
 from haulout.sim import simulate as run
-from haulout.sim.expect import compare_outputs, expected_outputs
-from haulout.support.diagnostics import Diagnostic
+from haulout.sim.expect import compare_outputs, expected_outputs, expected_results
+from haulout.support.diagnostics import Diagnostic, bad_input
 from haulout.support.files import write_text
 from haulout.target import load_target
+
+if TYPE_CHECKING:
+    from haulout.frontends.nki import BarrierScope
 
 
 @click.command()
@@ -46,6 +51,8 @@ from haulout.target import load_target
     show_default=True,
     help="Limit on executed instructions of all cores together.",
 )
+@click.option("--lnc", type=CORES, help="Number of cores of a kernel; the default is 2.")
+@kernel_options
 @expect_option
 @click.option(
     "--trace",
@@ -63,6 +70,10 @@ def simulate(
     seed: int,
     schedule: str,
     max_instructions: int,
+    lnc: int | None,
+    arg: tuple[str, ...],
+    args_file: str | None,
+    barrier_scope: BarrierScope,
     expect: str | None,
     trace: str | None,
     target: str,
@@ -75,7 +86,19 @@ def simulate(
     With --schedule all the program is run once for each in-order queue as the slowest; a read with
     another writer under one of them is a finding. With --expect the outputs are compared with those of another
     implementation.
+
+    INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments: x=@x.npy is an array.
     """
+    if api.is_kernel(source):
+        if inputs is not None:
+            bad_input("--inputs is for programs", help=["arrays are arguments of a kernel: --arg x=@x.npy"])
+        if trace is not None:
+            bad_input("--trace is for programs", help=["haulout trace shows the estimate of a compiled kernel"])
+        arguments = kernel_arguments(source, arg, args_file)
+        options = {"seed": seed, "schedule": schedule, "max_instructions": max_instructions}
+        options |= {"lnc": lnc or 2, "barrier_scope": barrier_scope}
+        return _kernel(source, arguments, options, expect, output, style, quiet)
+    kernel_arguments(source, arg, args_file)  # which a program does not take
     program = api.load(source)
     values = None if inputs is None else input_arrays(load_values(Path(inputs)))
     findings: list[Diagnostic] = []
@@ -97,9 +120,45 @@ def simulate(
         different, worst = compare_outputs(result.outputs, wanted)
         findings += different
         agreement = agreement_text(len(wanted), len(different), worst)
-    err = takes_stdout(output)
     if trace is not None:
         write_text(trace, simulated_trace(program, load_target(target), values, seed=seed))
+    return _finish(result, findings, schedules, agreement, output, style)
+
+
+def _kernel(
+    source: str,
+    arguments: dict[str, Any],
+    options: dict[str, Any],
+    expect: str | None,
+    output: str | None,
+    style: str,
+    quiet: bool,
+) -> int:
+    """A kernel: the tensors that it returns are compared with those of `--expect`."""
+    from haulout.nki import simulate_kernel
+
+    with progress_bar("simulate", quiet) as progress:
+        found = simulate_kernel(source, arguments, progress=progress, **options)
+    findings, agreement = list(found.diagnostics), ""
+    if expect is not None:
+        wanted = expected_results(Path(expect), found.returned)
+        results = {f"result {at}": array for at, array in enumerate(found.returned)}
+        different, worst = compare_outputs(results, wanted)
+        findings += different
+        agreement = agreement_text(len(wanted), len(different), worst)
+    return _finish(found.result, findings, found.schedules, agreement, output, style)
+
+
+def _finish(
+    result: SimulationResult,
+    findings: list[Diagnostic],
+    schedules: int,
+    agreement: str,
+    output: str | None,
+    style: str,
+) -> int:
+    """Write and print what came out."""
+    err = takes_stdout(output)
     if output is not None:
         save_values(result.outputs, output)
     emit(findings, style, err=err)

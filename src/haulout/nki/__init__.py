@@ -21,11 +21,13 @@ from haulout.frontends.nki import (
     trace,
 )
 from haulout.nki.kernel_check import CheckedKernel, check, check_kernel, prepare
+from haulout.nki.kernel_simulation import SimulatedKernel, simulate, simulate_kernel
 
 __all__ = [
     "BarrierScope",
     "CheckedKernel",
     "Kernel",
+    "SimulatedKernel",
     "TensorSpec",
     "check",
     "check_kernel",
@@ -33,6 +35,8 @@ __all__ = [
     "load_arguments",
     "parse_arguments",
     "prepare",
+    "simulate",
+    "simulate_kernel",
     "tensor",
     "trace",
 ]

@@ -22,6 +22,7 @@ from haulout.sim.events.schedules import Schedule, adversarial_schedules, event_
 from haulout.sim.execution import Progress
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Iteration, Visits, walk
 from haulout.sim.inputs import Values
+from haulout.sim.nki.binder import can_compute
 from haulout.sim.numerics.evaluate import KERNELS
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare
 from haulout.sim.run import run, run_reference
@@ -145,6 +146,10 @@ def _can_be_executed(prepared: Prepared) -> bool:
     for row in prepared.code.run.tolist():
         opcode = program.strings[int(program.instructions.opcode[row])]
         if not lookup(opcode).typed:
+            continue
+        if lookup(opcode).is_nki:
+            if not can_compute(program, row):
+                return False
             continue
         begin, end = program.access_starts[row : row + 2].tolist()
         typed = program.locations.dtype[program.accesses.location[begin:end]] != NONE

@@ -18,6 +18,8 @@ from haulout.sim.flow.visits import Iteration
 from haulout.sim.inputs import Values, element_type, input_bytes, locations_of_kind, qualified_name
 from haulout.sim.machine import Machine
 from haulout.sim.memory.arena import Memory
+from haulout.sim.nki.binder import has_nki
+from haulout.sim.nki.fresh import fill_fresh
 from haulout.sim.plan import Plan, Prepared, within_memory
 from haulout.support.diagnostics import Diagnostics, Severity, bad_input
 
@@ -159,6 +161,8 @@ class Execution:
 def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Memory:
     """Memory with constants and inputs in place."""
     memory = Memory(prepared.layout.size, prepared.operands)
+    if has_nki(prepared.program):
+        fill_fresh(prepared.program, prepared.functions, prepared.layout, memory.bytes)
     for row, data in initial_bytes(prepared, inputs, seed).items():
         memory.write(prepared.operands.whole(row), data)
     return memory

@@ -6,14 +6,17 @@ when it is equal. NaN agrees only with NaN.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from haulout.ir.program import Program
+from haulout.ir.values import load_values
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
+from haulout.support.readers import read_npy
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-2}
 """Relative to the largest expected magnitude; the f8 types: 0.1."""
@@ -39,6 +42,23 @@ def expected_outputs(program: Program, values: Mapping[str, Array]) -> dict[str,
         found[f"{module}/{last}"] = value
     if not found:
         bad_input("no expected outputs: names are out/MODULE/INDEX or MODULE/LOCATION")
+    return found
+
+
+def expected_results(path: Path, results: Sequence[Array]) -> dict[str, Array]:
+    """Expected results of a kernel as `result N`: the array of an .npy file, which is result 0, or those of an .npz
+    file, named by position, `out/0` or `0`. Floats are rounded to the type of the result, which files may not have.
+    """
+    given = {"0": read_npy(path)} if path.suffix == ".npy" else load_values(path)
+    found: dict[str, Array] = {}
+    for key, value in given.items():
+        number = key.removeprefix("out/")
+        if not number.isdecimal() or int(number) >= len(results):
+            names = ["names are their positions: 0, 1, ..."]
+            bad_input(f"{path}: {key} is not one of the {len(results)} results", help=names)
+        wanted = results[int(number)].dtype
+        is_wide = value.dtype.kind == "f" and wanted.kind not in "iub"
+        found[f"result {int(number)}"] = value.astype(wanted) if is_wide else value
     return found
 
 

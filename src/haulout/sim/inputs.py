@@ -10,6 +10,7 @@ f32, f64 as f64) with mean 0 and standard deviation 0.1, integers uniform from 0
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes, Ids
-from haulout.support.diagnostics import Diagnostics, Severity
+from haulout.support.diagnostics import Diagnostics, Severity, bad_input
 
 DType: TypeAlias = np.dtype[Any]
 Values: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -38,15 +39,15 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
     Raises `HauloutError` (`bad-input`) with every key that is missing, unknown or of the wrong type.
     """
     rows = locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT)
+    result = {row: _filled(program, row) for row in rows if is_filled(program, row)}
     if inputs is None:
-        drawn: dict[tuple[str, DType, tuple[int, ...]], Bytes] = {}
-        wanted = {row: (_name(program, row), *element_type(program, row)) for row in rows}
+        known_draws: dict[tuple[str, DType, tuple[int, ...]], Bytes] = {}
+        wanted = {row: (_name(program, row), *element_type(program, row)) for row in rows if row not in result}
         for each in wanted.values():
-            if each not in drawn:
-                drawn[each] = _drawn(*each, seed)
-        return {row: drawn[each] for row, each in wanted.items()}
+            if each not in known_draws:
+                known_draws[each] = drawn(*each, seed)
+        return result | {row: known_draws[each] for row, each in wanted.items()}
     found = Diagnostics()
-    result: dict[int, Bytes] = {}
     known: set[str] = set()
     views = locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT, views=True)
     names_of: defaultdict[int, list[str]] = defaultdict(list)
@@ -56,6 +57,8 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
         keys = (qualified_name(program, row), *names_of[row], _name(program, row))
         known.update(keys)
         key = next((key for key in keys if key in inputs), None)
+        if key is None and row in result:
+            continue
         if key is None:
             message = f"missing input '{keys[0]}' (or '{keys[-1]}')"
             found.add("bad-input", Severity.ERROR, message, location_label(program, row))
@@ -132,7 +135,29 @@ def _take(
     result[row] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
-def _drawn(name: str, dtype: DType, shape: tuple[int, ...], seed: int) -> Bytes:
+def is_filled(program: Program, row: int) -> bool:
+    """Whether a location is filled before the program starts, so that it need not be given: `filled=`."""
+    return program.locations.attrs[row] != NONE and "filled" in program.location_attrs(row)
+
+
+def _filled(program: Program, row: int) -> Bytes:
+    """The contents that `filled=identity` or `filled=BASE64` gives. Raises `bad-input` for any others."""
+    dtype, shape = element_type(program, row)
+    value = program.location_attrs(row)["filled"]
+    if value == "identity" and len(shape) == 2:
+        return np.eye(*shape).astype(dtype).reshape(-1).view(np.uint8)
+    try:
+        found = np.frombuffer(base64.b64decode(str(value), validate=True), np.uint8)
+    except ValueError:
+        found = np.zeros(0, np.uint8)
+    if len(found) != int(program.locations.size[row]):
+        message = f"attribute `filled`: expected identity, or {program.locations.size[row]} bytes in base64"
+        bad_input(message, location_label(program, row))
+    return found
+
+
+def drawn(name: str, dtype: DType, shape: tuple[int, ...], seed: int) -> Bytes:
+    """Numbers for an input of some name and type."""
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
     generator = np.random.Generator(np.random.SFC64(int.from_bytes(digest[:16], "little")))
     value: npt.NDArray[Any]

@@ -24,6 +24,8 @@ from haulout.sim.flow.visits import Iteration
 from haulout.sim.memory.arena import Memory
 from haulout.sim.memory.extents import Extents
 from haulout.sim.memory.layout import Layout
+from haulout.sim.nki.binder import PREFIX
+from haulout.sim.nki.call import Call
 from haulout.sim.steps.bind import Binder
 from haulout.sim.steps.make import Step
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
@@ -54,8 +56,11 @@ class Machine:
         self.operands = memory.operands
         self._repeats = bool(code.sections.structure.loops)
         """Whether rows may run more than once, so that what they share is kept."""
+        self._shows_fresh = _rows_of_nki(code)
+        """Instructions of NKI may read elements that were never written, which are NaN, and not use the result."""
         self._known: dict[int, _Prepared] = {}
-        self._binder = Binder(code, memory.operands, memory.bytes)
+        self._exchanges: dict[int, Call | None] = {}
+        self._binder = Binder(code, memory.operands, memory.bytes, layout)
         self._steps: dict[tuple[int, tuple[int, ...]], Step] = {}
         self._reported: set[tuple[int, int]] = set()
 
@@ -71,6 +76,9 @@ class Machine:
         known = self._prepared(instruction)
         reads = self._operands(known, known.reads, around)
         self._check_defined(instruction, reads)
+        call = self._exchange(instruction)
+        if call is not None:
+            return np.ascontiguousarray(call.place("src").get()).reshape(-1).view(np.uint8).copy()
         return np.concatenate([np.zeros(0, np.uint8), *map(self.memory.read, reads)])
 
     def write(self, instruction: int, data: Bytes, around: Iteration) -> None:
@@ -82,12 +90,24 @@ class Machine:
             bad_input(
                 f"it receives {len(data)} bytes, but its destination has {wanted}", self.code.label(instruction)
             )
+        call = self._exchange(instruction)
+        if call is not None:
+            dst = call.place("dst")
+            dst.put(data.view(dst.dtype))
         begin = 0
         for access in writes:
             end = begin + self.operands[access].nbytes
-            self.memory.write(access, data[begin:end])
+            if call is None:
+                self.memory.write(access, data[begin:end])
             self._written(instruction, access)
             begin = end
+
+    def _exchange(self, instruction: int) -> Call | None:
+        """The tensors of a `sendrecv` of NKI that says in which order it takes their elements."""
+        if instruction not in self._exchanges:
+            nki = self._binder.nki if self._shows_fresh[instruction] else None
+            self._exchanges[instruction] = None if nki is None else nki.exchange(instruction)
+        return self._exchanges[instruction]
 
     def takes(self, branch: int) -> bool:
         """Whether a branch takes the loop's body: the first element of `cond` is not zero."""
@@ -138,6 +158,8 @@ class Machine:
         return tuple(self.operands.strided.operand(access, around) for access in accesses)
 
     def _check_defined(self, row: int, reads: Sequence[int]) -> None:
+        if self._shows_fresh[row]:
+            return
         for operand in reads:
             undefined = self.memory.undefined(operand)
             if undefined is None or len(self.found) >= _MAX_FINDINGS:
@@ -159,6 +181,16 @@ class Machine:
     def _at(self, instruction: int, error: HauloutError) -> HauloutError:
         label = self.code.label(instruction)
         return HauloutError(*(replace(each, labels=(label, *each.labels)) for each in error.diagnostics))
+
+
+def _rows_of_nki(code: Code) -> list[bool]:
+    program = code.program
+    opcodes = [number for number, text in enumerate(program.strings) if text.startswith(PREFIX)]
+    found = np.isin(program.instructions.opcode, opcodes)
+    if found.any():
+        exchanges = [number for number, text in enumerate(program.strings) if text == "sendrecv"]
+        found |= np.isin(program.instructions.opcode, exchanges)
+    return [*found.tolist(), *[False] * (len(code) - len(found))]
 
 
 def check_patterns_known(program: Program, extents: Extents, instructions: np.ndarray[Any, Any]) -> None:

@@ -21,10 +21,11 @@ from haulout.sim.events.schedules import ListOrder, Schedule, event_order, parse
 from haulout.sim.execution import Execution, Progress, Steps
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Visits
 from haulout.sim.inputs import Values
+from haulout.sim.nki.binder import has_registers
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
 from haulout.support.blas import one_thread
-from haulout.support.diagnostics import Diagnostic
+from haulout.support.diagnostics import Diagnostic, bad_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,11 @@ def simulate(
     visits, result = run_reference(prepared, inputs, seed=seed, limit=max_instructions, progress=progress)
     if isinstance(schedule, ListOrder):
         return result
+    if has_registers(program):
+        bad_input(
+            "it reads scalar registers, whose values are known in program order only",
+            help=["schedule `list` computes values, `all` finds what depends on the schedule"],
+        )
     return run(prepared, plan_visits(prepared, visits), inputs, seed=seed, schedule=schedule, progress=progress)
 
 

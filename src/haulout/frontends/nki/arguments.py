@@ -51,6 +51,8 @@ class TensorSpec:
     values: npt.NDArray[Any] | None = None
     within: Interval | None = None
     """Declared half-open range of its integers."""
+    array: npt.NDArray[Any] | None = None
+    """Its contents for a simulation, of any element type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def tensor_spec(array: Any) -> TensorSpec | None:
     if dtype is None:
         bad_input(f"NKI has no element type {array.dtype}")
     known = array if isinstance(array, np.ndarray) and array.dtype.kind in "iub" else None
-    return TensorSpec(dtype, tuple(int(count) for count in array.shape), values=known)
+    given = np.asarray(array) if hasattr(array, "__array__") else None
+    return TensorSpec(dtype, tuple(int(count) for count in array.shape), values=known, array=given)
 
 
 def parse_arguments(items: Sequence[str]) -> dict[str, Any]:

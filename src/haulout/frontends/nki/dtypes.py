@@ -68,7 +68,10 @@ def nki_name(dtype: object) -> str | None:
     if dtype is None:  # to NumPy it is float64
         return None
     try:
-        stored = ir_dtypes.name_of(np.dtype(dtype))  # type: ignore[call-overload]
+        wanted = np.dtype(dtype)  # type: ignore[call-overload]
     except TypeError:
         return None
+    stored = ir_dtypes.name_of(wanted)
+    if stored is None and wanted.name in ELEMENT_TYPES:
+        return str(wanted.name)  # a type of ml_dtypes that programs do not have
     return None if stored is None else _ALIASES.get(stored, stored)

@@ -17,6 +17,7 @@ is `partial` if the values of indices decide which of its rows are written.
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,9 @@ from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.scatter import filled_by_indices
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.trace import BarrierScope, Trace
+from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import ProgramBuilder
+from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import Kind, Space
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic
@@ -110,8 +113,22 @@ def _location(
         partition=None if storage.address is None else storage.partition,
         parts=(1 if narrow else storage.partitions) if storage.buffer.on_chip else None,
         loc=place_text(storage.place),
-        attrs={"partial": True} if partial else {},
+        attrs=({"partial": True} if partial else {}) | _for_simulation(storage, narrow),
     )
+
+
+def _for_simulation(storage: Storage, narrow: bool) -> dict[str, AttrValue]:
+    """What a constant holds before the kernel starts, and the loop that allocates a tensor of PSUM."""
+    if storage.loop is not None and storage.buffer is Buffer.psum:
+        return {"loop": storage.loop}
+    if not storage.constant or narrow:
+        return {}
+    if storage.identity:
+        return {"filled": "identity"}
+    if storage.array is None:
+        return {}
+    stored = np.ascontiguousarray(storage.array.astype(NUMPY[ELEMENT_TYPES[storage.dtype].stored]))
+    return {"filled": base64.b64encode(stored.tobytes()).decode()}
 
 
 def _twin(recorder: Recorder, storage: Storage) -> Storage | None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import copysign
 
 from haulout.frontends.nki.byte_sets import overlap
-from haulout.frontends.nki.emit_args import instruction_args
+from haulout.frontends.nki.emit_args import decision, instruction_args, instruction_call
 from haulout.frontends.nki.findings import place_text
 from haulout.frontends.nki.one_partition import first_partition
 from haulout.frontends.nki.recorder import BarrierDetail, LoopDetail, MeetingDetail, Operand, Record, Recorder
@@ -124,12 +124,25 @@ class CoreEmitter:
             )
         elif record.reads and record.writes and _clash(record.reads, record.writes, self.recorder.storages):
             # It reads and writes bytes that meet but differ: as reading, then writing; its engine keeps the order.
-            # Neither of the two has `args`, since neither alone computes what the arguments say.
+            # Neither of the two has `args`, since neither alone computes what the arguments say. The second
+            # has `call`.
             count = len(reads)
             written = [at - count for at in maybe if at >= count]
-            row = build.instruction(self.block, f"{name}.in", opcode, record.engine, reads, maybe=maybe, loc=loc)
+            row = build.instruction(
+                self.block,
+                f"{name}.in",
+                opcode,
+                record.engine,
+                reads,
+                maybe=maybe,
+                attrs={"freezes": name},
+                loc=loc,
+            )
             self._wait_for_gates(row, record.engine, record.reads)
-            row = build.instruction(self.block, name, opcode, record.engine, (), writes, maybe=written, loc=loc)
+            attrs = instruction_call(record) | {"of": f"{name}.in"}
+            row = build.instruction(
+                self.block, name, opcode, record.engine, (), writes, maybe=written, attrs=attrs, loc=loc
+            )
         else:
             row = build.instruction(
                 self.block, name, opcode, record.engine, reads, writes, maybe=maybe, attrs=attrs, loc=loc
@@ -195,7 +208,10 @@ class CoreEmitter:
         header = build.block(self.function, f"loop_{number}", cond=count)
         build.edge(self.block, header)
         self.block = header
-        build.instruction(header, f"loop_{number}_decides", "nki.loop", Engine.SYNC, (), [count], loc=loc)
+        attrs = decision(detail)
+        build.instruction(
+            header, f"loop_{number}_decides", "nki.loop", Engine.SYNC, (), [count], attrs=attrs, loc=loc
+        )
         opened = _OpenLoop(number, header, {}, {}, {}, {})
         touched, opened.engines = self._inside(position) if self.by_data else ([], {})
         for tensor in touched:

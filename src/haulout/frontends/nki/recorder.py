@@ -86,6 +86,8 @@ class LoopDetail(NamedTuple):
 
     number: int
     begins: bool
+    decides: tuple[Any, ...] | None = None
+    """`("range", START, STOP, STEP)`, or `("while", FIRST, NEXT)`: the registers that go on unless they are zero."""
 
 
 class Recorder:
@@ -118,6 +120,8 @@ class Recorder:
         """Position of a record -> those of records that it waits for."""
         self.unknown: dict[str, tuple[tuple[str, int], tuple[str, ...]]] = {}
         """Instructions that have no row: where they were first met, and what is probably meant."""
+        self.open: list[int] = []
+        """Loops whose bodies are being recorded, the innermost last."""
         self._names: dict[str, int] = {}
         self._shared: dict[tuple[str, int], Storage] = {}
         self._queues: dict[int, Engine] = {}
@@ -161,6 +165,7 @@ class Recorder:
             reject(f"invalid name {storage.name!r} of a tensor", place=place)
         if address is not None and buffer.on_chip:
             storage.partition, storage.address = address
+        storage.loop = self.open[-1] if self.open else None
         self.storages.append(storage)
         if shared is not None:
             self._shared[shared] = storage
@@ -302,7 +307,8 @@ class Recorder:
         alike = (src.dtype, src.shape, src.strides) == (dst.dtype, dst.shape, dst.strides)
         # Rows in the order of an index; one index for all only moves the bytes.
         alike = alike and not any(each.indirect is not None and each.indirect.vector for each in (src, dst))
-        self.add("sendrecv", engine, [src], [dst], place, detail._replace(alike=alike))
+        given = {"src": src, "dst": dst}
+        self.add("sendrecv", engine, [src], [dst], place, detail._replace(alike=alike), given)
 
     def newest(self) -> int:
         """The position of the newest record."""
@@ -356,22 +362,34 @@ class Recorder:
 
     # -- notes -------------------------------------------------------------------------------------------------------
 
-    def begin_loop(self, place: tuple[str, int]) -> int:
+    def begin_loop(self, place: tuple[str, int], decides: tuple[Any, ...] | None = None) -> int:
         """A loop whose count only the device knows: its body is recorded once. Returns its number.
 
         Contents that are known now may be others in a later iteration, so nothing is known inside or behind it.
         """
         self.loops.append(place)
-        self._mark(len(self.loops) - 1, begins=True)
+        self._mark(LoopDetail(len(self.loops) - 1, True, decides))
         return len(self.loops) - 1
+
+    def decide_loop(self, number: int, decides: tuple[Any, ...]) -> None:
+        """What decides a loop, known when its body is recorded."""
+        at = next(at for at, each in enumerate(self.records) if each.detail == LoopDetail(number, True))
+        self.records[at] = self.records[at]._replace(detail=LoopDetail(number, True, decides))
+
+    def is_inside_loop(self) -> bool:
+        """Whether the body of a loop is being recorded."""
+        return bool(self.open)
 
     def end_loop(self, number: int) -> None:
         """The body of a loop is recorded."""
-        self._mark(number, begins=False)
+        self._mark(LoopDetail(number, False))
 
-    def _mark(self, number: int, *, begins: bool) -> None:
-        detail = LoopDetail(number, begins)
-        self.records.append(Record("loop", Engine.SYNC, (), (), (), self.loops[number], detail))
+    def _mark(self, detail: LoopDetail) -> None:
+        if detail.begins:
+            self.open.append(detail.number)
+        else:
+            self.open.pop()
+        self.records.append(Record("loop", Engine.SYNC, (), (), (), self.loops[detail.number], detail))
         for storage in self.storages:
             if not storage.argument:
                 storage.values = storage.within = None

@@ -24,6 +24,11 @@ class VirtualRegister:
         """How often `while` asked at each place."""
         self.open: dict[tuple[str, int], int] = {}
         """Loops that it began, by place."""
+        self.constant = state
+        """Its value where the kernel gave a number, whatever is known since."""
+        self.source: tuple[Any, ...] | None = None
+        """What gives its value on the device: `("register", N)` of an instruction that loads it, `("loop", N)` of the
+        index of a loop, `(OPERATOR, LEFT, RIGHT)`; None: that is not known."""
         session.recorder().registers.append(self)
 
     def __repr__(self) -> str:
@@ -42,7 +47,7 @@ class VirtualRegister:
             if number is not None:
                 recorder.end_loop(number)
                 return False
-            self.open[place] = recorder.begin_loop(place)
+            self.open[place] = recorder.begin_loop(place, ("while", self, self))
             return True
         turn = self.turns.get(place, 0)
         self.turns[place] = turn + 1
@@ -62,21 +67,43 @@ class VirtualRegister:
 
     __int__ = __index__
 
-    def _with(self, other: Any, result: int | None) -> VirtualRegister:
-        known = self.value is not None and not (isinstance(other, VirtualRegister) and other.value is None)
-        return VirtualRegister(result if known else None)
+    def _with(self, operator: str, left: Any, right: Any, result: int) -> VirtualRegister:
+        known = not any(isinstance(each, VirtualRegister) and each.value is None for each in (left, right))
+        made = VirtualRegister(result if known else None)
+        sides = [each if isinstance(each, VirtualRegister) else int(each) for each in (left, right)]
+        if not all(isinstance(each, int) or each.constant is not None for each in sides):
+            made.constant, made.source = None, (operator, *sides)
+        return made
 
     def __add__(self, other: Any) -> VirtualRegister:
-        return self._with(other, _number(self) + _number(other))
+        return self._with("add", self, other, _number(self) + _number(other))
 
     def __sub__(self, other: Any) -> VirtualRegister:
-        return self._with(other, _number(self) - _number(other))
+        return self._with("subtract", self, other, _number(self) - _number(other))
 
     def __rsub__(self, other: Any) -> VirtualRegister:
-        return self._with(other, _number(other) - _number(self))
+        return self._with("subtract", other, self, _number(other) - _number(self))
 
     def __mul__(self, other: Any) -> VirtualRegister:
-        return self._with(other, _number(self) * _number(other))
+        return self._with("multiply", self, other, _number(self) * _number(other))
+
+    def loaded(self) -> int:
+        """Its number, which an instruction that loads it gives a value on the device."""
+        registers = session.recorder().registers
+        number = next(at for at, each in enumerate(registers) if each is self)
+        self.constant, self.source = None, ("register", number)
+        return number
+
+    def moved(self, value: Any) -> None:
+        """It takes a number or the value of another register."""
+        if isinstance(value, VirtualRegister):
+            self.value, self.constant, self.source = value.value, value.constant, value.source
+        else:
+            self.value = self.constant = int(value)
+            self.source = None
+        if session.recorder().is_inside_loop():
+            # The next iteration may read what this one has set, which no instruction records.
+            self.constant = self.source = None
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -100,9 +127,11 @@ def dynamic_range(start: Bound, stop: Bound | None = None, step: int = 1) -> Ite
         return
     recorder, place = session.recorder(), kernel_place(2)
     if recorder.trips is None:
-        number = recorder.begin_loop(place)
+        number = recorder.begin_loop(place, ("range", first, last, step))
+        index = VirtualRegister(None)
+        index.source = ("loop", number)
         try:
-            yield VirtualRegister(None)
+            yield index
         finally:
             recorder.end_loop(number)
         return
@@ -124,7 +153,8 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
     while condition.value != 0:
         if condition.value is None and recorder.trips is None:
             number = recorder.begin_loop(place)
-            body_fun(VirtualRegister(None))
+            following = body_fun(VirtualRegister(None))
+            recorder.decide_loop(number, ("while", condition, following))
             recorder.end_loop(number)
             return
         if condition.value is None:

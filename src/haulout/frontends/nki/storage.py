@@ -60,6 +60,8 @@ class Storage:
     address: int | None = None
     """On chip: bytes from the start of each partition; None: left to the compiler."""
     partition: int = 0
+    loop: int | None = None
+    """The innermost loop that it is allocated in, anew in each iteration."""
     size: int = 0
     """Bytes."""
     written: bool = False
@@ -70,6 +72,8 @@ class Storage:
     """The constant is an identity matrix."""
     values: Values | None = None
     """Contents that are known while tracing."""
+    array: Array | None = None
+    """The array that was given, of any element type; what a simulation starts with."""
     within: Interval | None = (0, 0)
     """Half-open range of the contents; None: unknown, (0, 0): not written yet."""
     unplaced: bool = False
@@ -83,6 +87,8 @@ class Storage:
 
     def give(self, array: Array) -> None:
         """Contents that are there before the kernel starts; those of integers are followed."""
+        if self.constant:
+            self.array = array
         kind = NUMPY[ELEMENT_TYPES[self.dtype].stored]
         if array.dtype.kind not in "iub" or kind.kind not in "iub" or not 0 < array.size <= MAX_ELEMENTS:
             return

@@ -206,6 +206,7 @@ def _is_structured(value: Any) -> bool:
 
 def _argument(recorder: Recorder, name: str, spec: TensorSpec, place: tuple[str, int]) -> Tensor:
     tensor = recorder.allocate(spec.shape, spec.dtype, spec.buffer, name=name, argument=True, place=place)
+    tensor.storage.array = spec.array if spec.array is not None else spec.values
     tensor.storage.given = spec.values is not None or spec.within is not None
     known = tensor.name not in recorder.overwritten
     tensor.storage.within = spec.within if known else None

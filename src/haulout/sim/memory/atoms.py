@@ -9,6 +9,7 @@ ranges of atoms; a program of a thousand instructions over a gigabyte has a few 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,9 +44,14 @@ class Atoms:
 
 def cut(extents: Extents) -> Atoms:
     """The atoms of all operands of a table."""
-    counts, begin, end = _runs(extents)
-    cuts = np.unique(np.concatenate([begin, end]))
-    return Atoms(cuts, np.append(0, np.cumsum(counts)), np.searchsorted(cuts, begin), np.searchsorted(cuts, end))
+    runs = _runs(extents)
+    # A merge sort: the runs of each extent are in order already.
+    bounds = np.sort(np.concatenate([runs.begin, runs.end]), kind="stable")
+    cuts = bounds[np.append(True, bounds[1:] != bounds[:-1])[: len(bounds)]]
+    begin, end = np.searchsorted(cuts, runs.begin), np.searchsorted(cuts, runs.end)
+    before = np.append(0, np.cumsum(runs.number))
+    every = np.repeat(runs.first - before[:-1], runs.number) + np.arange(before[-1])
+    return Atoms(cuts, before[extents.starts], begin[every], end[every])
 
 
 def byte_set(pattern: Pattern) -> Pattern:
@@ -68,24 +74,35 @@ def byte_set(pattern: Pattern) -> Pattern:
     return Pattern(offset, run, tuple(reversed(dims)))
 
 
-def _runs(extents: Extents) -> tuple[Ints, Ints, Ints]:
-    """Number of runs of each operand; begin and end of every run, in bytes of the arena."""
-    is_strided = extents.dim_end > extents.dim_begin
-    each = np.where(extents.run == NONE, 0, 1)
-    strided: dict[int, Ints] = {}
-    length: dict[int, int] = {}
-    known: dict[Pattern, Pattern] = {}
-    for row in np.flatnonzero(is_strided & (extents.run != NONE)).tolist():
+class _Runs(NamedTuple):
+    """Contiguous runs of bytes; those of extent i are `first[i]` to `first[i] + number[i]`. Equal extents with dims
+    share theirs.
+    """
+
+    first: Ints
+    number: Ints
+    begin: Ints
+    """Of each run, in bytes of the arena."""
+    end: Ints
+
+
+def _runs(extents: Extents) -> _Runs:
+    is_known = extents.run != NONE
+    is_strided = (extents.dim_end > extents.dim_begin) & is_known
+    plain = np.flatnonzero(is_known & ~is_strided)
+    first, count = np.zeros(len(extents.run), np.int64), is_known.astype(np.int64)
+    first[plain] = np.arange(len(plain))
+    begins = [extents.offset[plain]]
+    ends = [extents.offset[plain] + extents.run[plain]]
+    size, known = len(plain), dict[Pattern, tuple[int, int]]()
+    for row in np.flatnonzero(is_strided).tolist():
         touched = extents.pattern(row)
-        found = known.get(touched)
-        if found is None:
-            found = known[touched] = byte_set(touched)
-        strided[row], length[row] = found.starts(), found.run
-        each[row] = len(strided[row])
-    first = np.append(0, np.cumsum(each))
-    begin = np.repeat(extents.offset, each)
-    end = begin + np.repeat(extents.run, each)
-    for row, starts in strided.items():
-        begin[first[row] : first[row + 1]] = starts
-        end[first[row] : first[row + 1]] = starts + length[row]
-    return np.diff(first[extents.starts]), begin, end
+        if touched not in known:
+            found = byte_set(touched)
+            starts = found.starts()
+            begins.append(starts)
+            ends.append(starts + found.run)
+            known[touched] = size, len(starts)
+            size += len(starts)
+        first[row], count[row] = known[touched]
+    return _Runs(first, count, np.concatenate(begins), np.concatenate(ends))

@@ -1,8 +1,8 @@
 """The bytes of the arena that each operand touches, as columns: one extent an operand, or several.
 
 An extent is a byte pattern that counts from the arena's first byte. An operand of a location in one piece is one
-extent, with the dims of its own pattern. A whole location in several partitions is one extent with one dim; a part of
-such a location is cut into contiguous runs.
+extent, with the dims of its own pattern. So is a part of a location in several partitions if its dims go either from
+partition to partition or along one; any other part is cut into contiguous runs.
 """
 
 from __future__ import annotations
@@ -117,10 +117,44 @@ def _cut(program: Program, layout: Layout, location: int, touched: Pattern) -> l
     size = int(program.locations.size[location])
     if touched == Pattern(0, size):
         return [Pattern(base, width, ((pitch, size // width),))]
+    found = _over_partitions(touched, base, width, pitch)
+    if found is not None:
+        return [found]
     inside = touched.bytes()
     at = base + inside // width * pitch + inside % width
     bounds = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)]
     return [Pattern(int(at[low]), high - low) for low, high in pairwise(bounds)]
+
+
+def _over_partitions(touched: Pattern, base: int, width: int, pitch: int) -> Pattern | None:
+    """The pattern in the arena if each of its dims goes over partitions or stays in one, else None."""
+    run, dims = touched.run, list(touched.dims)
+    if run > width:
+        if run % width or touched.offset % width:
+            return None
+        dims.append((width, run // width))
+        run = width
+    row, inside = divmod(touched.offset, width)
+    low, high = inside, inside + run
+    moved = []
+    for stride, count in _split_at_rows(dims, width):
+        if count > 1 and stride % width == 0:
+            moved.append((stride // width * pitch, count))
+            continue
+        low, high = low + min(0, stride * (count - 1)), high + max(0, stride * (count - 1))
+        moved.append((stride, count))
+    return Pattern(base + row * pitch + inside, run, tuple(moved)) if low >= 0 and high <= width else None
+
+
+def _split_at_rows(dims: list[tuple[int, int]], width: int) -> Iterator[tuple[int, int]]:
+    """Dims of which none goes along a partition and on into the next: such a one is cut in two where it can be."""
+    for stride, count in dims:
+        each = width // stride if stride > 0 else 0
+        if 1 < each < count and width % stride == 0 and count % each == 0:
+            yield width, count // each
+            yield stride, each
+        else:
+            yield stride, count
 
 
 def _with_cut(extents: Extents, cut: dict[int, list[Pattern]]) -> Extents:

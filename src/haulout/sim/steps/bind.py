@@ -12,8 +12,10 @@ from haulout.ir.attributes import AttrValue
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.schema import Bytes
 from haulout.sim.flow.code import Code
+from haulout.sim.memory.layout import Layout
 from haulout.sim.memory.operands import Operands
 from haulout.sim.memory.slots import Slot
+from haulout.sim.nki.binder import PREFIX, NkiBinder
 from haulout.sim.numerics.types import TensorType
 from haulout.sim.steps.make import Plans, Step, make_step
 from haulout.support.diagnostics import bad_input
@@ -24,8 +26,9 @@ _BYTE = np.dtype(np.uint8)
 class Binder:
     """Makes the steps of a program's instructions in one arena."""
 
-    def __init__(self, code: Code, operands: Operands, arena: Bytes) -> None:
+    def __init__(self, code: Code, operands: Operands, arena: Bytes, layout: Layout | None = None) -> None:
         self.code, self.program, self.operands, self.arena = code, code.program, operands, arena
+        self.nki = None if layout is None else NkiBinder(code, layout, arena)
         self._attrs: dict[int, dict[str, AttrValue]] = {}
         self._plans: defaultdict[int, Plans] = defaultdict(dict)
         self._types: dict[tuple[int, int, int, tuple[int, ...]], TensorType] = {}
@@ -39,6 +42,8 @@ class Binder:
         """
         program = self.program
         opcode = program.strings[int(program.instructions.opcode[row])]
+        if self.nki is not None and opcode.startswith(PREFIX):
+            return self.nki.step(row)
         text = int(program.instructions.attrs[row])
         attrs = self._attrs.get(text)
         if attrs is None:

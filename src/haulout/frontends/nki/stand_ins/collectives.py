@@ -53,7 +53,7 @@ def _recorded(name: str) -> Callable[..., None]:
                 writes += _flat(value)
         recorder = session.recorder()
         line = recorder.queue_of([*writes, *reads]) or Engine.DMA0
-        given = {"srcs": reads, "args": args} | {
+        given = {"srcs": reads, "dsts": writes, "args": args} | {
             key: value for key, value in kwargs.items() if not key.startswith("dst")
         }
         recorder.add(f"nki.{name}", line, reads, writes, kernel_place(2), None, given)

@@ -218,14 +218,15 @@ def register_alloc(x: Any = None) -> VirtualRegister:
     if isinstance(x, Tensor):
         register_load(register, x)
     elif x is not None:
-        register.value = int(x)
+        register.value = register.constant = int(x)
     return register
 
 
 def register_load(dst: VirtualRegister, src: Tensor) -> None:
     """A register takes the value of a tensor of one element."""
     recorder = session.recorder()
-    recorder.add("nki.register_load", Engine.SYNC, [src], [], kernel_place(2))
+    given = {"register": dst.loaded(), "src": src}
+    recorder.add("nki.register_load", Engine.SYNC, [src], [], kernel_place(2), None, given)
     known = known_indices(src, 1)
     dst.value = known[0] if known else None
 
@@ -235,7 +236,7 @@ def register_move(dst: VirtualRegister, src: Any = None, imm: Any = None) -> Non
     if imm is not None:
         _report_removed("register_move", "imm")
         src = imm
-    dst.value = src.value if isinstance(src, VirtualRegister) else int(src)
+    dst.moved(src)
 
 
 def register_store(dst: Tensor, src: Any) -> None:

@@ -52,9 +52,9 @@ class NKIObject(metaclass=_Lenient):
 class Kernel:
     """What `nki.jit` returns: the function, which a launch grid may subscript."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], grid: Any = None) -> None:
         functools.update_wrapper(self, function)
-        self.function = function
+        self.function, self.grid = function, grid
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function; not while its file is imported, which a script does that also calls it."""
@@ -72,7 +72,7 @@ class Kernel:
                     f"a launch grid of {programs} programs on {session.recorder().cores} cores",
                     "check the kernel itself: every core runs one program of it",
                 )
-        return self
+        return Kernel(self.function, grid)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self.function, instance)
