@@ -146,4 +146,14 @@ def test_a_part_of_a_convolution_has_the_bits_of_the_whole(cut: int) -> None:
     attrs = {"dim_labels": "b01f_01io->b01f", "size": [3, 3]}
     (whole,) = evaluate("convolution", attrs, [left, right], [TensorType(left.dtype, (8, 7, 7, 32))])
     (part,) = evaluate("convolution", attrs, [left[:cut], right], [TensorType(left.dtype, (cut, 7, 7, 32))])
-    assert part.tobytes() == whole[:cut].tobytes()
+    if _rows_have_the_bits_of_the_whole(cut * 49):
+        assert part.tobytes() == whole[:cut].tobytes()
+    else:  # BLAS has other kernels on this machine
+        np.testing.assert_allclose(part, whole[:cut], rtol=1e-4, atol=1e-3)
+
+
+def _rows_have_the_bits_of_the_whole(rows: int) -> bool:
+    """Whether BLAS itself gives some rows of a large product the bits that they have in the whole of it."""
+    random = np.random.default_rng(7)
+    left, right = (random.standard_normal(shape).astype(np.float32) for shape in ((392, 576), (576, 32)))
+    return bool(np.array_equal((left @ right)[:rows], left[:rows] @ right))
