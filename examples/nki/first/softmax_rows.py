@@ -1,4 +1,4 @@
-"""The softmax of each row, written for the first NKI: index arrays, a mask for the rest of the rows, returned tiles."""
+"""The softmax of each row for the first NKI: index arrays, a mask for the rest of the rows, returned tiles."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
