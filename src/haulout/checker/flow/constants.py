@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from haulout.checker.columns import grouped
 from haulout.checker.paths.control_flow import ControlFlow
 from haulout.ir.attributes import parse_attrs
 from haulout.ir.dtypes import itemsize
@@ -75,26 +76,30 @@ class _Facts:
         self.flow, program = flow, flow.program
         owner = program.owner
         self.owner: Ids = np.where(owner == NONE, np.arange(len(owner)), owner).astype(np.int32)
-        self.writes: Ints = np.flatnonzero(program.accesses.write)
-        self.written: Ids = self.owner[program.accesses.location[self.writes]]
+        writes = np.flatnonzero(program.accesses.write)
+        owners = self.owner[program.accesses.location[writes]]
+        self.starts, order = grouped(owners, len(owner))
+        self.writes: Ints = writes[order]
+        """Sorted by the owner of what they write, which has `starts[owner]:starts[owner + 1]`."""
+        self.written = np.unique(owners)
         self.moving = set(program.steps.access.tolist())
 
     def side(self, cond: int, block: int) -> int:
         """The arm that a fork on a location takes: 0 where it is not zero, else 1; NONE where that is not known."""
         program, owner = self.flow.program, int(self.owner[cond])
         dtype = program.strings.get(int(program.locations.dtype[cond]))
-        if dtype not in _INTEGERS or program.locations.size[owner] < itemsize(dtype) or self._overlaps(owner):
+        writes = self.writes[self.starts[owner] : self.starts[owner + 1]]
+        if len(writes) > 1 or dtype not in _INTEGERS or program.locations.size[owner] < itemsize(dtype):
             return NONE
-        writes = self.writes[self.written == owner]
-        if len(writes) == 0:
+        if len(writes):
+            value = self._filled(int(writes[0]), itemsize(dtype), block)
+            side = NONE if value is None else int(value == 0)
+        else:
             data = program.strings.get(int(program.locations.data[owner]))
-            if program.locations.kind[owner] != Kind.CONST or data is None:
-                return NONE
-            return int(not any(base64.b64decode(data)[: itemsize(dtype)]))
-        if len(writes) > 1:
-            return NONE
-        value = self._filled(int(writes[0]), itemsize(dtype), block)
-        return NONE if value is None else int(value == 0)
+            side = NONE
+            if data is not None and program.locations.kind[owner] == Kind.CONST:
+                side = int(not any(base64.b64decode(data)[: itemsize(dtype)]))
+        return NONE if side == NONE or self._overlaps(owner) else side
 
     def _filled(self, access: int, size: int, block: int) -> int | None:
         """The value of every byte that a memset writes, when it writes the first element before the fork."""
@@ -117,7 +122,7 @@ class _Facts:
         begin = int(rows.address[owner])
         if begin == NONE:
             return False
-        others = np.setdiff1d(self.written, [owner])
+        others = self.written[self.written != owner]
         address = rows.address[others]
         meets = (address < begin + rows.size[owner]) & (address + rows.size[others] > begin)
         return bool((meets & (address != NONE)).any())
