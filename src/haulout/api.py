@@ -156,6 +156,7 @@ def compile(
     `barrier_scope` are for a kernel. The result has the findings of the checker. Raises `HauloutError` if the program
     cannot be compiled.
     """
+    from haulout.ir.opaque import opaque_instructions
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
     from haulout.passes.pipeline import compile_pipeline, level_of
@@ -191,7 +192,7 @@ def compile(
     proved &= not any(each.severity is Severity.ERROR for each in context.all_findings)
     report = make_report(program, context, manager.records, fences, target=machine.name, proved=proved)
     report.sharing.levels = levels
-    return CompileResult(program, report, context.all_findings, proved)
+    return CompileResult(program, report, [*opaque_instructions(program), *context.all_findings], proved)
 
 
 def explain_split(
@@ -271,6 +272,7 @@ def check_source(
 ) -> CheckResult:
     """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`."""
     from haulout.checker import check_program
+    from haulout.ir.opaque import opaque_instructions
 
     _check_cores(lnc)
     if not isinstance(source, Program) and is_kernel(source):
@@ -279,7 +281,7 @@ def check_source(
         checked = check_kernel(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return CheckResult(checked.program, checked.diagnostics)
     program = source if isinstance(source, Program) else load(source, lnc=lnc)
-    return CheckResult(program, check_program(program))
+    return CheckResult(program, [*check_program(program), *opaque_instructions(program)])
 
 
 def _check_cores(lnc: int | None) -> None:

@@ -364,6 +364,8 @@ OPCODES: dict[str, Opcode] = {row.name: row for row in _ROWS}
 UNKNOWN = Opcode("", "")
 """What is known of an opcode that is not in the table: nothing."""
 
+OPAQUE = "hlo."
+"""How the names of instructions begin that a front end does not understand: what they may do is not known."""
 FETCH = "fetch_and_op"
 COLLECTIVES = tuple(row.name for row in _COLLECTIVES)
 NKI_COMMUTING = frozenset(

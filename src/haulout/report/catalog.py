@@ -162,6 +162,13 @@ CATALOG: dict[str, Entry] = {
         "partitions only with `channel_id` and, except for all-to-all and collective-permute, "
         "`use_global_device_ids`.",
     ),
+    "opaque-instruction": Entry(
+        "The program has instructions whose opcode is not known, such as custom calls.",
+        "Each reads its operands and writes its results, on its own core. Storage and order are proved for these "
+        "accesses; what the instruction computes is not known, so the program cannot be executed. Side effects are "
+        "ordered by operands and results alone.",
+        "Nothing, if only storage and order matter. To execute the program, write the instruction with known opcodes.",
+    ),
     "unexpected-output": Entry(
         "An output of a simulated run differs from the expected value.",
         "The program and the reference compute different results.",

@@ -281,9 +281,9 @@ def test_aliases_that_make_no_sense(entries: str, expected: str) -> None:
 
 def test_an_unsupported_opcode_names_itself_and_the_users_line() -> None:
     with pytest.raises(HauloutError) as caught:
-        program(X + 'ROOT y = f32[2] fft(x), fft_length={2}, metadata={source_file="u.py" source_line=9}')
+        program(X + 'ROOT y = f32[2] all-mix(x), metadata={source_file="u.py" source_line=9}')
     (finding,) = caught.value.diagnostics
-    assert finding.message == "`fft` is not supported"
+    assert finding.message == "`all-mix` is not supported"
     assert [str(label.span) for label in finding.labels] == ["m.hlo:5:6", "u.py:9"]
 
 
@@ -297,7 +297,7 @@ PRELUDE = (
     [
         ("r = (f32[4,6], s32[]) while(t), condition=sum, body=sum", "%sum takes (f32[], f32[])"),
         ("r = f32[4,6] conditional(i, x, x), branch_computations={wide, wide}", "%wide takes (f32[2])"),
-        ('r = f32[4] custom-call(x), custom_call_target="Foo"', '`custom-call` of "Foo" is not supported'),
+        ('r = f32[4] custom-call(x), custom_call_target="Foo", channel_id=1', 'of "Foo" is not supported'),
         ("r = f32[4,6] negate(t)", "negate takes arrays; %t is a tuple"),
         ("r = f32[4,6] negate(x), fast=true", "the attribute `fast` of negate is not supported"),
         ("r = f32[4,6] negate(x, x)", "expected 1 operands"),

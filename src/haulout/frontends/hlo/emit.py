@@ -36,6 +36,7 @@ from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import Engine, Space
+from haulout.ir.opcodes import lookup
 from haulout.ir.splits import KEY
 
 _COPIES = {
@@ -117,12 +118,13 @@ class Emitter:
         reads: Sequence[View] | None = None,
         writes: Sequence[View] | None = None,
         engine: Engine | None = None,
+        opcode: str | None = None,
     ) -> None:
         """An instruction that reads all operands and writes all results as a whole, or given views of them.
 
-        Its engine is that of its opcode, or a given one.
+        Its opcode is the program's for that of HLO, its engine that of its opcode, unless others are given.
         """
-        opcode = opcode_of(operation.opcode)
+        row = opcode_of(operation.opcode) if opcode is None else lookup(opcode)
         reads = operation.operands if reads is None else reads
         writes = [View(array, array.shape) for array in operation.results] if writes is None else writes
         operands = [*reads, *writes]
@@ -132,9 +134,9 @@ class Emitter:
             found["shapes"] = [list(view.shape.dims) for view in operands]
         if any(view.shape.dtype != slot.shape.dtype for view, slot in zip(operands, slots, strict=True)):
             found["dtypes"] = [view.shape.dtype for view in operands]
-        engine = opcode.engine if engine is None else engine
+        engine = row.engine if engine is None else engine
         engine = self.dma() if engine is Engine.DMA0 else engine
-        self._append(operation, opcode.name, engine, reads, writes, found)
+        self._append(operation, row.name, engine, reads, writes, found)
 
     def copy(self, operation: Operation, source: View, target: View | None = None) -> None:
         """A `dma_copy` of `source` into the first result, or into part of it."""

@@ -6,7 +6,8 @@
     while                                             boundary, condition, boundary, body, boundary
     iota of several dimensions                        one of a line, too, which readers may see in all of them
     conditional                                       boundary, first arm, boundary, second arm, boundary
-    any other opcode                                  an `Operation`; `seq` counts all instructions in order
+    any other opcode that is known                    an `Operation`; `seq` counts all instructions in order
+    any other opcode                                  an `Opaque` operation, unless other cores take part in it
 
 Condition and body of a loop read the same new arrays, one for each array of the state. An array that the body returns
 unchanged is not state: readers get its initial value, so invariant arrays cost nothing at any nesting depth.
@@ -25,6 +26,7 @@ from typing import NamedTuple, NoReturn
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.annotations import Scope, dim_of_array, is_mark, scope_of, sharding_dim
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
+from haulout.frontends.hlo.opaque import may_be_opaque
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.tuples_and_views import TUPLES_AND_VIEWS, checked
 from haulout.frontends.hlo.types import AnyShape, Shape
@@ -37,6 +39,7 @@ from haulout.frontends.hlo.values import (
     Merged,
     MovingSlice,
     MovingUpdate,
+    Opaque,
     Operation,
     Stage,
     Step,
@@ -105,8 +108,8 @@ def flatten(
 ) -> Flat:
     """Walk a computation and everything it calls.
 
-    Operations must be among the opcodes `known`, or `while` and `conditional` where `control` is set. `starts` are
-    those of dynamic slices and updates that are known, by `seq`.
+    Operations must be among the opcodes `known`; where `control` is set also `while` and `conditional`, and others
+    are opaque. `starts` are those of dynamic slices and updates that are known, by `seq`.
     """
     parameters = tuple(arrays_of(parameter) for parameter in computation.parameters)
     if module.num_partitions == 1:
@@ -220,8 +223,11 @@ class _Walk:
             frame.values[instruction.name] = _marked(instruction, operands)
         else:
             if opcode not in self.known:
-                _unsupported(instruction)
-            operation, value = _operation(instruction, operands, self.seq)
+                if not (self.control and may_be_opaque(instruction)):
+                    _unsupported(instruction)
+                operation, value = _opaque(instruction, operands, self.seq)
+            else:
+                operation, value = _operation(instruction, operands, self.seq)
             if (scope := scope_of(instruction, frame.scope)) is not None:
                 operation.split = scope.dim(instruction)
             if (start := self.starts.get(self.seq)) is not None:
@@ -462,9 +468,18 @@ def _operation(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -
         if not isinstance(operand, View):
             instruction.fail(f"{instruction.opcode} takes arrays; %{name} is a tuple")
         views.append(operand)
+    return _made(Operation, instruction, views, seq)
+
+
+def _opaque(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -> tuple[Operation, Tree]:
+    """It takes tuples array by array."""
+    return _made(Opaque, instruction, [view for operand in operands for _, view in leaves(operand)], seq)
+
+
+def _made(kind: type[Operation], instruction: Instruction, views: Sequence[View], seq: int) -> tuple[Operation, Tree]:
     value = arrays_of(instruction)
     arrays: list[Array] = [view.array for _, view in leaves(value)]
-    operation = Operation(instruction, tuple(views), tuple(arrays), seq)
+    operation = kind(instruction, tuple(views), tuple(arrays), seq)
     for array in arrays:
         array.producer = operation
     return operation, value

@@ -4,7 +4,7 @@
    boundaries (`flatten.py`). Slices that move evenly with a loop become views, too (`affine_starts.py`).
 2. Decide which movements of elements store their result (`movements.py`). A product that is only read transposed is
    stored so (`swapped_products.py`).
-3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
+3. Keep all parameters and the steps that the result depends on (`live_steps.py`), and all that is not understood.
 4. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
 5. Order the operations between boundaries for memory (`memory_order.py`).
 6. Fuse element-wise operations into what reads their results (`fuse_elementwise.py`), and order them again.
@@ -41,6 +41,7 @@ from haulout.frontends.hlo.ops import (
     fused,
     indexing,
     movement,
+    opaque,
     reduction,
     windows,
 )
@@ -49,7 +50,7 @@ from haulout.frontends.hlo.shardings import parameter_classes
 from haulout.frontends.hlo.storage import assign_storage, donated
 from haulout.frontends.hlo.swapped_products import swap_products
 from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
-from haulout.frontends.hlo.values import Operation, check_attributes, leaves
+from haulout.frontends.hlo.values import Opaque, Operation, check_attributes, leaves
 from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
 from haulout.ir.schema import MAX_CORES
@@ -64,7 +65,7 @@ RULES: dict[str, Rule] = {
     **collectives.RULES,
 }
 """Every HLO opcode that becomes instructions; those that only rearrange names are resolved in `flatten.py`."""
-_MADE = {**fused.RULES, **movement.MADE}
+_MADE = {**fused.RULES, **movement.MADE, **opaque.RULES}
 """What the front end makes of them."""
 
 
@@ -75,7 +76,8 @@ def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] 
     partitioned: it becomes a program of one core, and its shardings ask for cuts (`annotations.py`).
 
     Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
-    not partitioned, on an opcode or an attribute that is not supported, and on shapes that do not fit together.
+    not partitioned, on an attribute that is not supported, and on shapes that do not fit together. An opcode that is
+    not known becomes an opaque instruction (`opaque.py`), unless it is a collective.
     """
     if module.num_partitions > MAX_CORES:
         module.attributes["num_partitions"].fail(
@@ -108,7 +110,8 @@ def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] 
             out.boundary(step)
             continue
         rule = _MADE.get(step.opcode) or RULES[step.opcode]
-        check_attributes(step.instruction, RULES[step.instruction.opcode].attributes)
+        if not isinstance(step, Opaque):
+            check_attributes(step.instruction, RULES[step.instruction.opcode].attributes)
         rule.emit(out, step)
     out.finish(length + 1)
     same = out.core_classes(promised)

@@ -172,6 +172,16 @@ class Operation:
 
 
 @dataclass(eq=False, slots=True)
+class Opaque(Operation):
+    """An instruction that is not understood: it reads its operands, writes its results, and may have effects."""
+
+    @property
+    def opcode(self) -> str:
+        """Not one of HLO."""
+        return "opaque"
+
+
+@dataclass(eq=False, slots=True)
 class Moving(Operation):
     """An operation on a part of an array that begins at `starts + k * steps` in iteration k of a loop, inside it."""
 
