@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, format_option, quiet_option
+from haulout.cli.common import CORES, cores_option, format_option, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.support.diagnostics import Severity
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source", metavar="INPUT")
 @click.option("--lnc", type=CORES, help="Number of cores; the default of a kernel is 2.")
+@cores_option
 @kernel_options
 @format_option
 @quiet_option
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def check(
     source: str,
     lnc: int | None,
+    cores: int | None,
     arg: tuple[str, ...],
     args_file: str | None,
     barrier_scope: BarrierScope,
@@ -38,7 +40,7 @@ def check(
     INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments.
     """
     arguments = kernel_arguments(arg, args_file)
-    checked = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope)
+    checked = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, cores=cores)
     emit(checked.diagnostics, style)
     if style == "text" and checked.program is not None:
         program = checked.program

@@ -42,6 +42,11 @@ split_option = click.option(
     help="Where cores divide work, cut results along this dimension if possible, or those of one operation. "
     "Repeatable.",
 )
+cores_option = click.option(
+    "--cores",
+    type=CORES,
+    help="Number of cores of HLO text that does not say for how many it is: each runs all of it.",
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 
 

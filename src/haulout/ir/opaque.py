@@ -1,7 +1,7 @@
 """Opaque instructions: those that a front end has kept without understanding them.
 
 An opaque instruction reads its operands and writes its results; `hlo.` is in front of the opcode of the source,
-`text` has the attributes as the source writes them. That is enough for lifetimes, fences, addresses and the proof of order.
+`text` has the attributes as the source writes them. That is enough for lifetimes, addresses and the proof of order.
 What it computes is not known, so it cannot be executed, and equal operands do not give equal results.
 """
 
@@ -17,7 +17,6 @@ from haulout.ir.opcodes import OPAQUE
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
 
-CODE = "opaque-instruction"
 MAX_LISTED = 50
 """Opcodes that a warning lists."""
 
@@ -42,14 +41,13 @@ def opaque_instructions(program: Program) -> list[Diagnostic]:
     if len(notes) > MAX_LISTED:
         notes = [*notes[:MAX_LISTED], f"and {len(notes) - MAX_LISTED} more opcodes"]
     if effects:
-        notes.append(
-            f"{effects} of them {'has' if effects == 1 else 'have'} side effects, ordered by operands and results only"
-        )
+        have = "has" if effects == 1 else "have"
+        notes.append(f"{effects} of them {have} side effects, which only operands and results order")
     total = sum(counts.values())
     what = "1 instruction is opaque" if total == 1 else f"{total} instructions are opaque"
     return [
         Diagnostic(
-            CODE,
+            "opaque-instruction",
             Severity.WARNING,
             f"{what}: each reads its operands and writes its results, and nothing else is known of it",
             (instruction_label(program, next(iter(first.values())), "the first"),),

@@ -167,7 +167,7 @@ CATALOG: dict[str, Entry] = {
         "Each reads its operands and writes its results, on its own core. Storage and order are proved for these "
         "accesses; what the instruction computes is not known, so the program cannot be executed. Side effects are "
         "ordered by operands and results alone.",
-        "Nothing, if only storage and order matter. To execute the program, write the instruction with known opcodes.",
+        "Nothing, if only storage and order matter. To execute the program, write it with known opcodes.",
     ),
     "unexpected-output": Entry(
         "An output of a simulated run differs from the expected value.",

@@ -9,7 +9,7 @@ import pytest
 import haulout
 from haulout.frontends.hlo import lower, parse_hlo
 from haulout.ir.enums import NONE
-from haulout.ir.opaque import CODE, opaque_instructions
+from haulout.ir.opaque import opaque_instructions
 from haulout.ir.opcodes import OPAQUE
 from haulout.ir.program import Program
 from haulout.ir.text.parser import parse_bir
@@ -17,6 +17,7 @@ from haulout.ir.text.printer import print_bir
 from haulout.ir.verify import verify
 from haulout.support.diagnostics import HauloutError, Severity
 
+CODE = "opaque-instruction"
 SUM = "sum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  ROOT r = f32[] add(p, q)\n}\n"
 LOOP = """
 below { s = (s32[], f32[8]) parameter(0)

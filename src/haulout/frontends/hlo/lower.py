@@ -27,6 +27,7 @@ from dataclasses import replace
 
 from haulout.frontends.hlo.affine_starts import flatten_with_views
 from haulout.frontends.hlo.boundary_copies import plan_boundaries
+from haulout.frontends.hlo.cores import with_cores
 from haulout.frontends.hlo.divergent_loops import guard_bodies, loops_of
 from haulout.frontends.hlo.emit import Emitter, Rule
 from haulout.frontends.hlo.fuse_elementwise import Fuse, fuse_elementwise
@@ -53,7 +54,6 @@ from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
 from haulout.frontends.hlo.values import Opaque, Operation, check_attributes, leaves
 from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
-from haulout.ir.schema import MAX_CORES
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
@@ -69,8 +69,17 @@ _MADE = {**fused.RULES, **movement.MADE, **opaque.RULES}
 """What the front end makes of them."""
 
 
-def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] = (), whole: bool = False) -> Program:
-    """The program of `module` on `num_partitions` cores; `fuse` says which element-wise operations become one.
+def lower(
+    module: HloModule,
+    *,
+    fuse: Fuse = "all",
+    replicated: Collection[str] = (),
+    whole: bool = False,
+    cores: int | None = None,
+) -> Program:
+    """The program of `module` on its cores, `cores` where the file leaves their number open (`cores.py`).
+
+    `fuse` says which element-wise operations become one.
 
     All cores get equal bytes for parameters in `replicated`. With `whole` the module is one that XLA has not
     partitioned: it becomes a program of one core, and its shardings ask for cuts (`annotations.py`).
@@ -79,13 +88,10 @@ def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] 
     not partitioned, on an attribute that is not supported, and on shapes that do not fit together. An opcode that is
     not known becomes an opaque instruction (`opaque.py`), unless it is a collective.
     """
-    if module.num_partitions > MAX_CORES:
-        module.attributes["num_partitions"].fail(
-            f"{module.num_partitions} partitions; at most {MAX_CORES} cores are supported"
-        )
     if whole:
         module = replace(module, num_partitions=1)
     else:
+        module = with_cores(module, cores)
         require_partitioned(module)
     flat = flatten_with_views(module, RULES)
     choose_movements(live_steps(flat))

@@ -97,6 +97,13 @@ class HloModule:
     num_partitions: int
     replica_count: int
     aliases: tuple[Alias, ...]
+    by_replica: bool = False
+    """Each core is a replica of the one partition; `num_partitions` is the number of cores all the same."""
+
+    @property
+    def core_number(self) -> str:
+        """The opcode that gives the number of the core."""
+        return "replica-id" if self.by_replica else "partition-id"
 
     @property
     def file(self) -> str:

@@ -182,7 +182,7 @@ def _place_outputs(
         array, target = view.array, targets.get(path)
         if target is None:
             stem, rest = (names[path[0]], path[1:]) if names else (root.name, path)
-            name = ".".join([stem, *map(str, rest)])
+            name = ".".join([stem.replace("#", "."), *map(str, rest)])
             if array.producer is None or array in storage.homes:
                 name = ".".join([root.name, *map(str, path)])
             slot = storage.add(name, Kind.OUTPUT, view.shape, array.source)
@@ -250,7 +250,7 @@ def _contents(array: Array, module: HloModule) -> list[str]:
         return [encode(source.literal)]
     if array.shape != Shape("u32", ()):
         source.fail(f"{source.opcode} must be u32[], found {array.shape}")
-    if source.opcode == "partition-id":
+    if source.opcode == module.core_number:
         return [encode(np.uint32(core)) for core in range(module.num_partitions)]
     if module.replica_count != 1:
         source.fail(f"replicas are not supported: the module has replica_count={module.replica_count}")

@@ -172,7 +172,7 @@ def _partitions(
     for number, (sources, _, _) in enumerate(transfers):
         for source in sources:
             readers[source].append(number)
-            if source.source.opcode == "partition-id" and source.producer is None:
+            if source.source.opcode == module.core_number and source.producer is None:
                 found[source] = apart
     found |= {array: by_key(values.tolist()) for array, values in known.items()}
     waiting = deque(range(len(transfers)))
@@ -279,7 +279,7 @@ def _given(module: HloModule, view: View, known: dict[Array, Values]) -> Values 
         return None
     if array.producer is not None:
         return known.get(array)
-    if array.source.opcode == "partition-id":
+    if array.source.opcode == module.core_number:
         return np.arange(cores, dtype=np.uint32)
     literal = array.source.literal
     return np.repeat(literal.reshape(-1), cores) if literal is not None and literal.dtype.kind in "biu" else None

@@ -396,6 +396,8 @@ def check_shape(source: Instruction, shape: Shape) -> None:
     """Fail unless a program can hold an array of this shape."""
     if shape.dtype not in NUMPY:
         source.fail(f"element type `{shape.dtype}` is not supported")
+    if shape.is_dynamic:
+        source.fail("dynamic dimensions are not supported", "a size that is not known at compile time")
     if not shape.count:
         source.fail(f"the empty array {shape} is not supported")
     if shape.count * NUMPY[shape.dtype].itemsize > MAX_BYTES:

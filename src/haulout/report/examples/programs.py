@@ -233,6 +233,13 @@ PROGRAMS: dict[str, Example] = {
         "mloc %y dram.local size=64 kind=output dtype=f32 shape=[16]\n"
         "%sum = all_reduce @pool (%x) -> (%y) op=add groups=[[0]]",
     ),
+    "opaque-instruction": checked(
+        "warning[opaque-instruction]: 1 instruction is opaque: each reads its operands and writes its results, and "
+        "nothing else is known of it",
+        "mloc %x dram.local size=64 kind=input dtype=f32 shape=[16]\n"
+        "mloc %y dram.local size=64 kind=output dtype=f32 shape=[16]\n"
+        "%k = hlo.custom_call @vector (%x) -> (%y) target=my.kernel",
+    ),
     "too-few-semaphores": Example(
         {
             "example.bir": program(

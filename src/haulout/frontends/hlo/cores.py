@@ -1,0 +1,48 @@
+"""The cores of a module: its partitions; or its replicas, where there is one partition.
+
+A file may leave their number open: users of `torch_xla` and of `jax.pmap` say it when they run the program. Then the
+caller says it. They are partitions if the program asks for the number of its partition, or exchanges data by it
+(`all-to-all` and `collective-permute` with `channel_id`); else they are replicas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from haulout.frontends.hlo.model import HloModule
+from haulout.ir.schema import MAX_CORES
+from haulout.support.diagnostics import bad_input
+
+_BY_PARTITION = ("all-to-all", "collective-permute")
+
+
+def with_cores(module: HloModule, cores: int | None) -> HloModule:
+    """The module for its cores, `cores` of them where the file does not say.
+
+    Raises `HauloutError` (`bad-input`) if it says another number, or more than are supported.
+    """
+    partitions, replicas = module.num_partitions, module.replica_count
+    if cores not in (None, 1) and partitions == replicas == 1:
+        if _counts_partitions(module):
+            partitions = cores
+        else:
+            replicas = cores
+    elif cores not in (None, partitions * replicas):
+        what = f"num_partitions={partitions}" + (f" and replica_count={replicas}" if replicas > 1 else "")
+        bad_input(f"{module.file} has {what}, so it is not for {cores} cores")
+    for key, count in (("num_partitions", partitions), ("replica_count", replicas)):
+        if count > MAX_CORES:
+            message = f"{key}={count}: at most {MAX_CORES} cores are supported"
+            module.attributes[key].fail(message) if key in module.attributes else bad_input(message)
+    if partitions == 1 < replicas:
+        return replace(module, num_partitions=replicas, replica_count=1, by_replica=True)
+    return replace(module, num_partitions=partitions, replica_count=replicas)
+
+
+def _counts_partitions(module: HloModule) -> bool:
+    """Whether the program tells partitions apart."""
+    instructions = [each for computation in module.computations.values() for each in computation.instructions]
+    return any(
+        each.opcode == "partition-id" or (each.opcode in _BY_PARTITION and "channel_id" in each.attributes)
+        for each in instructions
+    )
