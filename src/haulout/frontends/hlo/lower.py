@@ -1,6 +1,7 @@
 """From a parsed HLO module to a program: one module for each core, one function `@main`, its first block `^entry`.
 
-1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches delimited by
+1. Rewrite what stands for other instructions (`expand/`): fusions, asynchronous pairs, batch norm, random bits, ...
+   Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches delimited by
    boundaries (`flatten.py`). Slices that move evenly with a loop become views, too (`affine_starts.py`).
 2. Decide which movements of elements store their result (`movements.py`). A product that is only read transposed is
    stored so (`swapped_products.py`).
@@ -30,6 +31,7 @@ from haulout.frontends.hlo.boundary_copies import plan_boundaries
 from haulout.frontends.hlo.cores import with_cores
 from haulout.frontends.hlo.divergent_loops import guard_bodies, loops_of
 from haulout.frontends.hlo.emit import Emitter, Rule
+from haulout.frontends.hlo.expand import expand
 from haulout.frontends.hlo.fuse_elementwise import Fuse, fuse_elementwise
 from haulout.frontends.hlo.live_steps import live_steps
 from haulout.frontends.hlo.memory_order import order_for_memory
@@ -93,6 +95,7 @@ def lower(
     else:
         module = with_cores(module, cores)
         require_partitioned(module)
+    module = expand(module)
     flat = flatten_with_views(module, RULES)
     choose_movements(live_steps(flat))
     results = [view.array for _, view in leaves(flat.result)]

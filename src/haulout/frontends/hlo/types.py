@@ -7,7 +7,7 @@
 
 A layout is a physical hint. Programs store every array row-major in its logical dimensions, so only `bitcast`, which
 depends on layouts, reads it. A token orders what has effects; it is kept as one `pred`, so that its readers come
-after what writes it. Opaque values are arrays of type `opaque`, sizes that are not known (`<=8`, `?`) those of the bound.
+after what writes it. Opaque values have the type `opaque`. A size that is not known (`<=8`, `?`) counts as its bound.
 """
 
 from __future__ import annotations
