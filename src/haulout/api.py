@@ -163,7 +163,6 @@ def compile(
     `barrier_scope` are for a kernel. The result has the findings of the checker. Raises `HauloutError` if the program
     cannot be compiled.
     """
-    from haulout.ir.opaque import opaque_instructions
     from haulout.passes.base import PassContext, Status
     from haulout.passes.manager import PassManager, PassRecord
     from haulout.passes.pipeline import compile_pipeline, level_of
@@ -199,7 +198,7 @@ def compile(
     proved &= not any(each.severity is Severity.ERROR for each in context.all_findings)
     report = make_report(program, context, manager.records, fences, target=machine.name, proved=proved)
     report.sharing.levels = levels
-    return CompileResult(program, report, [*opaque_instructions(program), *context.all_findings], proved)
+    return CompileResult(program, report, [*_kept_open(program), *context.all_findings], proved)
 
 
 def explain_split(
@@ -281,7 +280,6 @@ def check_source(
 ) -> CheckResult:
     """The same, with the program. `lnc`, `arguments`, `barrier_scope` and `cores` as in `load`."""
     from haulout.checker import check_program
-    from haulout.ir.opaque import opaque_instructions
 
     _check_cores(lnc)
     if not isinstance(source, Program) and is_kernel(source):
@@ -290,7 +288,15 @@ def check_source(
         checked = check_kernel(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return CheckResult(checked.program, checked.diagnostics)
     program = source if isinstance(source, Program) else load(source, lnc=lnc, cores=cores)
-    return CheckResult(program, [*check_program(program), *opaque_instructions(program)])
+    return CheckResult(program, [*check_program(program), *_kept_open(program)])
+
+
+def _kept_open(program: Program) -> list[Diagnostic]:
+    """What a front end has kept without knowing all of it. It concerns no access."""
+    from haulout.ir.left_out import left_out_constants
+    from haulout.ir.opaque import opaque_instructions
+
+    return [*opaque_instructions(program), *left_out_constants(program)]
 
 
 def _check_cores(count: int | None, name: str = "lnc") -> None:

@@ -169,6 +169,12 @@ CATALOG: dict[str, Entry] = {
         "ordered by operands and results alone.",
         "Nothing, if only storage and order matter. To execute the program, write it with known opcodes.",
     ),
+    "left-out-constant": Entry(
+        "HLO text has constants without their data, `{...}`: dumps leave out large ones unless they are asked for.",
+        "The program takes each as an input, equal on all cores. Storage and order do not depend on it; what is "
+        "computed does.",
+        "Dump the module with its constants, or give their values as inputs.",
+    ),
     "unexpected-output": Entry(
         "An output of a simulated run differs from the expected value.",
         "The program and the reference compute different results.",

@@ -135,7 +135,13 @@ def test_a_bitcast_is_a_view_of_another_type() -> None:
     found = program("x = f32[2,6] parameter(0)\ny = s32[12]{0} bitcast(x)\nROOT z = s32[12] add(y, y)")
     (row,) = instructions(found)
     assert row.attrs == {"shapes": [[12], [12], [12]], "dtypes": ["s32", "s32", "s32"]}
-    assert "row-major is not supported" in message("x = f32[2,6]{0,1} parameter(0)\nROOT y = f32[6,2] bitcast(x)")
+
+
+def test_a_bitcast_between_layouts_keeps_the_order_of_memory() -> None:
+    found = program("x = f32[2,6]{0,1} parameter(0)\ny = f32[6,2] bitcast(x)\nROOT z = f32[4,3]{0,1} bitcast(y)")
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    memory = np.ravel(x, order="F")
+    assert np.array_equal(run(found, x)[0], memory.reshape(4, 3, order="F"))
 
 
 def test_a_broadcast_that_adds_nothing_is_a_view() -> None:

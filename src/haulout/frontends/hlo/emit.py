@@ -35,7 +35,8 @@ from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operatio
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
-from haulout.ir.enums import Engine, Space
+from haulout.ir.enums import Engine, Kind, Space
+from haulout.ir.left_out import LEFT_OUT
 from haulout.ir.opcodes import lookup
 from haulout.ir.splits import KEY
 
@@ -82,6 +83,9 @@ class Emitter:
         self._queue = 0
 
     def _location(self, function: int, slot: Slot) -> int:
+        attrs: dict[str, AttrValue] = {KEY: self._asked[slot]} if slot in self._asked else {}
+        if _is_given(slot):
+            attrs[LEFT_OUT] = True
         return self.build.location(
             function,
             slot.name,
@@ -91,7 +95,7 @@ class Emitter:
             dtype=slot.shape.dtype,
             shape=slot.shape.dims,
             data=slot.data[0] if slot.data else None,
-            attrs={KEY: self._asked[slot]} if slot in self._asked else None,
+            attrs=attrs,
             loc=slot.source.loc,
         )
 
@@ -99,7 +103,11 @@ class Emitter:
         """Cores that get equal bytes for a parameter, by location id, where there are such cores."""
         cores = self.module.num_partitions
         homes = self._storage.homes
-        return {self._ids[homes[array]]: each for array, each in promised.items() if len(each) < cores}
+        classes = {self._ids[homes[array]]: each for array, each in promised.items() if len(each) < cores}
+        if cores > 1:  # every core runs the same text
+            whole = (tuple(range(cores)),)
+            classes |= {self._ids[slot]: whole for slot in self._storage.slots if _is_given(slot)}
+        return classes
 
     @property
     def per_core_data(self) -> dict[int, Sequence[str]]:
@@ -304,6 +312,11 @@ class Emitter:
             if view.motion is not None:
                 header = self._headers[view.motion.loop]
                 self.build.row("steps", access=access, header=header, stride=view.motion.stride)
+
+
+def _is_given(slot: Slot) -> bool:
+    """Whether it is a constant that the program gets as an input."""
+    return slot.source.is_left_out and slot.kind is Kind.INPUT
 
 
 def _forks(steps: Sequence[Step]) -> Iterator[tuple[Boundary | None, Branch]]:

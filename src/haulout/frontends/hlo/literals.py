@@ -5,8 +5,8 @@
     scalar  := INT | FLOAT | ["-"] "nan" ["(" HEX ")"] | ["-"] "inf" | "true" | "false"
 
 The parser checks the nesting with a counter for each level instead of recursion. It converts a few thousand numbers
-at a time, so that a constant takes a few bytes for each character. `{...}` stands for data that the dump omits; that
-is an error, because the values are unknown.
+at a time, so that a constant takes a few bytes for each character. `{...}` stands for data that the dump omits. A
+constant of which all is omitted becomes an input of the program (`is_left_out`); any other one is an error.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+_LEFT_OUT = re.compile(r"\s*\{\s*\.\.\.\s*\}\s*")
 _BATCH = 4096
 _NUMBERS = re.compile(
     rf"(?>(?:\s*+[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\s*+,){{1,{_BATCH}}})"
@@ -43,6 +44,12 @@ _NAN = re.compile(r"([+-]?)nan(?:\(0x([0-9a-fA-F]+)\))?")
 _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 """Bits of exponent and fraction, for the payload of a NaN."""
 MAX_DIGITS = 20
+
+
+def is_left_out(text: Excerpt, shape: AnyShape) -> bool:
+    """Whether the dump has no data of the constant: `{...}` and no more."""
+    known = isinstance(shape, Shape) and shape.dtype in NUMPY
+    return known and _LEFT_OUT.fullmatch(text.text) is not None
 
 
 def parse_literal(text: Excerpt, shape: AnyShape) -> Literal:

@@ -49,6 +49,7 @@ from haulout.frontends.hlo.ops import (
     windows,
 )
 from haulout.frontends.hlo.partitioned import require_partitioned
+from haulout.frontends.hlo.refusals import all_refusals
 from haulout.frontends.hlo.shardings import parameter_classes
 from haulout.frontends.hlo.storage import assign_storage, donated
 from haulout.frontends.hlo.swapped_products import swap_products
@@ -56,6 +57,7 @@ from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
 from haulout.frontends.hlo.values import Opaque, Operation, check_attributes, leaves
 from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
+from haulout.support.diagnostics import HauloutError
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
@@ -95,7 +97,14 @@ def lower(
     else:
         module = with_cores(module, cores)
         require_partitioned(module)
-    module = expand(module)
+    try:
+        return _lower(expand(module), fuse, replicated)
+    except HauloutError as error:
+        raise all_refusals(module, RULES, error) from None
+
+
+def _lower(module: HloModule, fuse: Fuse, replicated: Collection[str]) -> Program:
+    """The program of a module that is rewritten."""
     flat = flatten_with_views(module, RULES)
     choose_movements(live_steps(flat))
     results = [view.array for _, view in leaves(flat.result)]

@@ -7,6 +7,8 @@ name groups or channels show it, too. Transfers to and from the host involve no 
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.model import Instruction
 
@@ -29,3 +31,15 @@ def target_of(instruction: Instruction) -> str | None:
     """The target of a custom-call."""
     target = instruction.attributes.get("custom_call_target")
     return None if target is None else target.text.strip("\"'")
+
+
+def unsupported(instruction: Instruction) -> NoReturn:
+    """Raise `HauloutError`: it is neither known nor may it be opaque."""
+    target = instruction.attributes.get("custom_call_target")
+    of = f" of {target.text}" if target is not None else ""
+    instruction.fail(
+        f"`{instruction.opcode}`{of} is not supported",
+        help=["write it with all-reduce, all-gather, reduce-scatter, all-to-all and collective-permute"]
+        if not may_be_opaque(instruction)
+        else (),
+    )

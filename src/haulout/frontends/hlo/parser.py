@@ -22,11 +22,12 @@ from pathlib import Path
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.cursor import Cursor
-from haulout.frontends.hlo.literals import parse_literal
+from haulout.frontends.hlo.literals import is_left_out, parse_literal
 from haulout.frontends.hlo.metadata import MetadataTables, parse_tables
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
 from haulout.frontends.hlo.source import Excerpt, Source
-from haulout.frontends.hlo.types import AnyShape, TupleShape, parse_shape, sees_shape
+from haulout.frontends.hlo.types import AnyShape, Shape, TupleShape, parse_shape, sees_shape
+from haulout.ir.dtypes import NUMPY
 from haulout.support.files import read_text
 
 CALLEES = (
@@ -191,7 +192,11 @@ def _parse_instruction(
     operands: tuple[str, ...] = ()
     number, literal = -1, None
     if opcode == "constant":
-        literal = parse_literal(_parse_value(cursor, within=True), shape)
+        data = _parse_value(cursor, within=True)
+        if isinstance(shape, Shape) and shape.dtype not in NUMPY:
+            literal = None  # refused with everything else of that type
+        elif not is_left_out(data, shape):
+            literal = parse_literal(data, shape)
     elif opcode == "parameter":
         number = cursor.integer("a parameter number")
     else:

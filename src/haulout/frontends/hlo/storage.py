@@ -6,7 +6,7 @@
    run most often; then the state of a loop with its initial value; then every output with its required location, one
    of its own, `kind=output`, or the parameter that it is aliased to.
 3. The result of an operation takes the location of an operand that it reads last, if it may overwrite it.
-4. Constants and core ids are `kind=const`, all other arrays `internal`.
+4. Constants and core ids are `kind=const`, all other arrays `internal`. A constant without its data is an input.
 5. The remaining copies are at the boundaries of loops and branches (`boundary_copies.py`) and at the end of the
    program. They are parallel copies (`parallel_copies.py`).
 """
@@ -216,8 +216,10 @@ def _place_rest(
     """Constants, then what the steps produce; a place that loops and branches share has the name of the first."""
     for array in [*(array for step in steps for array in _reads(step)), *results]:
         if array.producer is None and array not in storage.homes:
-            data = _contents(array, module)
-            storage.homes[array] = storage.add(array.name, Kind.CONST, array.shape, array.source, data)
+            kind, data = Kind.INPUT, list[str]()
+            if not array.source.is_left_out:
+                kind, data = Kind.CONST, _contents(array, module)
+            storage.homes[array] = storage.add(array.name, kind, array.shape, array.source, data)
     for step in steps:
         for array in _writes(step):
             if array not in storage.homes:

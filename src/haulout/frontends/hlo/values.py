@@ -395,9 +395,14 @@ MAX_BYTES = 1 << 62
 def check_shape(source: Instruction, shape: Shape) -> None:
     """Fail unless a program can hold an array of this shape."""
     if shape.dtype not in NUMPY:
-        source.fail(f"element type `{shape.dtype}` is not supported")
+        known = f"convert to a type that a program can hold: {', '.join(NUMPY)}"
+        source.fail(f"element type `{shape.dtype}` is not supported", help=[known])
     if shape.is_dynamic:
-        source.fail("dynamic dimensions are not supported", "a size that is not known at compile time")
+        source.fail(
+            "dynamic dimensions are not supported",
+            "a size that is not known at compile time",
+            help=["pad the array to its bound, and compile the program for that size"],
+        )
     if not shape.count:
         source.fail(f"the empty array {shape} is not supported")
     if shape.count * NUMPY[shape.dtype].itemsize > MAX_BYTES:

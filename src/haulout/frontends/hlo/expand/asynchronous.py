@@ -4,8 +4,8 @@
     copy-start                                (result, operand, context)
     any other X-start, async-start            (operands, result, context...); one operand may stand without a tuple
 
-Whatever runs between the two uses neither operand nor result in a way that an operation run at its start would change:
-HLO is a language of values. `async-start` calls a computation; `async-update` passes on what it gets.
+HLO is a language of values, so whatever runs between the two gets the same ones. `async-start` calls a computation;
+`async-update` passes on what it gets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def is_asynchronous(instruction: Instruction) -> bool:
 def synchronous(instruction: Instruction, by_name: Mapping[str, Instruction]) -> list[Instruction]:
     """What stands for one of the pair, the last one by its name; `by_name` has the operands."""
     base, _, stage = instruction.opcode.rpartition("-")
-    hints = {key: value for key, value in instruction.attributes.items() if key in ("metadata", "control-predecessors")}
+    hints = {
+        key: value for key, value in instruction.attributes.items() if key in ("metadata", "control-predecessors")
+    }
     if stage == "update" or (stage == "done" and base == "all-reduce"):
         return [replace(instruction, opcode="opt-barrier", attributes=hints)]
     if stage == "done":
@@ -104,7 +106,9 @@ def _context(instruction: Instruction, shape: AnyShape, number: int) -> list[Ins
     """A number that the pair shares, which nothing else reads."""
     name = f"{instruction.name}.context.{number}"
     if isinstance(shape, TupleShape):
-        inner = [each for at, part in enumerate(shape.elements) for each in _context(instruction, part, 100 * number + at)]
+        inner = [
+            each for at, part in enumerate(shape.elements) for each in _context(instruction, part, 100 * number + at)
+        ]
         names = tuple(f"{instruction.name}.context.{100 * number + at}" for at in range(len(shape.elements)))
         return [*inner, replace(instruction, name=name, opcode="tuple", shape=shape, operands=names, attributes={})]
     assert isinstance(shape, Shape)

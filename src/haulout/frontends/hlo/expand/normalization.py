@@ -1,11 +1,11 @@
 """Batch normalization by its closed forms, as XLA defines it; narrow floats are computed in f32.
 
-    training    (normalized, mean, variance), the biased variance E[x^2] - E[x]^2 over all but the feature dimension
-    inference   scale * (x - mean) / sqrt(variance + epsilon) + offset
-    grad        the gradients of x, scale and offset in training, where n elements belong to a feature:
+training    (normalized, mean, variance), the biased variance E[x^2] - E[x]^2 over all but the feature dimension
+inference   scale * (x - mean) / sqrt(variance + epsilon) + offset
+grad        the gradients of x, scale and offset in training, where n elements belong to a feature:
 
-        g_offset = sum g                  g_scale = sum g (x - mean) / sqrt(variance + epsilon)
-        g_x = scale / sqrt(variance + epsilon) * (g - g_offset / n - (x - mean) / sqrt(variance + epsilon) * g_scale / n)
+    g_offset = sum g                  g_scale = sum g (x - mean) / sqrt(variance + epsilon)
+    g_x = scale / sqrt(variance + epsilon) * (g - g_offset / n - (x - mean) / sqrt(variance + epsilon) * g_scale / n)
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ class _Features:
         epsilon, feature = (instruction.attributes.get(key) for key in ("epsilon", "feature_index"))
         if epsilon is None or feature is None:
             instruction.fail(f"{instruction.opcode} needs the attributes `epsilon` and `feature_index`")
-        self.given = writer.parameters[0].shape
-        assert isinstance(self.given, Shape)
+        given = writer.parameters[0].shape
+        if not isinstance(given, Shape):
+            instruction.fail(f"{instruction.opcode} takes arrays, found {given}")
+        self.given = given
         if not self.given.dtype.startswith(("f", "bf")) or not feature.text.strip().isdecimal():
             instruction.fail(f"{instruction.opcode} is not defined on {self.given} with feature_index={feature.text}")
         self.dims, self.dim = self.given.dims, int(feature.text)

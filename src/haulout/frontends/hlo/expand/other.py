@@ -1,9 +1,9 @@
 """Smaller instructions that stand for others.
 
-    after-all                 a token: the `or` of its operands (`types.py`)
-    get-dimension-size        a constant
-    bitcast                   between layouts: transposes and a reshape
-    custom-call of TopK       `topk`
+after-all                 a token: the `or` of its operands (`types.py`)
+get-dimension-size        a constant
+bitcast                   between layouts: transposes and a reshape
+custom-call of TopK       `topk`
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Random bits: `rng-bit-generator` with XLA's own bits, and `rng`, whose numbers nothing specifies.
 
     Threefry 2x32, 20 rounds   Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The state is
-                               u64[2]: key and counter. A dimension is cut in two halves, the first even one, else the
-                               first of the largest ones, rounded up; the counter counts the places of a half, and the
-                               two words of a place are the bits of its two halves. 64-bit numbers take both words.
+                               u64[2]: key and counter. Each count gives two words, for neighbours along a dimension:
+                               the first even one, else the first of the largest ones. Numbers of 64 bits take both.
     Philox 4x32, 10 rounds     The same paper. The state is u64[3], the key and a counter of 128 bits, or u64[2]: the
                                second word is the low half of the counter, the first one key and high half. Each count
                                gives four words, in order.
@@ -83,7 +82,7 @@ def _joined(writer: Writer, low: Value, high: Value) -> Value:
     return writer.same("or", writer.convert(low, "u64"), shifted)
 
 
-# -- Threefry ---------------------------------------------------------------------------------------------------------
+# -- Threefry ------------------------------------------------------------------------------------------------------
 
 
 def threefry(writer: Writer, state: Value, wanted: Shape) -> tuple[Value, Value]:
@@ -103,7 +102,7 @@ def threefry(writer: Writer, state: Value, wanted: Shape) -> tuple[Value, Value]
     after = writer.concatenate([writer.reshape(key, (1,)), writer.reshape(new, (1,))], 0)
     if split is None:
         return after, writer.reshape(_joined(writer, *words), wanted.dims)
-    # A half has a dimension of one element behind the one that is cut, along which the halves are put together.
+    # The two words of a count are put together along a dimension of their own.
     halves = (*counts[: split + 1], 1, *counts[split + 1 :])
     both = writer.concatenate([writer.reshape(each, halves) for each in words], split + 1)
     whole = writer.reshape(both, (*counts[:split], 2 * counts[split], *counts[split + 1 :]))
@@ -131,7 +130,7 @@ def _turned(writer: Writer, value: Value, bits: int) -> Value:
     return writer.same("or", left, writer.same("shift-right-logical", value, writer.full(value, 32 - bits)))
 
 
-# -- Philox -----------------------------------------------------------------------------------------------------------
+# -- Philox --------------------------------------------------------------------------------------------------------
 
 
 def _philox(writer: Writer, state: Value, wanted: Shape) -> tuple[Value, Value]:
@@ -146,7 +145,9 @@ def _philox(writer: Writer, state: Value, wanted: Shape) -> tuple[Value, Value]:
     words = _philox_rounds(writer, key, [*_halves(writer, lows), *_halves(writer, highs)])
     if per_count == 2:
         words = [_joined(writer, words[0], words[1]), _joined(writer, words[2], words[3])]
-    flat = writer.reshape(writer.concatenate([writer.reshape(each, (counts, 1)) for each in words], 1), (counts * per_count,))
+    flat = writer.reshape(
+        writer.concatenate([writer.reshape(each, (counts, 1)) for each in words], 1), (counts * per_count,)
+    )
     bits = writer.reshape(writer.slice(flat, (0, total)), wanted.dims)
     step = writer.constant("u64", np.full((1,), counts, np.uint64))
     after_low, after_high = _counted(writer, low, high, step)
@@ -191,7 +192,7 @@ def _product(writer: Writer, word: Value, factor: int) -> tuple[Value, Value]:
     return _halves(writer, writer.same("multiply", wide, writer.full(wide, factor)))
 
 
-# -- rng --------------------------------------------------------------------------------------------------------------
+# -- rng -----------------------------------------------------------------------------------------------------------
 
 
 def _rng(writer: Writer) -> Value | None:
@@ -221,7 +222,9 @@ def _rng(writer: Writer) -> Value | None:
     if kind != "rng_uniform" or shape.dtype[0] not in "sup":
         return None
     if shape.dtype == "pred":
-        return writer.compare(_word(writer, seed, shape), writer.constant("u32", np.uint32(1 << 31), shape.dims), "LT")
+        return writer.compare(
+            _word(writer, seed, shape), writer.constant("u32", np.uint32(1 << 31), shape.dims), "LT"
+        )
     low, high = (writer.spread(writer.convert(each, "s64"), shape.dims, ()) for each in (one, two))
     drawn = writer.convert(_word(writer, seed, shape), "s64")
     width = writer.same("maximum", writer.same("subtract", high, low), writer.full(low, 1))

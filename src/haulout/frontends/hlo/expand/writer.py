@@ -81,7 +81,7 @@ class Writer:
         """An instruction with the shape of its first operand."""
         return self.write(operands[0].shape, opcode, *operands, **attributes)
 
-    def constant(self, dtype: str, value: float | Literal, dims: tuple[int, ...] = ()) -> Value:
+    def constant(self, dtype: str, value: float | np.generic | Literal, dims: tuple[int, ...] = ()) -> Value:
         """A constant; a number is a scalar, or fills `dims`."""
         array = np.asarray(value).astype(NUMPY[dtype])
         name = f"{self.instruction.name}.{len(self._written)}"
