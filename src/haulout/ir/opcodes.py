@@ -77,6 +77,7 @@ class Axes(enum.Enum):
     OWN = "none: each core has a result of its own"
     KERNEL = "none: the kernel says what each core does"
     NOTHING = "none: it has no result"
+    MATRICES = "none: it takes whole matrices"
     PATTERN = "by its patterns"
     SAME = "the same dimension of each operand; all of an operand of one element"
     RESULT = "any dimension of the result"
@@ -296,6 +297,23 @@ _INDEXING = (
         engine=_POOL, axes=Axes.SCATTERED),
 )
 
+_LINEAR_ALGEBRA = tuple(
+    _op("linear-algebra", name, operands, does, attributes, types=FLOATS, engine=_POOL, axes=Axes.MATRICES)
+    for name, operands, attributes, does in (
+        ("cholesky", "x -> y", "`lower=BOOL`", "the triangular factor, zeros in the other triangle; NaN where x is "
+         "not positive definite"),
+        ("triangular_solve", "a, b -> x", "`left=BOOL lower=BOOL unit=BOOL transpose=BOOL`", "x with op(a) x = b, or "
+         "x op(a) = b; one triangle of a is read, without its diagonal if that is `unit`"),
+        ("lu", "x -> packed, pivots, info", "", "both factors in one matrix; the row that each row was exchanged "
+         "with, from 0"),
+        ("qr", "x -> packed, factors", "", "R, and below its diagonal Householder's vectors; their factors"),
+        ("householder_product", "vectors, factors -> q", "", "the first columns of the product of these reflections"),
+        ("eigh", "x -> vectors, values, info", "`lower=BOOL`", "of symmetric matrices, values rising; one triangle "
+         "is read"),
+        ("svd", "x -> values, left, right, info", "`full=BOOL`", "singular values, falling; right is transposed"),
+    )
+)
+
 _COLLECTIVES = tuple(
     _op("collectives", name, "x+ -> y+", does, attributes, function=False, collective=True, engine=_POOL,
         axes=Axes.GATHERING if name in ("all_reduce", "all_gather") else Axes.OWN)
@@ -355,7 +373,7 @@ _NKI_FAMILIES = (
 # fmt: on
 
 _ROWS = (
-    *(*_MOVING, *_ELEMENT_WISE, *_MAPS, *_ARRANGING, *_CONTRACTIONS, *_REDUCTIONS, *_INDEXING),
+    *(*_MOVING, *_ELEMENT_WISE, *_MAPS, *_ARRANGING, *_CONTRACTIONS, *_REDUCTIONS, *_INDEXING, *_LINEAR_ALGEBRA),
     *(*_COLLECTIVES, *_RENDEZVOUS, *_OF_NKI),
 )
 OPCODES: dict[str, Opcode] = {row.name: row for row in _ROWS}

@@ -43,6 +43,7 @@ from haulout.frontends.hlo.ops import (
     elementwise,
     fused,
     indexing,
+    linear_algebra,
     movement,
     opaque,
     reduction,
@@ -66,6 +67,7 @@ RULES: dict[str, Rule] = {
     **windows.RULES,
     **reduction.RULES,
     **indexing.RULES,
+    **linear_algebra.RULES,
     **collectives.RULES,
 }
 """Every HLO opcode that becomes instructions; those that only rearrange names are resolved in `flatten.py`."""

@@ -19,6 +19,7 @@ from haulout.sim.numerics import (
     dot,
     elementwise,
     indexing,
+    linear_algebra,
     maps,
     reductions,
     shaping,
@@ -52,6 +53,13 @@ KERNELS: dict[str, Kernel] = {
     "scatter": indexing.scatter,
     "topk": topk.topk,
     "sort": sorting.sort,
+    "cholesky": linear_algebra.cholesky,
+    "triangular_solve": linear_algebra.triangular_solve,
+    "lu": linear_algebra.lu,
+    "qr": linear_algebra.qr,
+    "householder_product": linear_algebra.householder_product,
+    "eigh": linear_algebra.eigh,
+    "svd": linear_algebra.svd,
     "fetch_and_op": elementwise.fetch_and_op,
 }
 

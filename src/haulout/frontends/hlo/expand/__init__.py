@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from haulout.frontends.hlo.expand import marks, neuron, normalization, other, random
+from haulout.frontends.hlo.expand import lapack, marks, neuron, normalization, other, random
 from haulout.frontends.hlo.expand.asynchronous import is_asynchronous, synchronous
 from haulout.frontends.hlo.expand.writer import Value, Writer, excerpt
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
@@ -23,7 +23,7 @@ Expansion = Callable[[Writer], Value | None]
 """Writes what an instruction stands for, and gives its result; None: it cannot be written."""
 EXPANSIONS: dict[str, Expansion] = {**normalization.EXPANSIONS, **random.EXPANSIONS, **other.EXPANSIONS}
 """By opcode."""
-CUSTOM_CALLS: dict[str, Expansion] = {**neuron.EXPANSIONS, **other.CUSTOM_CALLS}
+CUSTOM_CALLS: dict[str, Expansion] = {**neuron.EXPANSIONS, **lapack.EXPANSIONS, **other.CUSTOM_CALLS}
 """By target."""
 _KEPT = ("metadata", "sharding", "frontend_attributes", "control-predecessors")
 """Attributes of the call."""
