@@ -139,6 +139,55 @@ def test_tokens_and_sizes() -> None:
     assert (int(size), bool(token)) == (6, False)
 
 
+# -- smaller ones --------------------------------------------------------------------------------------------------
+
+
+def test_map_is_its_computation_on_arrays() -> None:
+    before = (
+        "each {\n  a = f32[] parameter(0)\n  b = s32[] parameter(1)\n  c = f32[] convert(b)\n"
+        "  two = f32[] constant(2)\n"
+        "  d = f32[] multiply(c, two)\n  less = pred[] compare(a, d), direction=LT\n"
+        "  ROOT r = f32[] select(less, d, a)\n}\n"
+    )
+    body = (
+        "x = f32[4] parameter(0)\ny = s32[4] parameter(1)\nROOT r = f32[4] map(x, y), dimensions={0}, to_apply=each"
+    )
+    y = np.array([0, 1, -2, 3], np.int32)
+    assert np.array_equal(run(body, X, y, before=before)[0], np.maximum(X, 2.0 * y))
+
+
+def test_an_all_reduce_of_several_types() -> None:
+    """As `torch_xla` writes it: arrays, and a token of another type."""
+    body = (
+        f"x = f32[4] parameter(0)\nh = bf16[4] convert(x)\nt = f32[] constant(1)\n"
+        f"a = (bf16[4], f32[], f32[4]) all-reduce(h, t, x), {HOW}, to_apply=sum\n"
+        "b = bf16[4] get-tuple-element(a), index=0\nw = f32[4] convert(b)\nk = f32[] get-tuple-element(a), index=1\n"
+        "s = f32[4] broadcast(k), dimensions={}\nc = f32[4] get-tuple-element(a), index=2\nd = f32[4] add(w, s)\n"
+        "ROOT r = f32[4] add(c, d)"
+    )
+    for found in run_two(body, X, SUM):
+        assert np.array_equal(found, 22 * X + 2)
+
+
+@pytest.mark.parametrize("sizes", [[2, 1, 3], [0, 6, 0], [1, 2, 1]])
+def test_ragged_dot(sizes: list[int]) -> None:
+    generator = np.random.default_rng(5)
+    x, w = (
+        generator.standard_normal((6, 4)).astype(np.float32),
+        generator.standard_normal((3, 4, 5)).astype(np.float32),
+    )
+    body = (
+        "x = f32[6,4] parameter(0)\nw = f32[3,4,5] parameter(1)\ns = s32[3] parameter(2)\n"
+        "ROOT r = f32[6,5] ragged-dot(x, w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
+        "lhs_ragged_dims={0}, rhs_group_dims={0}"
+    )
+    group = np.repeat(np.arange(3), sizes)
+    expected = np.zeros((6, 5))
+    for row, at in enumerate(group):
+        expected[row] = x[row].astype(np.float64) @ w[at]
+    assert np.allclose(run(body, x, w, np.array(sizes, np.int32))[0], expected, 1e-5, 1e-6)
+
+
 # -- Neuron's custom-calls -----------------------------------------------------------------------------------------
 
 

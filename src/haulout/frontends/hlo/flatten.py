@@ -2,6 +2,7 @@
 
     parameter, constant, partition-id, replica-id     arrays without a producer
     tuples and reshapes (`tuples_and_views.py`)       trees and views
+    what results in an array without elements         a constant
     call                                              the instructions of the callee, with its parameters bound
     while                                             boundary, condition, boundary, body, boundary
     iota of several dimensions                        one of a line, too, which readers may see in all of them
@@ -22,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import numpy as np
 
 from haulout.frontends.hlo.annotations import Scope, dim_of_array, is_mark, scope_of, sharding_dim
 from haulout.frontends.hlo.callees import Case, callee, cases_of, loop_callees
@@ -46,10 +49,12 @@ from haulout.frontends.hlo.values import (
     View,
     arrays_of,
     check_attributes,
+    check_shape,
     leaves,
     shape_of,
 )
 from haulout.frontends.hlo.views import MOVEMENTS, iota_line, plain
+from haulout.ir.dtypes import NUMPY
 
 MAX_INSTRUCTIONS = 1_000_000
 """After inlining: nested calls can grow exponentially."""
@@ -218,10 +223,14 @@ class _Walk:
             self._conditional(frame, instruction, operands)
         elif opcode == "parameter":
             frame.values[instruction.name] = frame.arguments[instruction.number]
+        elif opcode in ("reshape", "bitcast") and _is_empty(instruction):
+            frame.values[instruction.name] = _empty(instruction)
         elif opcode in TUPLES_AND_VIEWS:
             frame.values[instruction.name] = checked(instruction, TUPLES_AND_VIEWS[opcode](instruction, operands))
         elif opcode in _SOURCES:
             frame.values[instruction.name] = arrays_of(instruction)
+        elif opcode in self.known and _is_empty(instruction):
+            frame.values[instruction.name] = _empty(instruction)
         elif self.module.num_partitions == 1 and is_mark(instruction):
             frame.values[instruction.name] = _marked(instruction, operands)
         else:
@@ -435,6 +444,19 @@ def _made(kind: type[Operation], instruction: Instruction, views: Sequence[View]
     for array in arrays:
         array.producer = operation
     return operation, value
+
+
+def _is_empty(instruction: Instruction) -> bool:
+    return isinstance(instruction.shape, Shape) and not instruction.shape.count and not instruction.shape.is_dynamic
+
+
+def _empty(instruction: Instruction) -> Tree:
+    """An array without elements is a constant, whatever makes it."""
+    shape = instruction.shape
+    assert isinstance(shape, Shape)
+    check_shape(instruction, shape)
+    literal = np.zeros(shape.dims, NUMPY[shape.dtype])
+    return arrays_of(replace(instruction, opcode="constant", operands=(), attributes={}, literal=literal))
 
 
 def _marked(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:

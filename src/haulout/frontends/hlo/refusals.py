@@ -81,7 +81,7 @@ def _report(construct: _Construct) -> Diagnostic:
 def _faults(module: HloModule, rules: Mapping[str, Rule]) -> Iterator[tuple[Instruction, Diagnostic]]:
     """What is refused, in the order of the file."""
     out = _Dry(module)
-    done: dict[str, Computation] = {}
+    done = dict(module.computations)
     for computation in _reached(module):
         by_name = dict(computation.by_name)
         for instruction in computation.instructions:
@@ -92,8 +92,8 @@ def _faults(module: HloModule, rules: Mapping[str, Rule]) -> Iterator[tuple[Inst
                 continue
             for each in [instruction] if made is None else made:
                 by_name[each.name] = each
-                callable_ = replace(module, computations={**module.computations, **done}) if done else module
-                yield from ((instruction, fault) for fault in _faults_of(callable_, each, by_name, rules, out))
+                out.module = replace(module, computations=done)
+                yield from ((instruction, fault) for fault in _faults_of(out.module, each, by_name, rules, out))
 
 
 def _reached(module: HloModule) -> list[Computation]:

@@ -403,7 +403,5 @@ def check_shape(source: Instruction, shape: Shape) -> None:
             "a size that is not known at compile time",
             help=["pad the array to its bound, and compile the program for that size"],
         )
-    if not shape.count:
-        source.fail(f"the empty array {shape} is not supported")
     if shape.count * NUMPY[shape.dtype].itemsize > MAX_BYTES:
         source.fail(f"the array {shape} is larger than 2**62 bytes")

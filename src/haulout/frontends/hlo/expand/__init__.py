@@ -73,7 +73,7 @@ def rewritten(
     if expansion is None:
         return None
     shapes: list[AnyShape] = [by_name[name].shape for name in instruction.operands]
-    writer = Writer(instruction, shapes)
+    writer = Writer(instruction, shapes, done)
     result = expansion(writer)
     if result is None:
         return None

@@ -6,7 +6,7 @@ programs name the line of the source.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,8 +45,12 @@ def excerpt(text: str) -> Excerpt:
 class Writer:
     """A computation under construction, in the place of `instruction`."""
 
-    def __init__(self, instruction: Instruction, shapes: Sequence[AnyShape]) -> None:
+    def __init__(
+        self, instruction: Instruction, shapes: Sequence[AnyShape], known: Mapping[str, Computation] | None = None
+    ) -> None:
         self.instruction = instruction
+        self.known = known or {}
+        """The computations that it may call."""
         self.computations: list[Computation] = []
         """What the instructions call, before them."""
         self._written: list[Instruction] = []
