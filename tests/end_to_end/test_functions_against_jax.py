@@ -41,6 +41,11 @@ def functions() -> dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]]:
         "dropout": (lambda x: jax.random.bernoulli(key("threefry2x32"), 0.5, x.shape) * x, [(4, 6)]),
         "normal of rbg": (lambda x: jax.random.normal(key("rbg"), x.shape) * x, [(4, 6)]),
         "unsafe rbg": (lambda x: jax.random.uniform(key("unsafe_rbg"), x.shape) * x, [(4, 6)]),
+        "fft": (lambda x: jnp.fft.fft(x), [(4, 12)]),
+        "real fft": (lambda x: jnp.fft.irfft(jnp.fft.rfft(x) * 1j), [(4, 7)]),
+        "fft of two dimensions": (lambda x: jnp.fft.ifft2(jnp.fft.fft2(x) ** 2), [(3, 4, 6)]),
+        "complex": (lambda x: jnp.sqrt(x + 1j * x[::-1]) / jnp.exp(1j * x) * jnp.conj(x + 2j), [(4, 6)]),
+        "complex product": (lambda x: jnp.abs((x + 1j) @ (x - 1j).T), [(4, 6)]),
         "ragged dot": (
             lambda x, w: jax.lax.ragged_dot(x, w, jnp.array([2, 3, 1], jnp.int32)),
             [(6, 4), (3, 4, 5)],
@@ -51,6 +56,7 @@ def functions() -> dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]]:
 NAMES = (
     *("cholesky", "qr", "complete qr", "lu", "solve", "inverse", "eigh", "svd", "full svd", "singular values"),
     *("triangular", "top k", "dropout", "normal of rbg", "unsafe rbg", "ragged dot"),
+    *("fft", "real fft", "fft of two dimensions", "complex", "complex product"),
 )
 
 

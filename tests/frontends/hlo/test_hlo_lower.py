@@ -321,7 +321,7 @@ PRELUDE = (
         ("r = f32[4] sort(x), dimensions={0}, to_apply=sum", "the result is f32[4,6], declared as f32[4]"),
         ("r = f32[4,6] select(x, x, x)", "the predicate must be pred"),
         ("r = f32[4,6] clamp(i, x, c)", "a bound must have the type of the value"),
-        ("r = c64[2] parameter(2)", "element type `c64` is not supported"),
+        ("r = s4[2] parameter(2)", "element type `s4` is not supported"),
         ("r = f32[9999999999,9999999999] parameter(2)", "is larger than 2**62 bytes"),
         ("r = f32[3,8] reshape(x), inferred_dimension=1, what=1", "the attribute `what` of reshape"),
         ("r = f32[5] reshape(x)", "the elements differ"),

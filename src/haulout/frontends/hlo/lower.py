@@ -47,6 +47,7 @@ from haulout.frontends.hlo.ops import (
     movement,
     opaque,
     reduction,
+    transforms,
     windows,
 )
 from haulout.frontends.hlo.partitioned import require_partitioned
@@ -68,6 +69,7 @@ RULES: dict[str, Rule] = {
     **reduction.RULES,
     **indexing.RULES,
     **linear_algebra.RULES,
+    **transforms.RULES,
     **collectives.RULES,
 }
 """Every HLO opcode that becomes instructions; those that only rearrange names are resolved in `flatten.py`."""

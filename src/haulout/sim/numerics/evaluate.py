@@ -25,6 +25,7 @@ from haulout.sim.numerics import (
     shaping,
     sorting,
     topk,
+    transforms,
     windows,
 )
 from haulout.sim.numerics.types import Array, Attrs, Kernel, TensorType, type_of
@@ -53,6 +54,7 @@ KERNELS: dict[str, Kernel] = {
     "scatter": indexing.scatter,
     "topk": topk.topk,
     "sort": sorting.sort,
+    "fft": transforms.fft,
     "cholesky": linear_algebra.cholesky,
     "triangular_solve": linear_algebra.triangular_solve,
     "lu": linear_algebra.lu,
