@@ -272,7 +272,8 @@ _ARRANGING = (
 
 _TRANSFORMS = (
     _op("transforms", "fft", "x -> y", "along the last dimensions, as many as `length` has; `RFFT` takes real "
-        "numbers and gives half of the spectrum, `IRFFT` the other way round; inverse ones divide by the number of elements",
+        "numbers and gives half of the spectrum, `IRFFT` the other way round; inverse ones divide by the number of "
+        "elements",
         "`type=FFT|IFFT|RFFT|IRFFT length=[..]`", types=CONTINUOUS, engine=_POOL, axes=Axes.MATRICES),
 )
 

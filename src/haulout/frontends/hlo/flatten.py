@@ -237,9 +237,10 @@ class _Walk:
             if opcode not in self.known:
                 if not (self.control and may_be_opaque(instruction)):
                     unsupported(instruction)
-                operation, value = _opaque(instruction, operands, self.seq)
-            else:
-                operation, value = _operation(instruction, operands, self.seq)
+                operation, frame.values[instruction.name] = _opaque(instruction, operands, self.seq)
+                self.steps.append(operation)
+                return
+            operation, value = _operation(instruction, operands, self.seq)
             if (scope := scope_of(instruction, frame.scope)) is not None:
                 operation.split = scope.dim(instruction)
             if (start := self.starts.get(self.seq)) is not None:
