@@ -91,6 +91,24 @@ def test_the_file_says_how_many(header: str) -> None:
         program("ROOT y = f32[2] negate(x)", header, 4)
 
 
+@pytest.mark.parametrize("groups", ["{{0,1,2,3}}", "[1,4]<=[4]", "[1,4]<=[2,2]T(1,0)", "{{2,3},{0,1}}"])
+@pytest.mark.parametrize("extra", ["", FLAT])
+def test_groups_say_how_many_where_the_header_does_not(groups: str, extra: str) -> None:
+    found = program(reduced(groups, extra))
+    assert found.lnc == 4
+    expected = [[3.0, 30.0]] * 2 + [[7.0, 70.0]] * 2 if groups == "{{2,3},{0,1}}" else [[10.0, 100.0]] * 4
+    assert outputs(found) == expected
+    pairs = program("ROOT y = f32[2] collective-permute(x), source_target_pairs={{0,2},{2,1}}")
+    assert outputs(pairs) == [[0.0, 0.0], [3.0, 30.0], [1.0, 10.0]]
+
+
+def test_a_header_that_says_one_is_one() -> None:
+    with pytest.raises(HauloutError, match="expected an id below 1"):
+        program(reduced("{{0,1}}"), ", replica_count=1")
+    with pytest.raises(HauloutError, match="expected an id below 2"):
+        program(reduced("{{0,1,2}}", FLAT), cores=2)
+
+
 def test_too_many_cores() -> None:
     with pytest.raises(HauloutError, match=f"replica_count=128: at most {MAX_CORES} cores"):
         program("ROOT y = f32[2] negate(x)", ", replica_count=128")

@@ -156,6 +156,19 @@ def test_map_is_its_computation_on_arrays() -> None:
     assert np.array_equal(run(body, X, y, before=before)[0], np.maximum(X, 2.0 * y))
 
 
+def test_a_bitcast_in_a_comparison() -> None:
+    """As XLA writes the total order of floats after its optimizations."""
+    before = (
+        "before {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  i = s32[] bitcast(a)\n"
+        "  j = s32[] bitcast(b)\n  ROOT less = pred[] compare(i, j), direction=LT\n}\n"
+    )
+    x = np.array([3.5, 0.25, 7.0, 1.0], np.float32)
+    body = "x = f32[4] parameter(0)\nROOT r = f32[4] sort(x), dimensions={0}, to_apply=before"
+    assert np.array_equal(run(body, x, before=before)[0], np.sort(x))
+    (bits,) = run("x = f32[] parameter(0)\nROOT r = s32[] bitcast(x)", np.float32(1.5))
+    assert int(bits) == 0x3FC00000
+
+
 def test_an_all_reduce_of_several_types() -> None:
     """As `torch_xla` writes it: arrays, and a token of another type."""
     body = (

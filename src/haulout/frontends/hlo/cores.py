@@ -1,18 +1,25 @@
 """The cores of a module: its partitions; or its replicas, where there is one partition.
 
-A file may leave their number open: users of `torch_xla` and of `jax.pmap` say it when they run the program. Then the
-caller says it. They are partitions if the program asks for the number of its partition, or exchanges data by it
-(`all-to-all` and `collective-permute` with `channel_id`); else they are replicas.
+A header may leave their number open: users of `torch_xla` and of `jax.pmap` say it when they run the program. Then
+it is one more than the largest id in the groups and pairs of the collectives, or what the caller says. They are
+partitions if the program asks for the number of its partition, or exchanges data by it (`all-to-all` and
+`collective-permute` with `channel_id`); else they are replicas.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from math import prod
 
 from haulout.frontends.hlo.model import HloModule
 from haulout.ir.schema import MAX_CORES
 from haulout.support.diagnostics import bad_input
 
+_HEADER = {"num_partitions", "replica_count"}
+_ID = re.compile(r"[0-9]{1,6}")
+_LISTS = re.compile(r"[{}0-9,\s]*")
+_IOTA = re.compile(r"\[[0-9]{1,6},[0-9]{1,6}\]<=\[((?:[0-9]{1,6},?){1,8})\](?:T\([0-9,]*\))?")
 _BY_PARTITION = ("all-to-all", "collective-permute")
 
 
@@ -22,6 +29,8 @@ def with_cores(module: HloModule, cores: int | None) -> HloModule:
     Raises `HauloutError` (`bad-input`) if it says another number, or more than are supported.
     """
     partitions, replicas = module.num_partitions, module.replica_count
+    if cores is None and partitions == replicas == 1 and not _HEADER.intersection(module.attributes):
+        cores = _named(module)
     if cores not in (None, 1) and partitions == replicas == 1:
         if _counts_partitions(module):
             partitions = cores
@@ -37,6 +46,20 @@ def with_cores(module: HloModule, cores: int | None) -> HloModule:
     if partitions == 1 < replicas:
         return replace(module, num_partitions=replicas, replica_count=1, by_replica=True)
     return replace(module, num_partitions=partitions, replica_count=replicas)
+
+
+def _named(module: HloModule) -> int:
+    """One more than the largest id that a collective names, as far as ids are written out."""
+    largest = 0
+    for computation in module.computations.values():
+        for instruction in computation.instructions:
+            for key in ("replica_groups", "source_target_pairs"):
+                value = instruction.attributes.get(key)
+                if value is not None and (match := _IOTA.fullmatch(value.text.strip())):
+                    largest = max(largest, prod(int(each) for each in match[1].split(",")) - 1)
+                elif value is not None and _LISTS.fullmatch(value.text):
+                    largest = max([largest, *(int(each) for each in _ID.findall(value.text))])
+    return largest + 1
 
 
 def _counts_partitions(module: HloModule) -> bool:

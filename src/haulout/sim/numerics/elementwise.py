@@ -137,6 +137,11 @@ def apply(opcode: str, operands: Sequence[Array], dtype: DType, direction: str |
         case "convert":
             _expect_arity(opcode, operands)
             return convert(operands[0], dtype)
+        case "bitcast_convert":
+            _expect_arity(opcode, operands)
+            if operands[0].itemsize != dtype.itemsize:
+                bad_input(f"{name_of(operands[0].dtype)} cannot be read as {name_of(dtype)} here")
+            return np.ascontiguousarray(operands[0]).view(dtype)
         case "compare":
             _expect_arity(opcode, operands)
             _expect_result(opcode, PRED, dtype)

@@ -1,13 +1,15 @@
 """Smaller instructions that stand for others.
 
-after-all                 a token: the `or` of its operands (`types.py`)
-get-dimension-size        a constant
-bitcast                   between layouts: transposes and a reshape
-dot, reduce, ...          of arrays without elements: zeros, or initial values
-map                       its computation, on whole arrays
-all-reduce                of several types: one for each type, as it is when a token joins arrays of another type
-ragged-dot                the product with each group's matrix, of which each row takes that of its group
-custom-call of TopK       `topk`
+    after-all                 a token: the `or` of its operands (`types.py`)
+    get-dimension-size        a constant
+    bitcast                   between layouts: transposes and a reshape; of a scalar `bitcast-convert`
+    dot, reduce, ...          of arrays without elements: zeros, or initial values
+    map                       its computation, on whole arrays
+    all-reduce                of several types: one for each type, as it is when a token joins arrays of another type
+    ragged-dot                the product with each group's matrix, of which each row takes that of its group
+    custom-call of TopK       `topk`
+
+An instruction in another form is not rewritten.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ def _bitcast(writer: Writer) -> Value | None:
     shape = writer.instruction.shape
     if operand is None or not isinstance(operand.shape, Shape) or not isinstance(shape, Shape):
         return None
-    if operand.shape.is_row_major and shape.is_row_major:
-        return None
+    if operand.shape.is_row_major and shape.is_row_major and (shape.dims or operand.dtype == shape.dtype):
+        return None  # a view of the same bytes
     if operand.shape.count != shape.count or operand.dtype not in NUMPY or shape.dtype not in NUMPY:
         return None
     if NUMPY[operand.dtype].itemsize != NUMPY[shape.dtype].itemsize:
