@@ -163,3 +163,27 @@ def test_an_opaque_instruction_between_collectives_is_proved(tmp_path: Path) -> 
     path = tmp_path / "program.bir"
     path.write_text(print_bir(result.program))
     assert [each.code for each in haulout.check(path)] == [CODE]
+
+
+HOST = """
+  t0 = token[] after-all()
+  i = ((f32[8], s32[2]), token[]) infeed(t0), infeed_config="a"
+  data = (f32[8], s32[2]) get-tuple-element(i), index=0
+  t1 = token[] get-tuple-element(i), index=1
+  v = f32[8] get-tuple-element(data), index=0
+  y = f32[8] add(v, x)
+  t2 = token[] outfeed(y, t1), outfeed_shape=f32[8]{0}
+  s = (f32[8], u32[], token[]) send(y, t2), channel_id=1, is_host_transfer=true
+  t3 = token[] send-done(s), channel_id=1, is_host_transfer=true
+  ROOT r = (f32[8], token[]) tuple(v, t3)
+"""
+
+
+def test_the_host_is_reached_in_order_of_tokens() -> None:
+    result = haulout.compile(program(HOST))
+    assert result.proved
+    rows = result.program.module_views()[0].functions[0].blocks[0].instructions
+    names = [row.opcode.removeprefix(OPAQUE) for row in rows if row.opcode.startswith(OPAQUE)]
+    assert names == ["infeed", "outfeed", "send", "send_done"]
+    by_name = {row.opcode: [place.name for place, _ in row.reads] for row in rows}
+    assert set(by_name["hlo.send"]) <= set(by_name["hlo.send_done"])  # the transfer may still read them

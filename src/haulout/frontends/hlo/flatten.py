@@ -434,8 +434,12 @@ def _operation(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -
 
 
 def _opaque(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -> tuple[Operation, Tree]:
-    """It takes tuples array by array."""
-    return _made(Opaque, instruction, [view for operand in operands for _, view in leaves(operand)], seq)
+    """It takes tuples array by array. The end of a pair also reads what its start reads, which may be in use."""
+    views = [view for operand in operands for _, view in leaves(operand)]
+    if instruction.opcode.endswith(("-done", "-update")):
+        starts = dict.fromkeys(view.array.producer for view in views)
+        views += [view for start in starts if isinstance(start, Opaque) for view in start.operands]
+    return _made(Opaque, instruction, views, seq)
 
 
 def _made(kind: type[Operation], instruction: Instruction, views: Sequence[View], seq: int) -> tuple[Operation, Tree]:
