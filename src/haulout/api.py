@@ -100,9 +100,15 @@ def _read(
         return program, []
     if program.lnc != 1:
         bad_input(f"{source} is partitioned for {program.lnc} cores, not {lnc}")
+    from haulout.ir.opcodes import COLLECTIVES
     from haulout.passes.base import PassContext
     from haulout.passes.lnc_splitter import LncSplitter
 
+    if kind is Kind.HLO and {program.strings[opcode] for opcode in program.instructions.opcode} & {*COLLECTIVES}:
+        bad_input(
+            f"{source} has collectives: it is no program of one device that could be divided",
+            help=["--cores N, or cores=N, says how many cores it is for"],
+        )
     return LncSplitter(cores=lnc).run(program, PassContext()), []
 
 

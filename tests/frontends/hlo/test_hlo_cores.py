@@ -135,6 +135,14 @@ def test_the_command_takes_cores(tmp_path: Path) -> None:
     assert "--cores" in idle.diagnostics[0].help[0]
 
 
+def test_a_program_of_replicas_is_not_divided(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(text(reduced("{}")))
+    with pytest.raises(HauloutError, match="it is no program of one device") as caught:
+        haulout.compile(path, lnc=4)
+    assert "--cores N" in caught.value.diagnostics[0].help[0]
+
+
 def test_cores_of_a_program_that_is_no_hlo(tmp_path: Path) -> None:
     with pytest.raises(HauloutError, match="cores is the number of cores of HLO text"):
         haulout.load(program("ROOT y = f32[2] negate(x)"), cores=2)  # type: ignore[arg-type]
