@@ -104,7 +104,9 @@ def _read(
     from haulout.passes.base import PassContext
     from haulout.passes.lnc_splitter import LncSplitter
 
-    if kind is Kind.HLO and {program.strings[opcode] for opcode in program.instructions.opcode} & {*COLLECTIVES}:
+    if kind is Kind.HLO and {program.strings[each] for each in set(program.instructions.opcode.tolist())} & {
+        *COLLECTIVES
+    }:
         bad_input(
             f"{source} has collectives: it is no program of one device that could be divided",
             help=["--cores N, or cores=N, says how many cores it is for"],
