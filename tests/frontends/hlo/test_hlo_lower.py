@@ -339,6 +339,7 @@ PRELUDE = (
         ("r = f32[] concatenate(), dimensions={0}", "expected 1 operands"),
         ("r = f32[4,4] broadcast(x), dimensions={0,1}", "in one of the same size"),
         ("r = f32[4] iota(), iota_dimension=1", "no numbers along dimension 1"),
+        ("r = (f32[4], f32[4]) iota(), iota_dimension=0", "expected 0 operands and 1 results"),
         ("r = f32[5,6] pad(x, i), padding=1_0x0_0", "the value must be a scalar"),
         ("r = f32[5,6] pad(x, c), padding=1_0", "one entry a dimension"),
         ("r = f32[1,6] dynamic-slice(x, i), dynamic_slice_sizes={1,6}", "expected 3 operands"),

@@ -86,6 +86,21 @@ def test_what_to_write_instead(shape: str, help_text: str) -> None:
     assert any(help_text in each for each in found.help)
 
 
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "r = s4[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "r = (f32[2,2], s4[2], f32[2]) batch-norm-training(x, x, x), epsilon=1, feature_index=1",
+        'r = s4[2,2] custom-call(x), custom_call_target="AwsNeuronGelu"',
+        "r = (u64[2], s4[3]) rng-bit-generator(k), algorithm=rng_three_fry",
+    ],
+)
+def test_what_is_rewritten_is_refused_for_its_type(instruction: str) -> None:
+    text = f"HloModule m\nENTRY e {{\nx = f32[2,0] parameter(0)\nk = u64[2] parameter(1)\nROOT {instruction}\n}}\n"
+    (found,) = refused(text)
+    assert found.message == "element type `s4` is not supported"
+
+
 def test_a_fault_of_the_whole_program_is_reported_alone() -> None:
     text = """HloModule m, num_partitions=2
 sum { a = f32[] parameter(0)

@@ -17,7 +17,8 @@ from haulout.frontends.hlo.expand.asynchronous import is_asynchronous, synchrono
 from haulout.frontends.hlo.expand.writer import Value, Writer, excerpt
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
 from haulout.frontends.hlo.opaque import target_of
-from haulout.frontends.hlo.types import AnyShape
+from haulout.frontends.hlo.types import AnyShape, Shape
+from haulout.ir.dtypes import NUMPY
 
 Expansion = Callable[[Writer], Value | None]
 """Writes what an instruction stands for, and gives its result; None: it cannot be written."""
@@ -57,6 +58,15 @@ def _expanded(module: HloModule, computation: Computation, done: dict[str, Compu
     )
 
 
+def _is_array(shape: AnyShape) -> bool:
+    return isinstance(shape, Shape) and _is_held(shape)
+
+
+def _is_held(shape: AnyShape) -> bool:
+    """Whether a program can hold arrays of these types."""
+    return shape.dtype in NUMPY if isinstance(shape, Shape) else all(map(_is_held, shape.elements))
+
+
 def rewritten(
     module: HloModule, instruction: Instruction, by_name: Mapping[str, Instruction], done: dict[str, Computation]
 ) -> list[Instruction] | None:
@@ -70,9 +80,10 @@ def rewritten(
     if marks.is_mark(instruction, target):
         return [marks.passed_on(instruction)]
     expansion = CUSTOM_CALLS.get(target) if opcode == "custom-call" and target else EXPANSIONS.get(opcode)
-    if expansion is None:
-        return None
     shapes: list[AnyShape] = [by_name[name].shape for name in instruction.operands]
+    # Types that a program cannot hold are refused later.
+    if expansion is None or not all(map(_is_array, shapes)) or not _is_held(instruction.shape):
+        return None
     writer = Writer(instruction, shapes, done)
     result = expansion(writer)
     if result is None:
