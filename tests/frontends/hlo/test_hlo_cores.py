@@ -10,6 +10,7 @@ from tests.frontends.hlo.executor import Executor
 
 import haulout
 from haulout.frontends.hlo import lower, parse_hlo
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import MAX_CORES
 from haulout.ir.verify import verify
@@ -77,6 +78,21 @@ def test_cores_are_partitions_where_the_program_counts_them() -> None:
     assert outputs(program(body, cores=2)) == [[2.0, 20.0], [1.0, 10.0]]
     body = ADD_NUMBER.format("partition-id")
     assert outputs(program(body, cores=2)) == [[1.0, 10.0], [3.0, 21.0]]
+
+
+def same(found: Program) -> set[str]:
+    """Parameters that are equal on several cores."""
+    rows = found.locations
+    return {found.strings[name] for name, classes in zip(rows.name, rows.same, strict=True) if classes != NONE}
+
+
+def test_shardings_promise_nothing_of_replicas() -> None:
+    body = "y = f32[2] parameter(1), sharding={replicated}\nz = f32[2] add(x, y)\n"
+    of_replicas = body + reduced("{{0,1}}").replace("(x)", "(z)")
+    assert same(program(of_replicas)) == same(program(of_replicas, ", replica_count=2")) == set()
+    of_devices = body + reduced("{{0,1}}", FLAT).replace("(x)", "(z)")
+    assert same(program(of_devices)) == same(program(of_devices, ", num_partitions=2")) == {"y"}
+    assert same(program(of_devices, ", replica_count=2")) == set()
 
 
 def test_one_partition_exchanges_nothing_by_partition() -> None:

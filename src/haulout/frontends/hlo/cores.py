@@ -2,8 +2,8 @@
 
 A header may leave their number open: users of `torch_xla` and of `jax.pmap` say it when they run the program. Then
 it is one more than the largest id in the groups and pairs of the collectives, or what the caller says. They are
-partitions if the program asks for the number of its partition, or exchanges data by it (`all-to-all` and
-`collective-permute` with `channel_id`); else they are replicas.
+partitions if the program asks for the number of its partition, exchanges data by it (`all-to-all` and
+`collective-permute` with `channel_id`), or has shardings and ids of devices; else they are replicas.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ def _named(module: HloModule) -> int:
 def _counts_partitions(module: HloModule) -> bool:
     """Whether the program tells partitions apart."""
     instructions = [each for computation in module.computations.values() for each in computation.instructions]
+    by_device = any("use_global_device_ids" in each.attributes for each in instructions)
     return any(
-        each.opcode == "partition-id" or (each.opcode in _BY_PARTITION and "channel_id" in each.attributes)
+        each.opcode == "partition-id"
+        or (each.opcode in _BY_PARTITION and "channel_id" in each.attributes)
+        or (by_device and "sharding" in each.attributes)
         for each in instructions
     )

@@ -113,7 +113,7 @@ def _lower(module: HloModule, fuse: Fuse, replicated: Collection[str]) -> Progra
     choose_movements(live_steps(flat))
     results = [view.array for _, view in leaves(flat.result)]
     steps = swap_products(live_steps(flat), results)
-    promised = parameter_classes(flat.parameters, module.num_partitions, replicated)
+    promised = parameter_classes(flat.parameters, module.num_partitions, replicated, by_replica=module.by_replica)
     uniformity = find_uniformity(module, promised, steps)
     divergent = [loop for loop in loops_of(steps) if uniformity.is_divergent(loop)]
     length = flat.length

@@ -44,9 +44,13 @@ _NO_AXIS = re.compile(r'xla\.sdy\.sharding="#sdy\.sharding<@\w+, \[(?:\{\}(?:, )
 _MAX_DIGITS = 9
 
 
-def parameter_classes(parameters: Sequence[Tree], cores: int, replicated: Collection[str]) -> dict[Array, Classes]:
+def parameter_classes(
+    parameters: Sequence[Tree], cores: int, replicated: Collection[str], *, by_replica: bool = False
+) -> dict[Array, Classes]:
     """Of each array of the parameters the cores that get equal bytes for it; of those whose names are in
-    `replicated` all. Raises `HauloutError` (`bad-input`) for a name that no parameter has, or that is split.
+    `replicated` all. Shardings say nothing of cores that are replicas.
+
+    Raises `HauloutError` (`bad-input`) for a name that no parameter has, or that is split.
     """
     found: dict[Array, Classes] = {}
     wanted = {name.removeprefix("%") for name in replicated}
@@ -55,8 +59,8 @@ def parameter_classes(parameters: Sequence[Tree], cores: int, replicated: Collec
         bad_input(f"no parameter is named {unknown[0]!r}", help=["parameters: " + ", ".join(dict.fromkeys(names))])
     for parameter in parameters:
         for leaf, (path, view) in enumerate(leaves(parameter)):
-            sharding = view.array.source.attributes.get("sharding")
-            text = sharding.text if sharding is not None else _of_shardy(view.array.source)
+            sharding = None if by_replica else view.array.source.attributes.get("sharding")
+            text = sharding.text if sharding is not None else "" if by_replica else _of_shardy(view.array.source)
             found[view.array] = classes(text, cores, leaf if path else None)
             if view.array.source.name in wanted:
                 if sharding is not None and len(found[view.array]) > 1:
