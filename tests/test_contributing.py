@@ -27,6 +27,7 @@ from haulout.passes.pipeline import REGISTRY, compile_pipeline
 from haulout.report.catalog import CATALOG
 from haulout.report.examples import EXAMPLES
 from haulout.sim.numerics.evaluate import KERNELS
+from haulout.support.file_kind import Kind
 
 PAGE = ROOT / "CONTRIBUTING.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -250,9 +251,9 @@ def test_every_front_end_follows_its_recipe(name: str) -> None:
 
 
 def test_every_suffix_has_mutants_and_a_reader() -> None:
-    assert {suffix.removeprefix(".") for suffix in api.SUFFIXES} <= set(KINDS)
-    for suffix in api.SUFFIXES:
-        assert f'case "{suffix}"' in inspect.getsource(api._read_file)
+    assert {kind.value.removeprefix(".") for kind in Kind} <= set(KINDS)
+    for kind in Kind:
+        assert f"case Kind.{kind.name}" in inspect.getsource(api._read_file)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

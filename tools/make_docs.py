@@ -25,7 +25,22 @@ import click
 from haulout.cli.main import main as haulout_command
 from haulout.frontends.nki.hardware_table import HARDWARE, RULES, TARGETS
 from haulout.ir.enums import Engine
-from haulout.ir.opcodes import ALL_TYPES, BITS, FETCH, FLOATS, INTEGERS, NUMBERS, OPCODES, Flow, Opcode, lookup
+from haulout.ir.opcodes import (
+    ALL_TYPES,
+    BITS,
+    COMPLEX,
+    CONTINUOUS,
+    FETCH,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    OPCODES,
+    ORDERED,
+    REALS,
+    Flow,
+    Opcode,
+    lookup,
+)
 from haulout.ir.schema import TABLES, Table
 from haulout.passes.base import Pass
 from haulout.passes.options import option_types, type_text
@@ -209,8 +224,12 @@ def _help(command: click.Command, name: str, parent: click.Context | None) -> st
 
 _TYPES = {
     ALL_TYPES: "all types",
-    NUMBERS: "integers, floats",
+    ORDERED: "all but complex types",
+    NUMBERS: "all but `pred`",
+    REALS: "integers, floats",
+    CONTINUOUS: "floats, complex types",
     FLOATS: "floats",
+    COMPLEX: "complex types",
     BITS: "`pred`, integers",
     INTEGERS: "integers",
     "": "",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
+from haulout.support.file_kind import Kind, kind_of_file
 from haulout.support.jit import compile_seconds
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from haulout.report.model import Report, ShareLevel
     from haulout.runtime import RunResult
     from haulout.sim.run import SimulationResult
-
-SUFFIXES = (".bir", ".hlo", ".npz")
 
 
 @dataclass(slots=True)
@@ -51,15 +50,18 @@ def load(
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
     fuse: Fuse = "all",
+    cores: int | None = None,
 ) -> Program:
-    """Read a program: `.bir` text, `.hlo` text after SPMD partitioning, `.npz` (stored by `save_program`), or an NKI
+    """Read a program: `.bir` text, HLO text after SPMD partitioning, `.npz` (stored by `save_program`), or an NKI
     kernel, `FILE.py::FUNCTION` (see `haulout.nki.trace` for `arguments` and `barrier_scope`).
+
+    A file is known by its contents. `cores` is the number of cores of HLO text that does not say for how many it is.
 
     `lnc` is the number of cores: a one-core program is cloned (see `lnc_splitter`), a kernel runs on that many
     (default 2), any other program must have that many. The program is verified. Raises `HauloutError`.
     """
     _check_cores(lnc)
-    return _read(path, lnc, arguments, barrier_scope, fuse, ())[0]
+    return _read(path, lnc, arguments, barrier_scope, fuse, (), cores)[0]
 
 
 def _read(
@@ -69,13 +71,19 @@ def _read(
     barrier_scope: BarrierScope,
     fuse: Fuse,
     replicated: Collection[str] = (),
+    cores: int | None = None,
 ) -> tuple[Program, list[Diagnostic]]:
     """A sound program that can be written as text, and the findings of a kernel's trace."""
     from haulout.ir.verify import check_sound
     from haulout.ir.writable import require_writable
 
-    if replicated and (isinstance(source, Program) or Path(source).suffix != ".hlo"):
-        bad_input("replicated names parameters of an .hlo file", help=["in .bir, `same=` of an input says it"])
+    is_file = not isinstance(source, Program) and not is_kernel(source)
+    kind = kind_of_file(Path(source)) if is_file and not isinstance(source, Program) else None
+    if replicated and kind is not Kind.HLO:
+        bad_input("replicated names parameters of HLO text", help=["in .bir, `same=` of an input says it"])
+    if cores is not None and kind is not Kind.HLO:
+        bad_input("cores is the number of cores of HLO text", help=["lnc, --lnc, is that of any other program"])
+    _check_cores(cores, "cores")
     if isinstance(source, Program):
         require_writable(check_sound(source))
         return source, []
@@ -84,40 +92,46 @@ def _read(
 
         traced = trace(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope)
         return traced.program, list(traced.findings)
-    program = check_sound(_read_file(Path(source), fuse, replicated, divide=lnc is not None))
-    if Path(source).suffix == ".npz":
+    assert kind is not None
+    program = check_sound(_read_file(Path(source), kind, fuse, replicated, cores, divide=lnc is not None))
+    if kind is Kind.STORE:
         require_writable(program)
     if lnc in (None, program.lnc):
         return program, []
     if program.lnc != 1:
         bad_input(f"{source} is partitioned for {program.lnc} cores, not {lnc}")
+    from haulout.ir.opcodes import COLLECTIVES
     from haulout.passes.base import PassContext
     from haulout.passes.lnc_splitter import LncSplitter
 
+    if kind is Kind.HLO and {program.strings[each] for each in set(program.instructions.opcode.tolist())} & {
+        *COLLECTIVES
+    }:
+        bad_input(
+            f"{source} has collectives: it is no program of one device that could be divided",
+            help=["--cores N, or cores=N, says how many cores it is for"],
+        )
     return LncSplitter(cores=lnc).run(program, PassContext()), []
 
 
-def _read_file(path: Path, fuse: Fuse, replicated: Collection[str], *, divide: bool) -> Program:
+def _read_file(
+    path: Path, kind: Kind, fuse: Fuse, replicated: Collection[str], cores: int | None, *, divide: bool
+) -> Program:
     from haulout.ir.store import load_program
     from haulout.ir.text import parse_bir
     from haulout.support.files import read_text
 
-    match path.suffix:
-        case ".bir":
+    match kind:
+        case Kind.BIR:
             return parse_bir(read_text(path), str(path))
-        case ".hlo":
+        case Kind.HLO:
             from haulout.frontends.hlo import Fuse, load_hlo
             from haulout.passes.options import check_option
 
             check_option("fuse", fuse, Fuse)
-            return load_hlo(path, fuse=fuse, replicated=replicated, divide=divide)
-        case ".npz":
+            return load_hlo(path, fuse=fuse, replicated=replicated, divide=divide, cores=cores)
+        case Kind.STORE:
             return load_program(path)
-    kernel = ["a kernel is FILE.py::FUNCTION"] if path.suffix == ".py" else []
-    bad_input(
-        f"{path}: no reader for {path.suffix or 'a file without a suffix'}",
-        help=[f"one of {', '.join(SUFFIXES)}", *kernel],
-    )
 
 
 def compile(
@@ -135,6 +149,7 @@ def compile(
     fuse: Fuse | None = None,
     lnc: int | None = None,
     replicated: Collection[str] = (),
+    cores: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
     on_pass: Callable[[PassRecord], None] | None = None,
@@ -151,7 +166,7 @@ def compile(
     one operation. With `compare_share` the report also has the figures of every other `share`. `target` is the
     machine for estimated run times, the name of a preset or a TOML file (see `haulout.target`; None: `generic`).
     `sync`: `edges` keeps dependences and barriers, `semaphores` lowers dependences, `all` also barriers; times are
-    estimated before that. `fuse` as in `load`. `replicated` names
+    estimated before that. `fuse` and `cores` as in `load`. `replicated` names
     parameters of an .hlo file for which all cores get equal bytes, where its shardings do not say so. `arguments` and
     `barrier_scope` are for a kernel. The result has the findings of the checker. Raises `HauloutError` if the program
     cannot be compiled.
@@ -178,7 +193,7 @@ def compile(
     manager = PassManager(passes, on_pass=on_pass, reproducer=reproducer)
     kernels_before = compile_seconds()
 
-    program, traced = _read(source, lnc, arguments, barrier_scope, fuse, replicated)
+    program, traced = _read(source, lnc, arguments, barrier_scope, fuse, replicated, cores)
     levels = _share_levels(program, options) if compare_share else []
     context = PassContext()
     context.diagnostics.extend(traced)
@@ -191,7 +206,7 @@ def compile(
     proved &= not any(each.severity is Severity.ERROR for each in context.all_findings)
     report = make_report(program, context, manager.records, fences, target=machine.name, proved=proved)
     report.sharing.levels = levels
-    return CompileResult(program, report, context.all_findings, proved)
+    return CompileResult(program, report, [*_kept_open(program), *context.all_findings], proved)
 
 
 def explain_split(
@@ -202,6 +217,7 @@ def explain_split(
     target: str | Path | None = None,
     fuse: Fuse = "all",
     replicated: Collection[str] = (),
+    cores: int | None = None,
 ) -> SplitReport:
     """Which operations the cores divide, along which dimension, which fences they need, and why not the others.
 
@@ -221,7 +237,7 @@ def explain_split(
     passes = standard_pipeline(capacity=load_target(machine).dram_bytes, split=split, target=machine)
     placed = [each.name for each in passes].index(ExtendSharedLifetimes.name) + 1
     context = PassContext()
-    program, _ = _read(source, lnc, None, "data", fuse, replicated)
+    program, _ = _read(source, lnc, None, "data", fuse, replicated, cores)
     program = PassManager(passes[:placed]).run(program, context)
     if context.split is None:
         return SplitReport(obstacle="the program runs on one core")
@@ -271,9 +287,10 @@ def check_source(
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
     target: str = "gen3",
+    cores: int | None = None,
 ) -> CheckResult:
-    """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`; `target` is the generation
-    whose rules of the hardware a kernel must keep (`gen2`, `gen3`, `gen4`)."""
+    """The same, with the program. `lnc`, `arguments`, `barrier_scope` and `cores` as in `load`; `target` is the
+    generation whose rules of the hardware a kernel must keep (`gen2`, `gen3`, `gen4`)."""
     from haulout.checker import check_program
 
     _check_cores(lnc)
@@ -282,15 +299,23 @@ def check_source(
 
         checked = check_kernel(str(source), arguments or {}, lnc=lnc or 2, barrier_scope=barrier_scope, target=target)
         return CheckResult(checked.program, checked.diagnostics, checked.suppressed)
-    program = source if isinstance(source, Program) else load(source, lnc=lnc)
-    return CheckResult(program, check_program(program))
+    program = source if isinstance(source, Program) else load(source, lnc=lnc, cores=cores)
+    return CheckResult(program, [*check_program(program), *_kept_open(program)])
 
 
-def _check_cores(lnc: int | None) -> None:
+def _kept_open(program: Program) -> list[Diagnostic]:
+    """What a front end has kept without knowing all of it. It concerns no access."""
+    from haulout.ir.left_out import left_out_constants
+    from haulout.ir.opaque import opaque_instructions
+
+    return [*opaque_instructions(program), *left_out_constants(program)]
+
+
+def _check_cores(count: int | None, name: str = "lnc") -> None:
     """Raise `bad-input` for an invalid number of cores."""
     from haulout.passes.options import Cores, check_option
 
-    check_option("lnc", lnc, Cores | None)
+    check_option(name, count, Cores | None)
 
 
 def is_kernel(source: str | Path) -> bool:

@@ -86,14 +86,15 @@ INPUTS: dict[str, tuple[str, bytes, str]] = {
     "garbage .hlo": ("x.hlo", GARBAGE, "not UTF-8"),
     "garbage .npz": ("x.npz", GARBAGE, "not a stored program"),
     "zeros .bir": ("x.bir", bytes(99), "token"),
-    "unknown suffix": ("x.txt", b"bir 1\n", "no reader for .txt"),
+    "unknown suffix": ("x.txt", b"hello\n", "no reader for .txt"),
+    "MLIR": ("x.hlo", b"module @jit_f {\n  func.func public @main() {\n", "is MLIR text"),
+    "MLIR with locations": ("x.mlir", b"#loc1 = loc(unknown)\nmodule @jit_f {\n", "is MLIR text"),
+    "MLIR bytecode": ("x.hlo", b"ML\xefR" + GARBAGE, "is MLIR as bytecode"),
+    "a protobuf": ("x.hlo.pb", GARBAGE, "is binary"),
     "a kernel's file": ("x.py", b"", "a kernel is FILE.py::FUNCTION"),
-    "no suffix": ("x", b"bir 1\n", "no reader for"),
+    "no suffix": ("x", b"hello\n", "no reader for"),
     "other version": ("x.bir", b"bir 2\n", "version 1"),
     "cut off": ("x.bir", FIXED.read_bytes()[:700], "expected"),
-    "hlo as bir": ("x.bir", HLO.read_bytes(), "expected 'bir'"),
-    "bir as hlo": ("x.hlo", FIXED.read_bytes(), "HloModule"),
-    "bir as npz": ("x.npz", FIXED.read_bytes(), "not a stored program"),
 }
 
 

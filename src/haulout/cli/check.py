@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, format_option, quiet_option
+from haulout.cli.common import CORES, cores_option, format_option, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.support.diagnostics import Severity
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source", metavar="INPUT")
 @click.option("--lnc", type=CORES, help="Number of cores; the default of a kernel is 2.")
+@cores_option
 @kernel_options
 @click.option(
     "--target",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 def check(
     source: str,
     lnc: int | None,
+    cores: int | None,
     arg: tuple[str, ...],
     args_file: str | None,
     barrier_scope: BarrierScope,
@@ -47,7 +49,9 @@ def check(
     INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments.
     """
     arguments = kernel_arguments(source, arg, args_file)
-    checked = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target)
+    checked = api.check_source(
+        source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target, cores=cores
+    )
     shown = checked.diagnostics if style in LINES else [*checked.diagnostics, *checked.suppressed]
     emit(shown, style)
     if style == "text" and checked.program is not None:

@@ -49,6 +49,11 @@ target_option = click.option(
     metavar="NAME|FILE.toml",
     help="The machine for estimated run times: generic, trainium, or a TOML file.",
 )
+cores_option = click.option(
+    "--cores",
+    type=CORES,
+    help="Number of cores of HLO text that does not say for how many it is: each runs all of it.",
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
 
 

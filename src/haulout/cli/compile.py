@@ -11,6 +11,7 @@ from haulout import api
 from haulout.cli.common import (
     BYTES,
     CORES,
+    cores_option,
     format_option,
     log_option,
     pass_progress,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     help="Of HLO text: make one instruction of element-wise operations where that saves storage. Default: by -O.",
 )
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
+@cores_option
 @click.option(
     "--replicated",
     multiple=True,
@@ -113,6 +115,7 @@ def compile(
     sync: Sync,
     fuse: Fuse | None,
     lnc: int | None,
+    cores: int | None,
     replicated: tuple[str, ...],
     trace: str | None,
     arg: tuple[str, ...],
@@ -123,7 +126,7 @@ def compile(
 ) -> int:
     """Compile a program for several cores.
 
-    INPUT is a .bir file, a .npz store, the .hlo text of a JAX/XLA module after SPMD partitioning, or an NKI kernel,
+    INPUT is a .bir file, a .npz store, the HLO text of a JAX/XLA module after SPMD partitioning, or an NKI kernel,
     FILE.py::FUNCTION with its arguments. Lowers collectives to copies through shared DRAM, gives every shared tensor
     one lifetime and one address, places fences, and proves the result with the independent checker. Writes
     program.bir, report.json and memory.html.
@@ -145,6 +148,7 @@ def compile(
         fuse=fuse,
         lnc=lnc,
         replicated=replicated,
+        cores=cores,
         arguments=kernel_arguments(source, arg, args_file),
         barrier_scope=barrier_scope,
         on_pass=pass_progress(quiet),

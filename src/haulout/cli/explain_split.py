@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, plain_console, split_option
+from haulout.cli.common import CORES, cores_option, plain_console, split_option
 from haulout.cli.status import CLEAN, guarded
 from haulout.report.split import divided_table, fence_table, split_lines, undivided_table
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of HLO text: make one instruction of element-wise operations where that saves storage.",
 )
+@cores_option
 @click.option(
     "--replicated",
     multiple=True,
@@ -60,6 +61,7 @@ def explain_split(
     split: tuple[str, ...],
     target: str,
     fuse: Fuse,
+    cores: int | None,
     replicated: tuple[str, ...],
     top: int,
     fences: bool,
@@ -72,7 +74,9 @@ def explain_split(
     the fences that it needs, or why it is not cut. A fence that several operations need is listed with each; fences
     are those of compile -O2. INPUT is as for compile, but no kernel. Nothing gets an address.
     """
-    report = api.explain_split(source, lnc=lnc, split=split, target=target, fuse=fuse, replicated=replicated)
+    report = api.explain_split(
+        source, lnc=lnc, split=split, target=target, fuse=fuse, replicated=replicated, cores=cores
+    )
     if style == "json":
         click.echo(report.to_json(), nl=False)
         return CLEAN

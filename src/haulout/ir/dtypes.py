@@ -21,6 +21,8 @@ NUMPY: dict[str, np.dtype[np.generic]] = {
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3),
+    "c64": np.dtype(np.complex64),
+    "c128": np.dtype(np.complex128),
     "f8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }

@@ -32,7 +32,8 @@ def idle_collectives(program: Program) -> list[Diagnostic]:
         message = f"%{format_name(name)} exchanges nothing: {what} ({shown})"
         help_text = (
             "to exchange data between cores, partition the program for all of them; in HLO, groups count partitions "
-            "only with `channel_id` and `use_global_device_ids`",
+            "only with `channel_id` and `use_global_device_ids`; where HLO does not say for how many cores it is, "
+            "--cores N does",
         )
         label = instruction_label(program, row)
         found.append(Diagnostic("one-member-collective", Severity.WARNING, message, (label,), (), help_text))

@@ -6,7 +6,8 @@ A row is all that haulout knows about an opcode without executing it. The simula
 
     operands      `x, start* -> y`: names of what is read, then of what is written. `x+` stands for n operands, n at
                   least 1, and `x*` for n at least 0; n is the same everywhere. None: any number
-    types         on which element types it is defined: p (pred), s (signed), u (unsigned), f (floating point)
+    types         on which element types it is defined: p (pred), s (signed), u (unsigned), f (floating point),
+                  c (complex)
     typed         its operands need element types; one that is not sees bytes only
     flow          which bytes of a result are made of which bytes of an operand (`Flow`)
     indices       the operands that say which bytes of another are touched
@@ -77,6 +78,7 @@ class Axes(enum.Enum):
     OWN = "none: each core has a result of its own"
     KERNEL = "none: the kernel says what each core does"
     NOTHING = "none: it has no result"
+    MATRICES = "none: it takes whole lines or matrices"
     PATTERN = "by its patterns"
     SAME = "the same dimension of each operand; all of an operand of one element"
     RESULT = "any dimension of the result"
@@ -177,7 +179,8 @@ class Opcode:
 
 _DMA, _ACT, _POOL, _PE, _VECTOR = Engine.DMA0, Engine.ACT, Engine.POOL, Engine.PE, Engine.VECTOR
 
-ALL_TYPES, NUMBERS, FLOATS, BITS, INTEGERS = "psuf", "suf", "f", "psu", "su"
+ORDERED, REALS, FLOATS, BITS, INTEGERS = "psuf", "suf", "f", "psu", "su"
+ALL_TYPES, NUMBERS, CONTINUOUS, COMPLEX = "psufc", "sufc", "fc", "c"
 
 
 def _op(section: str, name: str, operands: str, does: str, attributes: str = "", **facts: object) -> Opcode:
@@ -207,26 +210,34 @@ _MOVING = (
 )
 
 _ELEMENT_WISE = (
-    *_each("add multiply maximum minimum", "x, y -> z", ALL_TYPES, commutes=True, reduces=True),
-    *_each("subtract divide remainder", "x, y -> z", NUMBERS),
+    *_each("add multiply", "x, y -> z", ALL_TYPES, commutes=True, reduces=True),
+    *_each("maximum minimum", "x, y -> z", ORDERED, commutes=True, reduces=True),
+    *_each("subtract divide", "x, y -> z", NUMBERS),
+    *_each("remainder", "x, y -> z", REALS),
     *_each("power", "x, y -> z", NUMBERS, engine=_ACT),
     *_each("atan2", "x, y -> z", FLOATS, engine=_ACT),
     *_each("and or", "x, y -> z", BITS, commutes=True, reduces=True),
     *_each("xor", "x, y -> z", BITS, commutes=True),
     *_each("not", "x -> y", BITS),
     *_each("shift_left shift_right_logical shift_right_arithmetic", "x, y -> z", INTEGERS),
-    *_each("negate abs sign", "x -> y", NUMBERS),
+    *_each("negate", "x -> y", NUMBERS),
+    *_each("abs", "x -> y", NUMBERS, "of complex numbers the real magnitude"),
+    *_each("sign", "x -> y", REALS),
+    *_each("complex", "real, imag -> y", FLOATS, "`f32` to `c64`, `f64` to `c128`"),
+    *_each("real imag", "x -> y", COMPLEX, "a part, as a real number"),
     *_each("popcnt count_leading_zeros", "x -> y", INTEGERS),
     *_each("floor ceil round_nearest_even round_nearest_afz is_finite", "x -> y", FLOATS),
-    *_each("exponential exponential_minus_one log log_plus_one logistic tanh sqrt rsqrt cbrt sine cosine tan erf",
-           "x -> y", FLOATS, engine=_ACT),
+    *_each("exponential exponential_minus_one log log_plus_one tanh sqrt rsqrt sine cosine tan", "x -> y", CONTINUOUS,
+           engine=_ACT),
+    *_each("logistic cbrt erf", "x -> y", FLOATS, engine=_ACT),
     *_each("copy", "x -> y", ALL_TYPES, copies=True),
-    *_each("compare", "x, y -> z", ALL_TYPES, "NaN compares false but for `NE`. With `_TOTAL` behind the direction "
-           "the same in the total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN",
+    *_each("compare", "x, y -> z", ALL_TYPES, "complex numbers only by `EQ` and `NE`. NaN compares false but for "
+           "`NE`. With `_TOTAL` behind the direction the same in the total order: -NaN < -inf < ... < -0 < +0 < ... "
+           "< inf < NaN",
            "`direction=EQ|NE|LT|LE|GT|GE`"),
     *_each("select", "predicate, on_true, on_false -> y", ALL_TYPES),
-    *_each("clamp", "low, x, high -> y", ALL_TYPES, "min(max(x, low), high)"),
-    *_each("convert", "x -> y", ALL_TYPES, "any type to any type"),
+    *_each("clamp", "low, x, high -> y", ORDERED, "min(max(x, low), high)"),
+    *_each("convert", "x -> y", ALL_TYPES, "any type to any type; not complex to real"),
     *_each("reduce_precision", "x -> y", FLOATS, "rounded, to nearest even, to a float with so many bits, and kept "
            "in its own type (`f16 bf16 f32 f64`); too large becomes infinite, too small, subnormals among it, zero",
            "`exponent_bits=INT mantissa_bits=INT`"),
@@ -257,6 +268,13 @@ _ARRANGING = (
         axes=Axes.TAKEN_WHOLE),
     _op("arranging", "dynamic_update_slice", "x, update, start* -> y", "x with a box replaced; starts are clamped",
         indices=frozenset({"start"}), engine=_DMA, axes=Axes.TAKEN_WHOLE),
+)
+
+_TRANSFORMS = (
+    _op("transforms", "fft", "x -> y", "along the last dimensions, as many as `length` has; `RFFT` takes real "
+        "numbers and gives half of the spectrum, `IRFFT` the other way round; inverse ones divide by the number of "
+        "elements",
+        "`type=FFT|IFFT|RFFT|IRFFT length=[..]`", types=CONTINUOUS, engine=_POOL, axes=Axes.MATRICES),
 )
 
 _CONTRACTIONS = (
@@ -294,6 +312,23 @@ _INDEXING = (
         "order", "`update_window_dims inserted_window_dims scatter_dims_to_operand_dims input_batching_dims "
         f"scatter_indices_batching_dims index_vector_dim`, and {_REDUCING}", indices=frozenset({"indices"}),
         engine=_POOL, axes=Axes.SCATTERED),
+)
+
+_LINEAR_ALGEBRA = tuple(
+    _op("linear-algebra", name, operands, does, attributes, types=FLOATS, engine=_POOL, axes=Axes.MATRICES)
+    for name, operands, attributes, does in (
+        ("cholesky", "x -> y", "`lower=BOOL`", "the triangular factor, zeros in the other triangle; NaN where x is "
+         "not positive definite"),
+        ("triangular_solve", "a, b -> x", "`left=BOOL lower=BOOL unit=BOOL transpose=BOOL`", "x with op(a) x = b, or "
+         "x op(a) = b; one triangle of a is read, without its diagonal if that is `unit`"),
+        ("lu", "x -> packed, pivots, info", "", "both factors in one matrix; the row that each row was exchanged "
+         "with, from 0"),
+        ("qr", "x -> packed, factors", "", "R, and below its diagonal Householder's vectors; their factors"),
+        ("householder_product", "vectors, factors -> q", "", "the first columns of the product of these reflections"),
+        ("eigh", "x -> vectors, values, info", "`lower=BOOL`", "of symmetric matrices, values rising; one triangle "
+         "is read"),
+        ("svd", "x -> values, left, right, info", "`full=BOOL`", "singular values, falling; right is transposed"),
+    )
 )
 
 _COLLECTIVES = tuple(
@@ -362,6 +397,7 @@ _NKI_FAMILIES = (
 
 _ROWS = (
     *(*_MOVING, *_ELEMENT_WISE, *_MAPS, *_ARRANGING, *_CONTRACTIONS, *_REDUCTIONS, *_INDEXING),
+    *(*_LINEAR_ALGEBRA, *_TRANSFORMS),
     *(*_COLLECTIVES, *_RENDEZVOUS, *_OF_NKI),
 )
 OPCODES: dict[str, Opcode] = {row.name: row for row in _ROWS}
@@ -370,6 +406,8 @@ OPCODES: dict[str, Opcode] = {row.name: row for row in _ROWS}
 UNKNOWN = Opcode("", "")
 """What is known of an opcode that is not in the table: nothing."""
 
+OPAQUE = "hlo."
+"""How the names of instructions begin that a front end does not understand: what they may do is not known."""
 FETCH = "fetch_and_op"
 COLLECTIVES = tuple(row.name for row in _COLLECTIVES)
 NKI_COMMUTING = frozenset(

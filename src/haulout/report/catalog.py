@@ -162,6 +162,19 @@ CATALOG: dict[str, Entry] = {
         "partitions only with `channel_id` and, except for all-to-all and collective-permute, "
         "`use_global_device_ids`.",
     ),
+    "opaque-instruction": Entry(
+        "The program has instructions whose opcode is not known, such as custom calls.",
+        "Each reads its operands and writes its results, on its own core. Storage and order are proved for these "
+        "accesses; what the instruction computes is not known, so the program cannot be executed. Side effects are "
+        "ordered by operands and results alone.",
+        "Nothing, if only storage and order matter. To execute the program, write it with known opcodes.",
+    ),
+    "left-out-constant": Entry(
+        "HLO text has constants without their data, `{...}`: dumps leave out large ones unless they are asked for.",
+        "The program takes each as an input, equal on all cores. Storage and order do not depend on it; what is "
+        "computed does.",
+        "Dump the module with its constants, or give their values as inputs.",
+    ),
     "unexpected-output": Entry(
         "An output of a simulated run differs from the expected value.",
         "The program and the reference compute different results.",

@@ -82,9 +82,12 @@ def _difference(got: Array, want: Array) -> tuple[str, float]:
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"is {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}", 0.0
     kind = str(want.dtype)
-    if kind not in TOLERANCE and not kind.startswith("float8"):
+    if kind not in TOLERANCE and not kind.startswith(("float8", "complex")):
         wrong = int(np.count_nonzero(got != want))
         return (f"{wrong} of {want.size} elements differ" if wrong else ""), 0.0
+    if want.dtype.kind == "c":
+        got, want = (np.stack([each.real, each.imag]) for each in (got, want))
+        kind = str(want.dtype)
     a, b = got.astype(np.float64), want.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)) or not np.array_equal(
         a[~np.isfinite(a)], b[~np.isfinite(b)], equal_nan=True

@@ -165,6 +165,8 @@ def drawn(name: str, dtype: DType, shape: tuple[int, ...], seed: int) -> Bytes:
         value = generator.integers(0, 2, shape)
     elif dtype.kind in "iu":
         value = generator.integers(0, 8, shape)
+    elif dtype.kind == "c":
+        value = generator.uniform(-_REACH, _REACH, (*shape, 2)).view(np.complex128).reshape(shape)
     else:
         wide = np.float64 if dtype == np.float64 else np.float32
         value = generator.random(shape, wide)

@@ -278,9 +278,8 @@ ENTRY e {
     assert haulout.compile(program).proved
 
 
-def test_text_must_not_have_the_opcode_of_a_moving_slice(tmp_path: Path) -> None:
+def test_the_opcode_of_a_moving_slice_means_nothing_in_text(tmp_path: Path) -> None:
     given = text(3, 3, 4, "forward", "map").replace(" dynamic-slice(", " moving-slice(")
     path = tmp_path / "m.hlo"
     path.write_text(given)
-    with pytest.raises(haulout.HauloutError, match="moving-slice"):
-        haulout.compile(path)
+    assert "hlo.moving_slice" in list(haulout.compile(path).program.strings)

@@ -265,8 +265,6 @@ def test_faults_of_fused_operations_are_found() -> None:
             X
             + "y = f32[4,6] negate(x)\nz = f32[6,4] parameter(1)\na = f32[4,6] add(y, z)\nROOT r = f32[4,6] negate(a)"
         )
-    with pytest.raises(HauloutError, match="`map` is not supported"):
-        program(X + "ROOT r = f32[4,6] map(x), dimensions={0,1}, to_apply=sum")
 
 
 # -- the same bits ---------------------------------------------------------------------------------------------------

@@ -103,5 +103,5 @@ def test_names_that_are_refused(name: str, message: str) -> None:
 
 def test_only_hlo_has_names_to_replicate() -> None:
     program = lower(parse_hlo(TEXT, "m.hlo"))
-    with pytest.raises(HauloutError, match="names parameters of an"):
+    with pytest.raises(HauloutError, match="names parameters of HLO text"):
         haulout.compile(program, replicated=["w"])

@@ -74,6 +74,9 @@ def test_element_types_have_the_size_of_what_stores_them() -> None:
     for name, (size, stored) in ELEMENT_TYPES.items():
         assert dtypes.itemsize(stored) == size, name
     for name in dtypes.NUMPY:
+        if name in ("c64", "c128"):  # NKI has no complex numbers
+            assert nki_name(name) is None
+            continue
         assert nki_name(name) is not None, name
         assert ELEMENT_TYPES[str(nki_name(dtypes.NUMPY[name]))].bytes == dtypes.itemsize(name)
 

@@ -55,7 +55,7 @@ def affine_starts(steps: Sequence[Step]) -> dict[int, Start]:
             elif step.stage is Stage.LEAVE:
                 around.pop()
             continue
-        if step.results[0] in needed:
+        if any(result in needed for result in step.results):
             for iterations in around:
                 iterations.evaluate(step)
         start = _start(step, parts[step], around[1:]) if step in parts else None

@@ -13,12 +13,17 @@ from haulout.ir.program import Program
 
 
 def load_hlo(
-    path: str | Path, *, fuse: Fuse = "all", replicated: Collection[str] = (), divide: bool = False
+    path: str | Path,
+    *,
+    fuse: Fuse = "all",
+    replicated: Collection[str] = (),
+    divide: bool = False,
+    cores: int | None = None,
 ) -> Program:
     """Read, parse and lower an HLO file; all cores get equal bytes for the parameters named in `replicated`.
 
     With `divide` a module that XLA has not partitioned becomes a program of one core, to be divided by haulout; else
-    it is refused. `fuse` as in `lower`. Raises `HauloutError` when any of it fails.
+    it is refused. `fuse` and `cores` as in `lower`. Raises `HauloutError` when any of it fails.
     """
     module = read_hlo(path)
-    return lower(module, fuse=fuse, replicated=replicated, whole=divide and not is_partitioned(module))
+    return lower(module, fuse=fuse, replicated=replicated, whole=divide and not is_partitioned(module), cores=cores)

@@ -91,9 +91,10 @@ def may_share(operation: Operation, position: int) -> bool:
     """Whether the operation may write its result over this operand."""
     if operation.opcode == _UPDATES_IN_PLACE:
         return position == 0
+    if operation.opcode not in _IN_PLACE:
+        return False
     operand, result = operation.operands[position], operation.result
-    same = operand.nbytes == result.nbytes and operand.itemsize == result.itemsize and operand.layout is None
-    return operation.opcode in _IN_PLACE and same
+    return operand.nbytes == result.nbytes and operand.itemsize == result.itemsize and operand.layout is None
 
 
 class _Scan:

@@ -35,7 +35,9 @@ from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operatio
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
-from haulout.ir.enums import Engine, Space
+from haulout.ir.enums import Engine, Kind, Space
+from haulout.ir.left_out import LEFT_OUT
+from haulout.ir.opcodes import lookup
 from haulout.ir.splits import KEY
 
 _COPIES = {
@@ -81,6 +83,9 @@ class Emitter:
         self._queue = 0
 
     def _location(self, function: int, slot: Slot) -> int:
+        attrs: dict[str, AttrValue] = {KEY: self._asked[slot]} if slot in self._asked else {}
+        if _is_given(slot):
+            attrs[LEFT_OUT] = True
         return self.build.location(
             function,
             slot.name,
@@ -90,7 +95,7 @@ class Emitter:
             dtype=slot.shape.dtype,
             shape=slot.shape.dims,
             data=slot.data[0] if slot.data else None,
-            attrs={KEY: self._asked[slot]} if slot in self._asked else None,
+            attrs=attrs,
             loc=slot.source.loc,
         )
 
@@ -98,7 +103,11 @@ class Emitter:
         """Cores that get equal bytes for a parameter, by location id, where there are such cores."""
         cores = self.module.num_partitions
         homes = self._storage.homes
-        return {self._ids[homes[array]]: each for array, each in promised.items() if len(each) < cores}
+        classes = {self._ids[homes[array]]: each for array, each in promised.items() if len(each) < cores}
+        if cores > 1:  # every core runs the same text
+            whole = (tuple(range(cores)),)
+            classes |= {self._ids[slot]: whole for slot in self._storage.slots if _is_given(slot)}
+        return classes
 
     @property
     def per_core_data(self) -> dict[int, Sequence[str]]:
@@ -117,12 +126,13 @@ class Emitter:
         reads: Sequence[View] | None = None,
         writes: Sequence[View] | None = None,
         engine: Engine | None = None,
+        opcode: str | None = None,
     ) -> None:
         """An instruction that reads all operands and writes all results as a whole, or given views of them.
 
-        Its engine is that of its opcode, or a given one.
+        Its opcode is the program's for that of HLO, its engine that of its opcode, unless others are given.
         """
-        opcode = opcode_of(operation.opcode)
+        row = opcode_of(operation.opcode) if opcode is None else lookup(opcode)
         reads = operation.operands if reads is None else reads
         writes = [View(array, array.shape) for array in operation.results] if writes is None else writes
         operands = [*reads, *writes]
@@ -132,9 +142,9 @@ class Emitter:
             found["shapes"] = [list(view.shape.dims) for view in operands]
         if any(view.shape.dtype != slot.shape.dtype for view, slot in zip(operands, slots, strict=True)):
             found["dtypes"] = [view.shape.dtype for view in operands]
-        engine = opcode.engine if engine is None else engine
+        engine = row.engine if engine is None else engine
         engine = self.dma() if engine is Engine.DMA0 else engine
-        self._append(operation, opcode.name, engine, reads, writes, found)
+        self._append(operation, row.name, engine, reads, writes, found)
 
     def copy(self, operation: Operation, source: View, target: View | None = None) -> None:
         """A `dma_copy` of `source` into the first result, or into part of it."""
@@ -302,6 +312,11 @@ class Emitter:
             if view.motion is not None:
                 header = self._headers[view.motion.loop]
                 self.build.row("steps", access=access, header=header, stride=view.motion.stride)
+
+
+def _is_given(slot: Slot) -> bool:
+    """Whether it is a constant that the program gets as an input."""
+    return slot.source.is_left_out and slot.kind is Kind.INPUT
 
 
 def _forks(steps: Sequence[Step]) -> Iterator[tuple[Boundary | None, Branch]]:

@@ -2,11 +2,13 @@
 
     parameter, constant, partition-id, replica-id     arrays without a producer
     tuples and reshapes (`tuples_and_views.py`)       trees and views
+    what results in an array without elements         a constant
     call                                              the instructions of the callee, with its parameters bound
     while                                             boundary, condition, boundary, body, boundary
     iota of several dimensions                        one of a line, too, which readers may see in all of them
     conditional                                       boundary, first arm, boundary, second arm, boundary
-    any other opcode                                  an `Operation`; `seq` counts all instructions in order
+    any other opcode that is known                    an `Operation`; `seq` counts all instructions in order
+    any other opcode                                  an `Opaque` operation, unless other cores take part in it
 
 Condition and body of a loop read the same new arrays, one for each array of the state. An array that the body returns
 unchanged is not state: readers get its initial value, so invariant arrays cost nothing at any nesting depth.
@@ -20,12 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from haulout.frontends.hlo import attributes
+import numpy as np
+
 from haulout.frontends.hlo.annotations import Scope, dim_of_array, is_mark, scope_of, sharding_dim
+from haulout.frontends.hlo.callees import Case, callee, cases_of, loop_callees
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
-from haulout.frontends.hlo.source import Excerpt
+from haulout.frontends.hlo.opaque import may_be_opaque, unsupported
 from haulout.frontends.hlo.tuples_and_views import TUPLES_AND_VIEWS, checked
 from haulout.frontends.hlo.types import AnyShape, Shape
 from haulout.frontends.hlo.values import (
@@ -37,6 +41,7 @@ from haulout.frontends.hlo.values import (
     Merged,
     MovingSlice,
     MovingUpdate,
+    Opaque,
     Operation,
     Stage,
     Step,
@@ -44,16 +49,18 @@ from haulout.frontends.hlo.values import (
     View,
     arrays_of,
     check_attributes,
+    check_shape,
     leaves,
     shape_of,
 )
 from haulout.frontends.hlo.views import MOVEMENTS, iota_line, plain
+from haulout.ir.dtypes import NUMPY
 
 MAX_INSTRUCTIONS = 1_000_000
 """After inlining: nested calls can grow exponentially."""
 
 _SOURCES = ("constant", "partition-id", "replica-id")
-_KNOWN = {
+KNOWN = {
     "call": ("to_apply", "is_composite"),
     "conditional": ("branch_computations", "true_computation", "false_computation"),
     "get-tuple-element": ("index",),
@@ -65,10 +72,14 @@ _KNOWN = {
 
 _RESOLVED = {"call", "conditional", "parameter", "while", *_SOURCES, *TUPLES_AND_VIEWS}
 
+
+def resolves(instruction: Instruction) -> bool:
+    """Whether an instruction becomes no operation."""
+    return instruction.opcode in _RESOLVED
+
+
 _Leave = Callable[[Tree], None]
 """Takes a result."""
-_Case = tuple[Computation, Tree]
-"""A branch of a conditional and its operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +116,8 @@ def flatten(
 ) -> Flat:
     """Walk a computation and everything it calls.
 
-    Operations must be among the opcodes `known`, or `while` and `conditional` where `control` is set. `starts` are
-    those of dynamic slices and updates that are known, by `seq`.
+    Operations must be among the opcodes `known`; where `control` is set also `while` and `conditional`, and others
+    are opaque. `starts` are those of dynamic slices and updates that are known, by `seq`.
     """
     parameters = tuple(arrays_of(parameter) for parameter in computation.parameters)
     if module.num_partitions == 1:
@@ -202,8 +213,8 @@ class _Walk:
         self._count(instruction)
         opcode = instruction.opcode
         operands = tuple(frame.values[name] for name in instruction.operands)
-        if opcode in _RESOLVED:
-            check_attributes(instruction, _KNOWN.get(opcode, ()))
+        if resolves(instruction):
+            check_attributes(instruction, KNOWN.get(opcode, ()))
         if opcode == "call":
             self._call(frame, instruction, operands)
         elif opcode == "while" and self.control:
@@ -212,15 +223,23 @@ class _Walk:
             self._conditional(frame, instruction, operands)
         elif opcode == "parameter":
             frame.values[instruction.name] = frame.arguments[instruction.number]
+        elif opcode in ("reshape", "bitcast") and _is_empty(instruction):
+            frame.values[instruction.name] = _empty(instruction)
         elif opcode in TUPLES_AND_VIEWS:
             frame.values[instruction.name] = checked(instruction, TUPLES_AND_VIEWS[opcode](instruction, operands))
         elif opcode in _SOURCES:
             frame.values[instruction.name] = arrays_of(instruction)
+        elif opcode in self.known and _is_empty(instruction):
+            frame.values[instruction.name] = _empty(instruction)
         elif self.module.num_partitions == 1 and is_mark(instruction):
             frame.values[instruction.name] = _marked(instruction, operands)
         else:
             if opcode not in self.known:
-                _unsupported(instruction)
+                if not (self.control and may_be_opaque(instruction)):
+                    unsupported(instruction)
+                operation, frame.values[instruction.name] = _opaque(instruction, operands, self.seq)
+                self.steps.append(operation)
+                return
             operation, value = _operation(instruction, operands, self.seq)
             if (scope := scope_of(instruction, frame.scope)) is not None:
                 operation.split = scope.dim(instruction)
@@ -259,12 +278,12 @@ class _Walk:
             instruction.fail(f"more than {MAX_INSTRUCTIONS} instructions after inlining calls")
 
     def _call(self, frame: _Frame, call: Instruction, operands: tuple[Tree, ...]) -> None:
-        callee = _callee(self.module, call, "to_apply", [shape_of(operand) for operand in operands])
+        found = callee(self.module, call, "to_apply", [shape_of(operand) for operand in operands])
 
         def leave(result: Tree) -> None:
             frame.values[call.name] = checked(call, result)
 
-        self._push(callee, operands, leave, frame.in_condition, call)
+        self._push(found, operands, leave, frame.in_condition, call)
 
     # -- loops ------------------------------------------------------------------------------------------------
 
@@ -272,14 +291,8 @@ class _Walk:
         """Boundary the start, then walk the condition."""
         if frame.in_condition:
             instruction.fail("a loop in the condition of a loop is not supported")
-        if len(operands) != 1:
-            instruction.fail(f"while takes one operand, found {len(operands)}")
+        condition, body = loop_callees(self.module, instruction, operands)
         init = checked(instruction, operands[0])
-        condition = _callee(self.module, instruction, "condition", [instruction.shape])
-        body = _callee(self.module, instruction, "body", [instruction.shape])
-        for computation, wanted in ((condition, Shape("pred", ())), (body, instruction.shape)):
-            if computation.root.shape != wanted:
-                instruction.fail(f"%{computation.name} returns {computation.root.shape}, expected {wanted}")
         loop, state = Loop(instruction, self.seq), arrays_of(instruction)
         self._loops[loop.seq] = loop
         for _, view in leaves(state):
@@ -319,7 +332,7 @@ class _Walk:
         """The branches with their operands; then choose among them."""
         if frame.in_condition:
             instruction.fail("a conditional in the condition of a loop is not supported")
-        cases = _cases(self.module, instruction, operands)
+        cases = cases_of(self.module, instruction, operands)
         selector = operands[0]
         assert isinstance(selector, View)
         selector = plain(selector)
@@ -333,7 +346,7 @@ class _Walk:
         self._choose(instruction, selector, cases, range(len(cases)), leave)
 
     def _choose(
-        self, instruction: Instruction, selector: View, cases: Sequence[_Case], numbers: range, leave: _Leave
+        self, instruction: Instruction, selector: View, cases: Sequence[Case], numbers: range, leave: _Leave
     ) -> None:
         """Walk the branches with these numbers: one alone, or as two arms with half of them each."""
         if len(numbers) == 1:
@@ -387,36 +400,6 @@ class _Walk:
         return array
 
 
-def _callee(module: HloModule, instruction: Instruction, key: str, wanted: list[AnyShape]) -> Computation:
-    """The computation that an attribute names, which must take parameters of these shapes."""
-    computation = module.computations[attributes.name(_attribute(instruction, key))]
-    _check_parameters(instruction, computation, wanted)
-    return computation
-
-
-def _cases(module: HloModule, conditional: Instruction, operands: tuple[Tree, ...]) -> list[_Case]:
-    """The branches of a conditional in the order of their numbers, the one for `true` first."""
-    selector = shape_of(operands[0]) if operands else None
-    if selector == Shape("pred", ()):
-        keys = ("true_computation", "false_computation")
-        names = [attributes.name(_attribute(conditional, key)) for key in keys]
-    elif selector == Shape("s32", ()):
-        names = list(attributes.names(_attribute(conditional, "branch_computations")))
-    else:
-        conditional.fail(f"conditional: expected a selector pred[] or s32[], found {selector or 'no operand'}")
-    if not names or len(operands) != len(names) + 1:
-        conditional.fail(
-            f"conditional with {len(names)} branches takes {len(names) + 1} operands, found {len(operands)}"
-        )
-    cases = [(module.computations[name], operand) for name, operand in zip(names, operands[1:], strict=True)]
-    for computation, operand in cases:
-        _check_parameters(conditional, computation, [shape_of(operand)])
-        if computation.root.shape != conditional.shape:
-            returned = computation.root.shape
-            conditional.fail(f"%{computation.name} returns {returned}, expected {conditional.shape}")
-    return cases
-
-
 def _predicate(index: View) -> View | None:
     """The pred[] that an index is made from: 1 where it is true, 0 where it is not; None when there is none."""
     convert = index.array.producer
@@ -424,21 +407,6 @@ def _predicate(index: View) -> View | None:
         return None
     given = [plain(operand) for operand in convert.operands if operand.shape == Shape("pred", ())]
     return given[0] if len(given) == len(convert.operands) == 1 else None
-
-
-def _attribute(instruction: Instruction, key: str) -> Excerpt:
-    value = instruction.attributes.get(key)
-    if value is None:
-        instruction.fail(f"{instruction.opcode} needs the attribute `{key}`")
-    return value
-
-
-def _check_parameters(instruction: Instruction, computation: Computation, wanted: list[AnyShape]) -> None:
-    taken = [parameter.shape for parameter in computation.parameters]
-    if taken != wanted:
-        instruction.fail(
-            f"%{computation.name} takes ({', '.join(map(str, taken))})", "the operands have other shapes"
-        )
 
 
 def _arm_name(numbers: range) -> str:
@@ -462,12 +430,38 @@ def _operation(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -
         if not isinstance(operand, View):
             instruction.fail(f"{instruction.opcode} takes arrays; %{name} is a tuple")
         views.append(operand)
+    return _made(Operation, instruction, views, seq)
+
+
+def _opaque(instruction: Instruction, operands: tuple[Tree, ...], seq: int) -> tuple[Operation, Tree]:
+    """It takes tuples array by array. The end of a pair also reads what its start reads, which may be in use."""
+    views = [view for operand in operands for _, view in leaves(operand)]
+    if instruction.opcode.endswith(("-done", "-update")):
+        starts = dict.fromkeys(view.array.producer for view in views)
+        views += [view for start in starts if isinstance(start, Opaque) for view in start.operands]
+    return _made(Opaque, instruction, views, seq)
+
+
+def _made(kind: type[Operation], instruction: Instruction, views: Sequence[View], seq: int) -> tuple[Operation, Tree]:
     value = arrays_of(instruction)
     arrays: list[Array] = [view.array for _, view in leaves(value)]
-    operation = Operation(instruction, tuple(views), tuple(arrays), seq)
+    operation = kind(instruction, tuple(views), tuple(arrays), seq)
     for array in arrays:
         array.producer = operation
     return operation, value
+
+
+def _is_empty(instruction: Instruction) -> bool:
+    return isinstance(instruction.shape, Shape) and not instruction.shape.count and not instruction.shape.is_dynamic
+
+
+def _empty(instruction: Instruction) -> Tree:
+    """An array without elements is a constant, whatever makes it."""
+    shape = instruction.shape
+    assert isinstance(shape, Shape)
+    check_shape(instruction, shape)
+    literal = np.zeros(shape.dims, NUMPY[shape.dtype])
+    return arrays_of(replace(instruction, opcode="constant", operands=(), attributes={}, literal=literal))
 
 
 def _marked(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
@@ -481,12 +475,6 @@ def _marked(instruction: Instruction, operands: tuple[Tree, ...]) -> Tree:
         made = producer if isinstance(producer, Operation) else value.array
         made.split = dim_of_array(value, dim)
     return value
-
-
-def _unsupported(instruction: Instruction) -> NoReturn:
-    target = instruction.attributes.get("custom_call_target")
-    of = f" of {target.text}" if target is not None else ""
-    instruction.fail(f"`{instruction.opcode}`{of} is not supported")
 
 
 def _moved(view: View, final: dict[Array, Array]) -> View:

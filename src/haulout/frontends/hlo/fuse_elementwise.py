@@ -29,6 +29,7 @@ from typing import Literal
 from haulout.frontends.hlo.coalescing import live_ranges
 from haulout.frontends.hlo.expressions import Expression, Fused, of_operation, of_view, substituted
 from haulout.frontends.hlo.flatten import Flat
+from haulout.frontends.hlo.literals import PARTS
 from haulout.frontends.hlo.live_bytes import LiveBytes
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.movements import strided_cost
@@ -180,6 +181,10 @@ class _Fusion:
         return fused
 
 
+def _views(step: Operation) -> list[View]:
+    return [*step.operands, step.result]
+
+
 _FUSIBLE = frozenset(ELEMENTWISE) - set(_NOT_IN_BODIES)
 
 
@@ -189,7 +194,7 @@ def _expression(module: HloModule, step: Operation) -> Expression | None:
         return of_view(step.operands[0]) if is_named(module, step) else None
     if step.opcode in MOVEMENTS:
         return of_view(MOVEMENTS[step.opcode].view(step))
-    if step.opcode not in _FUSIBLE:
+    if step.opcode not in _FUSIBLE or any(each.shape.dtype in PARTS for each in _views(step)):
         return None
     check_attributes(step.instruction, elementwise.RULES[step.opcode].attributes)
     direction = elementwise.check(step).get("direction", "")

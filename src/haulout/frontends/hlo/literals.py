@@ -2,11 +2,12 @@
 
     literal := scalar                                  # for a shape without dimensions
              | "{" [literal ("," literal)*] "}"        # one brace level a dimension, extents as in the shape
+    complex := "(" scalar "," scalar ")"
     scalar  := INT | FLOAT | ["-"] "nan" ["(" HEX ")"] | ["-"] "inf" | "true" | "false"
 
 The parser checks the nesting with a counter for each level instead of recursion. It converts a few thousand numbers
-at a time, so that a constant takes a few bytes for each character. `{...}` stands for data that the dump omits; that
-is an error, because the values are unknown.
+at a time, so that a constant takes a few bytes for each character. `{...}` stands for data that the dump omits. A
+constant of which all is omitted becomes an input of the program (`is_left_out`); any other one is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from haulout.frontends.hlo.cursor import COMMENT
 from haulout.frontends.hlo.model import Literal
-from haulout.frontends.hlo.source import Excerpt
+from haulout.frontends.hlo.source import Excerpt, Source
 from haulout.frontends.hlo.types import AnyShape, Shape
 from haulout.ir.dtypes import NUMPY
 
@@ -33,6 +34,9 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+_LEFT_OUT = re.compile(r"\s*\{\s*\.\.\.\s*\}\s*")
+PARTS = {"c64": "f32", "c128": "f64"}
+"""The type of the parts of complex numbers."""
 _BATCH = 4096
 _NUMBERS = re.compile(
     rf"(?>(?:\s*+[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\s*+,){{1,{_BATCH}}})"
@@ -45,12 +49,28 @@ _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 MAX_DIGITS = 20
 
 
+def is_left_out(text: Excerpt, shape: AnyShape) -> bool:
+    """Whether the dump has no data of the constant: `{...}` and no more."""
+    known = isinstance(shape, Shape) and shape.dtype in NUMPY
+    return known and _LEFT_OUT.fullmatch(text.text) is not None
+
+
 def parse_literal(text: Excerpt, shape: AnyShape) -> Literal:
     """The array of a constant's text, with the dtype and the dims of its shape."""
     if not isinstance(shape, Shape) or shape.dtype not in NUMPY:
         text.fail(f"constants of shape {shape} are not supported")
+    if shape.dtype in PARTS:
+        return _complex(text, shape)
     parts = [_convert(words, at, text, shape) for words, at in _read(text, shape)]
     return np.concatenate([np.zeros(0, NUMPY[shape.dtype]), *parts]).reshape(shape.dims)
+
+
+def _complex(text: Excerpt, shape: Shape) -> Literal:
+    """`(1, 2)` for each number: read as two real ones along another dimension."""
+    rewritten = text.text.replace("(", "{").replace(")", "}")
+    source = Source(text.source.file, rewritten)
+    pairs = parse_literal(Excerpt(source, 0, len(rewritten)), Shape(PARTS[shape.dtype], (*shape.dims, 2)))
+    return np.ascontiguousarray(pairs).view(NUMPY[shape.dtype]).reshape(shape.dims)
 
 
 def _read(text: Excerpt, shape: Shape) -> Iterator[tuple[list[str], int]]:

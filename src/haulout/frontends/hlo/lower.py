@@ -1,10 +1,11 @@
 """From a parsed HLO module to a program: one module for each core, one function `@main`, its first block `^entry`.
 
-1. Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches delimited by
+1. Rewrite what stands for other instructions (`expand/`): fusions, asynchronous pairs, batch norm, random bits, ...
+   Flatten the entry computation: calls inlined, tuples resolved, reshapes as views, loops and branches delimited by
    boundaries (`flatten.py`). Slices that move evenly with a loop become views, too (`affine_starts.py`).
 2. Decide which movements of elements store their result (`movements.py`). A product that is only read transposed is
    stored so (`swapped_products.py`).
-3. Keep all parameters and the steps that the result depends on (`live_steps.py`). HLO has no other effects.
+3. Keep all parameters and the steps that the result depends on (`live_steps.py`), and all that is not understood.
 4. Guard the bodies of loops that cores may run differently often (`divergent_loops.py`).
 5. Order the operations between boundaries for memory (`memory_order.py`).
 6. Fuse element-wise operations into what reads their results (`fuse_elementwise.py`), and order them again.
@@ -27,8 +28,10 @@ from dataclasses import replace
 
 from haulout.frontends.hlo.affine_starts import flatten_with_views
 from haulout.frontends.hlo.boundary_copies import plan_boundaries
+from haulout.frontends.hlo.cores import with_cores
 from haulout.frontends.hlo.divergent_loops import guard_bodies, loops_of
 from haulout.frontends.hlo.emit import Emitter, Rule
+from haulout.frontends.hlo.expand import expand
 from haulout.frontends.hlo.fuse_elementwise import Fuse, fuse_elementwise
 from haulout.frontends.hlo.live_steps import live_steps
 from haulout.frontends.hlo.memory_order import order_for_memory
@@ -40,19 +43,23 @@ from haulout.frontends.hlo.ops import (
     elementwise,
     fused,
     indexing,
+    linear_algebra,
     movement,
+    opaque,
     reduction,
+    transforms,
     windows,
 )
 from haulout.frontends.hlo.partitioned import require_partitioned
+from haulout.frontends.hlo.refusals import all_refusals
 from haulout.frontends.hlo.shardings import parameter_classes
 from haulout.frontends.hlo.storage import assign_storage, donated
 from haulout.frontends.hlo.swapped_products import swap_products
 from haulout.frontends.hlo.uniformity import divergent_branches, find_uniformity
-from haulout.frontends.hlo.values import Operation, check_attributes, leaves
+from haulout.frontends.hlo.values import Opaque, Operation, check_attributes, leaves
 from haulout.ir.program import Program
 from haulout.ir.replicate import replicate
-from haulout.ir.schema import MAX_CORES
+from haulout.support.diagnostics import HauloutError
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
@@ -61,35 +68,52 @@ RULES: dict[str, Rule] = {
     **windows.RULES,
     **reduction.RULES,
     **indexing.RULES,
+    **linear_algebra.RULES,
+    **transforms.RULES,
     **collectives.RULES,
 }
 """Every HLO opcode that becomes instructions; those that only rearrange names are resolved in `flatten.py`."""
-_MADE = {**fused.RULES, **movement.MADE}
+_MADE = {**fused.RULES, **movement.MADE, **opaque.RULES}
 """What the front end makes of them."""
 
 
-def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] = (), whole: bool = False) -> Program:
-    """The program of `module` on `num_partitions` cores; `fuse` says which element-wise operations become one.
+def lower(
+    module: HloModule,
+    *,
+    fuse: Fuse = "all",
+    replicated: Collection[str] = (),
+    whole: bool = False,
+    cores: int | None = None,
+) -> Program:
+    """The program of `module` on its cores, `cores` where the file leaves their number open (`cores.py`).
+
+    `fuse` says which element-wise operations become one.
 
     All cores get equal bytes for parameters in `replicated`. With `whole` the module is one that XLA has not
     partitioned: it becomes a program of one core, and its shardings ask for cuts (`annotations.py`).
 
     Raises `HauloutError` (`bad-input`), with the line of the HLO text and of the user's source, on a module that is
-    not partitioned, on an opcode or an attribute that is not supported, and on shapes that do not fit together.
+    not partitioned, on an attribute that is not supported, and on shapes that do not fit together. An opcode that is
+    not known becomes an opaque instruction (`opaque.py`), unless it is a collective.
     """
-    if module.num_partitions > MAX_CORES:
-        module.attributes["num_partitions"].fail(
-            f"{module.num_partitions} partitions; at most {MAX_CORES} cores are supported"
-        )
     if whole:
         module = replace(module, num_partitions=1)
     else:
+        module = with_cores(module, cores)
         require_partitioned(module)
+    try:
+        return _lower(expand(module), fuse, replicated)
+    except HauloutError as error:
+        raise all_refusals(module, RULES, error) from None
+
+
+def _lower(module: HloModule, fuse: Fuse, replicated: Collection[str]) -> Program:
+    """The program of a module that is rewritten."""
     flat = flatten_with_views(module, RULES)
     choose_movements(live_steps(flat))
     results = [view.array for _, view in leaves(flat.result)]
     steps = swap_products(live_steps(flat), results)
-    promised = parameter_classes(flat.parameters, module.num_partitions, replicated)
+    promised = parameter_classes(flat.parameters, module.num_partitions, replicated, by_replica=module.by_replica)
     uniformity = find_uniformity(module, promised, steps)
     divergent = [loop for loop in loops_of(steps) if uniformity.is_divergent(loop)]
     length = flat.length
@@ -108,7 +132,8 @@ def lower(module: HloModule, *, fuse: Fuse = "all", replicated: Collection[str] 
             out.boundary(step)
             continue
         rule = _MADE.get(step.opcode) or RULES[step.opcode]
-        check_attributes(step.instruction, RULES[step.instruction.opcode].attributes)
+        if not isinstance(step, Opaque):
+            check_attributes(step.instruction, RULES[step.instruction.opcode].attributes)
         rule.emit(out, step)
     out.finish(length + 1)
     same = out.core_classes(promised)

@@ -36,9 +36,14 @@ class Instruction:
     number: int = -1
     """Of a parameter."""
     literal: Literal | None = field(default=None, compare=False)
-    """Of a constant."""
+    """Of a constant; None if the dump leaves its data out."""
     place: str | None = None
     """`FILE:LINE` in the user's source, from the metadata."""
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is a constant without its data, which the program gets as an input."""
+        return self.opcode == "constant" and self.literal is None
 
     @property
     def line(self) -> int:
@@ -97,6 +102,13 @@ class HloModule:
     num_partitions: int
     replica_count: int
     aliases: tuple[Alias, ...]
+    by_replica: bool = False
+    """Each core is a replica of the one partition; `num_partitions` is the number of cores all the same."""
+
+    @property
+    def core_number(self) -> str:
+        """The opcode that gives the number of the core."""
+        return "replica-id" if self.by_replica else "partition-id"
 
     @property
     def file(self) -> str:

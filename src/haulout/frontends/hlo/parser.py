@@ -4,7 +4,8 @@
     computation := ["ENTRY"] NAME [signature] "{" instruction+ "}" ("," attribute)*
     signature   := "(" [NAME ":" shape ("," NAME ":" shape)*] ")" "->" shape
     instruction := ["ROOT"] NAME "=" shape OPCODE "(" operands ")" ("," attribute)*
-    operands    := literal (constant) | INT (parameter) | [[shape] NAME ("," [shape] NAME)*]
+    operands    := literal (constant) | INT (parameter) | [[shape] operand ("," [shape] operand)*]
+    operand     := NAME ("#" INT)*        # an element of a tuple, as a `get-tuple-element` would give it
     attribute   := KEY "=" value          # text up to a comma or line end outside brackets; see `_parse_value`
 
 Names may stand with or without `%`, comments (`/*index=5*/`) and blanks anywhere. The reader also checks what
@@ -21,11 +22,12 @@ from pathlib import Path
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.cursor import Cursor
-from haulout.frontends.hlo.literals import parse_literal
+from haulout.frontends.hlo.literals import is_left_out, parse_literal
 from haulout.frontends.hlo.metadata import MetadataTables, parse_tables
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
 from haulout.frontends.hlo.source import Excerpt, Source
-from haulout.frontends.hlo.types import AnyShape, parse_shape, sees_shape
+from haulout.frontends.hlo.types import AnyShape, Shape, TupleShape, parse_shape, sees_shape
+from haulout.ir.dtypes import NUMPY
 from haulout.support.files import read_text
 
 CALLEES = (
@@ -45,6 +47,7 @@ _HEADER = re.compile(r"HloModule\b")
 _ENTRY = re.compile(r"ENTRY\b")
 _ROOT = re.compile(r"ROOT\b")
 _OPCODE = re.compile(r"[a-z][a-z0-9\-]*(?=\s*\()")
+_ELEMENT = re.compile(r"#([0-9]+)")
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_\-]*)\s*=")
 _QUOTED_PART = r"""'(?:[^'\\\n]++|\\.)*+'|"(?:[^"\\\n]++|\\.)*+(?:"|(?=\n)|\Z)|/\*(?s:.*?)(?:\*/|\Z)"""
 """An open string ends with its line, an open comment with the text; neither is searched again from the next mark."""
@@ -108,7 +111,7 @@ def _parse_computation(cursor: Cursor, tables: MetadataTables, known: Mapping[st
     root: Instruction | None = None
     while not cursor.take_mark("}"):
         is_root = cursor.take(_ROOT) is not None
-        instruction = _parse_instruction(cursor, tables, by_name, known)
+        instruction = _parse_instruction(cursor, tables, by_name, known, instructions)
         instructions.append(instruction)
         by_name[instruction.name] = instruction
         if is_root:
@@ -171,7 +174,11 @@ def _check_signature(
 
 
 def _parse_instruction(
-    cursor: Cursor, tables: MetadataTables, by_name: Mapping[str, Instruction], known: Mapping[str, Computation]
+    cursor: Cursor,
+    tables: MetadataTables,
+    by_name: dict[str, Instruction],
+    known: Mapping[str, Computation],
+    before: list[Instruction],
 ) -> Instruction:
     start = cursor.skip()
     name = cursor.name("an instruction or `}`")
@@ -185,11 +192,15 @@ def _parse_instruction(
     operands: tuple[str, ...] = ()
     number, literal = -1, None
     if opcode == "constant":
-        literal = parse_literal(_parse_value(cursor, within=True), shape)
+        data = _parse_value(cursor, within=True)
+        if isinstance(shape, Shape) and shape.dtype not in NUMPY:
+            literal = None  # refused with everything else of that type
+        elif not is_left_out(data, shape):
+            literal = parse_literal(data, shape)
     elif opcode == "parameter":
         number = cursor.integer("a parameter number")
     else:
-        operands = _parse_operands(cursor, by_name)
+        operands = _parse_operands(cursor, by_name, before)
     cursor.expect_mark(")")
     values = _parse_attributes(cursor)
     for key in CALLEES:
@@ -199,7 +210,8 @@ def _parse_instruction(
     return Instruction(name, shape, opcode, operands, values, where, number, literal, place)
 
 
-def _parse_operands(cursor: Cursor, by_name: Mapping[str, Instruction]) -> tuple[str, ...]:
+def _parse_operands(cursor: Cursor, by_name: dict[str, Instruction], before: list[Instruction]) -> tuple[str, ...]:
+    """The names of the operands; elements of tuples that are named here for the first time are added to `before`."""
     operands: list[str] = []
     while not cursor.sees_mark(")"):
         if operands:
@@ -209,12 +221,27 @@ def _parse_operands(cursor: Cursor, by_name: Mapping[str, Instruction]) -> tuple
         operand = cursor.name("an operand")
         if operand not in by_name:
             cursor.source.fail(start, f"%{operand} is not defined before this use", "used here", cursor.position)
+        while (match := cursor.take(_ELEMENT)) is not None:
+            operand = _element(by_name, before, operand, Excerpt(cursor.source, match.start(1), match.end(1)))
         if shape is not None and shape != by_name[operand].shape:
             cursor.source.fail(
                 start, f"%{operand} has shape {by_name[operand].shape}, not {shape}", end=cursor.position
             )
         operands.append(operand)
     return tuple(operands)
+
+
+def _element(by_name: dict[str, Instruction], before: list[Instruction], of: str, index: Excerpt) -> str:
+    """The name of an element of a tuple."""
+    name = f"{of}#{index.text}"
+    if name not in by_name:
+        shape, number = by_name[of].shape, attributes.integer(index)
+        if not isinstance(shape, TupleShape) or number >= len(shape.elements):
+            index.fail(f"%{of} of shape {shape} has no element {number}")
+        made = Instruction(name, shape.elements[number], "get-tuple-element", (of,), {"index": index}, index)
+        by_name[name] = made
+        before.append(made)
+    return name
 
 
 def _check_callees(value: Excerpt, known: Mapping[str, Computation]) -> None:

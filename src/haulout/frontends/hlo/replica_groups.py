@@ -13,8 +13,8 @@ mesh's, major to minor. A sub-axis `a:(p)s` of an axis of size n is the middle o
 which the axes are named, last one fastest.
 
 What an id means depends on the mode, which the attributes choose (`Mode`). With one replica, partition p is
-core p. Every form that is not understood, and every list that does not name each participant once, is an
-error: never "all cores".
+core p; with one partition, replica r is core r. Every form that is not understood, and every list that does not
+name each participant once, is an error: never "all cores".
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Groups = tuple[tuple[int, ...], ...]
 
 _REPLICA_IDS = (
     "these are replica ids; partition ids need `channel_id` and, except for all-to-all and collective-permute, "
-    "`use_global_device_ids=true`"
+    "`use_global_device_ids=true`",
+    "where the file does not say how many replicas there are, --cores N does: then each is a core",
 )
 _MESH = re.compile(r"mesh\s*\[")
 _DEVICE_IDS = re.compile(r",\s*device_ids\s*=\s*\(")
@@ -61,15 +62,15 @@ def core_groups(instruction: Instruction, module: HloModule) -> Groups:
     mode, cores = _mode(instruction), module.num_partitions
     _require_one_replica(instruction, module)
     value = instruction.attributes.get("replica_groups")
-    by_replica = mode in (Mode.REPLICA, Mode.REPLICA_AND_PARTITION)
-    groups = device_groups(value, 1 if by_replica else cores) if value is not None else ()
-    if mode is Mode.FLATTENED and not groups:
+    counts_cores = mode is Mode.FLATTENED or (mode is Mode.PARTITION) != module.by_replica
+    groups = device_groups(value, cores if counts_cores else 1) if value is not None else ()
+    if mode is Mode.FLATTENED and not groups and not module.by_replica:
         _place(instruction).fail("with `use_global_device_ids` the groups must be written out", "no groups")
-    if mode is Mode.REPLICA:
-        return tuple((core,) for core in range(cores))
-    if mode is Mode.REPLICA_AND_PARTITION or not groups:
+    if counts_cores:
+        return groups or (tuple(range(cores)),)
+    if mode is Mode.REPLICA_AND_PARTITION:
         return (tuple(range(cores)),)
-    return groups
+    return tuple((core,) for core in range(cores))
 
 
 def core_pairs(instruction: Instruction, module: HloModule) -> tuple[tuple[int, int], ...]:
@@ -78,11 +79,11 @@ def core_pairs(instruction: Instruction, module: HloModule) -> tuple[tuple[int, 
     value = instruction.attributes.get("source_target_pairs")
     if value is None:
         instruction.where.fail("collective-permute needs `source_target_pairs`")
-    cores = module.num_partitions if _mode(instruction) is Mode.PARTITION else 1
+    cores = module.num_partitions if (_mode(instruction) is Mode.PARTITION) != module.by_replica else 1
     pairs = attributes.pairs(value)
     for side, ids in zip(("source", "target"), zip(*pairs, strict=True), strict=False):
         _check_ids(value, list(ids), cores, side)
-    if cores == 1 and pairs:  # replica 0 sends to itself, in every partition
+    if cores == 1 and pairs:  # the one replica of each partition, or the other way round, sends to itself
         return tuple((core, core) for core in range(module.num_partitions))
     return pairs
 
@@ -127,7 +128,7 @@ def _require_one_replica(instruction: Instruction, module: HloModule) -> None:
     if module.replica_count != 1:
         instruction.where.fail(
             f"collectives over replicas are not supported: the module has replica_count={module.replica_count}",
-            help=["partition the program with SPMD: one replica, num_partitions cores"],
+            help=["use one partition, and each replica is a core; or one replica, and each partition is a core"],
         )
 
 
@@ -143,7 +144,7 @@ def _check_ids(value: Excerpt, ids: Sequence[int], count: int, role: str) -> Non
             value.fail(
                 f"expected an id below {count}, found {number}",
                 f"{role} {number}",
-                help=[*([_REPLICA_IDS] if count == 1 else []), *HOW],
+                help=[*(_REPLICA_IDS if count == 1 else ()), *HOW],
             )
         if number in seen:
             value.fail(f"id {number} occurs twice as a {role}", f"{role} {number}")

@@ -7,6 +7,8 @@
     {mesh['x'=2,'y'=2], replicated}                             all of them
     {devices=[2,2]<=[4]}                                        none: each core has a tile of its own
     {{replicated}, {devices=[2,2]<=[4]}}                        of a tuple, leaf by leaf
+    xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {}]>"           all of them: where there is no `sharding`, and no axis
+                                                                is named in the one of Shardy
 
 Every other form, `{maximal device=1}` and `{manual}` among them, promises nothing: each core is alone.
 """
@@ -19,6 +21,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from haulout.frontends.hlo.model import Instruction
 from haulout.frontends.hlo.values import Array, Tree, leaves
 from haulout.support.diagnostics import bad_input
 
@@ -37,12 +40,17 @@ _MESH = re.compile(
 )
 _AXIS = re.compile(r"'([^']+)'=(\d+)")
 _NAMES = re.compile(r"'([^']+)'(:)?")
+_NO_AXIS = re.compile(r'xla\.sdy\.sharding="#sdy\.sharding<@\w+, \[(?:\{\}(?:, )?)*\]>"')
 _MAX_DIGITS = 9
 
 
-def parameter_classes(parameters: Sequence[Tree], cores: int, replicated: Collection[str]) -> dict[Array, Classes]:
+def parameter_classes(
+    parameters: Sequence[Tree], cores: int, replicated: Collection[str], *, by_replica: bool = False
+) -> dict[Array, Classes]:
     """Of each array of the parameters the cores that get equal bytes for it; of those whose names are in
-    `replicated` all. Raises `HauloutError` (`bad-input`) for a name that no parameter has, or that is split.
+    `replicated` all. Shardings say nothing of cores that are replicas.
+
+    Raises `HauloutError` (`bad-input`) for a name that no parameter has, or that is split.
     """
     found: dict[Array, Classes] = {}
     wanted = {name.removeprefix("%") for name in replicated}
@@ -51,14 +59,20 @@ def parameter_classes(parameters: Sequence[Tree], cores: int, replicated: Collec
         bad_input(f"no parameter is named {unknown[0]!r}", help=["parameters: " + ", ".join(dict.fromkeys(names))])
     for parameter in parameters:
         for leaf, (path, view) in enumerate(leaves(parameter)):
-            sharding = view.array.source.attributes.get("sharding")
-            text = sharding.text if sharding is not None else ""
+            sharding = None if by_replica else view.array.source.attributes.get("sharding")
+            text = sharding.text if sharding is not None else "" if by_replica else _of_shardy(view.array.source)
             found[view.array] = classes(text, cores, leaf if path else None)
             if view.array.source.name in wanted:
                 if sharding is not None and len(found[view.array]) > 1:
                     sharding.fail(f"%{view.array.source.name} is not replicated", "its sharding")
                 found[view.array] = (tuple(range(cores)),)
     return found
+
+
+def _of_shardy(parameter: Instruction) -> str:
+    """`{replicated}` if the sharding in the frontend attributes names no axis."""
+    given = parameter.attributes.get("frontend_attributes")
+    return "{replicated}" if given is not None and _NO_AXIS.search(given.text) else ""
 
 
 def classes(text: str, cores: int, leaf: int | None = None) -> Classes:

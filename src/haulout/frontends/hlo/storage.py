@@ -6,7 +6,7 @@
    run most often; then the state of a loop with its initial value; then every output with its required location, one
    of its own, `kind=output`, or the parameter that it is aliased to.
 3. The result of an operation takes the location of an operand that it reads last, if it may overwrite it.
-4. Constants and core ids are `kind=const`, all other arrays `internal`.
+4. Constants and core ids are `kind=const`, all other arrays `internal`. A constant without its data is an input.
 5. The remaining copies are at the boundaries of loops and branches (`boundary_copies.py`) and at the end of the
    program. They are parallel copies (`parallel_copies.py`).
 """
@@ -182,7 +182,7 @@ def _place_outputs(
         array, target = view.array, targets.get(path)
         if target is None:
             stem, rest = (names[path[0]], path[1:]) if names else (root.name, path)
-            name = ".".join([stem, *map(str, rest)])
+            name = ".".join([stem.replace("#", "."), *map(str, rest)])
             if array.producer is None or array in storage.homes:
                 name = ".".join([root.name, *map(str, path)])
             slot = storage.add(name, Kind.OUTPUT, view.shape, array.source)
@@ -216,8 +216,10 @@ def _place_rest(
     """Constants, then what the steps produce; a place that loops and branches share has the name of the first."""
     for array in [*(array for step in steps for array in _reads(step)), *results]:
         if array.producer is None and array not in storage.homes:
-            data = _contents(array, module)
-            storage.homes[array] = storage.add(array.name, Kind.CONST, array.shape, array.source, data)
+            kind, data = Kind.INPUT, list[str]()
+            if not array.source.is_left_out:
+                kind, data = Kind.CONST, _contents(array, module)
+            storage.homes[array] = storage.add(array.name, kind, array.shape, array.source, data)
     for step in steps:
         for array in _writes(step):
             if array not in storage.homes:
@@ -250,7 +252,7 @@ def _contents(array: Array, module: HloModule) -> list[str]:
         return [encode(source.literal)]
     if array.shape != Shape("u32", ()):
         source.fail(f"{source.opcode} must be u32[], found {array.shape}")
-    if source.opcode == "partition-id":
+    if source.opcode == module.core_number:
         return [encode(np.uint32(core)) for core in range(module.num_partitions)]
     if module.replica_count != 1:
         source.fail(f"replicas are not supported: the module has replica_count={module.replica_count}")

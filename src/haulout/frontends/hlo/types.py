@@ -6,7 +6,8 @@
     layout  := "{" [INT ("," INT)*] [":" suffix] "}"   # suffix: tiles, memory space; kept as text
 
 A layout is a physical hint. Programs store every array row-major in its logical dimensions, so only `bitcast`, which
-depends on layouts, reads it. Tokens and opaque values are arrays of type `token` and `opaque`.
+depends on layouts, reads it. A token orders what has effects; it is kept as one `pred`, so that its readers come
+after what writes it. Opaque values have the type `opaque`. A size that is not known (`<=8`, `?`) counts as its bound.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Shape:
     layout: tuple[int, ...] | None = field(default=None, compare=False)
     """Minor-to-major order of the dimensions, or None when not written."""
     suffix: str = field(default="", compare=False)
+    is_dynamic: bool = field(default=False, compare=False)
+    """Whether a size is only bounded."""
 
     @property
     def count(self) -> int:
@@ -58,9 +61,8 @@ class Shape:
 
     @property
     def is_row_major(self) -> bool:
-        """Whether the layout, if written, is the descending one without tiles."""
-        descending = tuple(range(len(self.dims) - 1, -1, -1))
-        return (self.layout is None or self.layout == descending) and not self.suffix
+        """Whether the layout, if written, is the descending one."""
+        return self.layout is None or self.layout == tuple(range(len(self.dims) - 1, -1, -1))
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.dims))}]"
@@ -104,14 +106,13 @@ def _parse_array(cursor: Cursor) -> Shape:
     if dtype not in TYPES:
         cursor.source.fail(match.start(), f"unknown element type `{dtype}`", "here", match.end(1))
     dims: list[int] = []
+    is_dynamic = False
     while not cursor.take_mark("]"):
         if dims:
             cursor.expect_mark(",", "`,` or `]`")
-        if cursor.sees(_DYNAMIC):
-            cursor.source.fail(
-                cursor.skip(), "dynamic dimensions are not supported", "size not known at compile time"
-            )
-        dims.append(cursor.integer("a dimension"))
+        bound = cursor.take(_DYNAMIC)
+        is_dynamic |= bound is not None
+        dims.append(0 if bound is not None and bound[0] == "?" else cursor.integer("a dimension"))
     layout, suffix = _parse_layout(cursor) if cursor.sees(_LAYOUT) else (None, "")
     if layout is not None and sorted(layout) != list(range(len(dims))):
         cursor.source.fail(
@@ -120,7 +121,9 @@ def _parse_array(cursor: Cursor) -> Shape:
             f"layout {{{','.join(map(str, layout))}}}",
             cursor.position,
         )
-    return Shape(dtype, tuple(dims), layout, suffix)
+    if dtype == "token":
+        return Shape("pred", (), None, "token")
+    return Shape(dtype, tuple(dims), layout, suffix, is_dynamic)
 
 
 def _parse_layout(cursor: Cursor) -> tuple[tuple[int, ...] | None, str]:

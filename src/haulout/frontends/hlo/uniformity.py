@@ -2,9 +2,10 @@
 
 Every array gets a partition of the cores (`ir/partitions.py`). It *varies* if that is more than one class. Parameters
 have the classes that their shardings say (`shardings.py`), with `partition-id` each core is alone, a constant is one
-class. The results of an operation are equal where all operands are; collectives transfer classes by their groups. The
-state of a loop meets the initial value, the new one and the condition, the result of a branch both arms and the
-predicate. All arrays start as one class, and are refined until nothing changes.
+class. The results of an operation are equal where all operands are, those of an opaque one on no two cores;
+collectives transfer classes by their groups. The state of a loop meets the initial value, the new one and the
+condition, the result of a branch both arms and the predicate. All arrays start as one class, and are refined until
+nothing changes.
 
 Scalars that are computed from constants and the core's number alone are evaluated for every core, so it is known
 whether they differ.
@@ -29,7 +30,7 @@ from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import COLLECTIVES, HOLDS
 from haulout.frontends.hlo.replica_groups import core_groups, core_pairs
 from haulout.frontends.hlo.shardings import Classes
-from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operation, Stage, Step, View
+from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Opaque, Operation, Stage, Step, View
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.partitions import (
     Groups,
@@ -171,7 +172,7 @@ def _partitions(
     for number, (sources, _, _) in enumerate(transfers):
         for source in sources:
             readers[source].append(number)
-            if source.source.opcode == "partition-id" and source.producer is None:
+            if source.source.opcode == module.core_number and source.producer is None:
                 found[source] = apart
     found |= {array: by_key(values.tolist()) for array, values in known.items()}
     waiting = deque(range(len(transfers)))
@@ -207,7 +208,9 @@ def _transfers(
     for step in steps:
         if isinstance(step, Operation):
             arrays, transfer = [operand.array for operand in step.operands], _collective(module, step)
-            if transfer is None or len(arrays) != len(step.results) or _exchanges_a_tuple(step):
+            if isinstance(step, Opaque):
+                yield arrays, step.results, partial(_apart, cores=module.num_partitions)
+            elif transfer is None or len(arrays) != len(step.results) or _exchanges_a_tuple(step):
                 yield arrays, step.results, transfer
             else:
                 yield from (([one], [result], transfer) for one, result in zip(arrays, step.results, strict=True))
@@ -219,6 +222,11 @@ def _transfers(
                 ([source, *decides], [target], None)
                 for source, target in zip(step.reads(), step.targets(), strict=True)
             )
+
+
+def _apart(_: Partition, cores: int) -> Partition:
+    """Whatever the operands are."""
+    return alone(cores)
 
 
 def _exchanges_a_tuple(operation: Operation) -> bool:
@@ -271,7 +279,7 @@ def _given(module: HloModule, view: View, known: dict[Array, Values]) -> Values 
         return None
     if array.producer is not None:
         return known.get(array)
-    if array.source.opcode == "partition-id":
+    if array.source.opcode == module.core_number:
         return np.arange(cores, dtype=np.uint32)
     literal = array.source.literal
     return np.repeat(literal.reshape(-1), cores) if literal is not None and literal.dtype.kind in "biu" else None

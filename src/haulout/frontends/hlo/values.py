@@ -172,6 +172,16 @@ class Operation:
 
 
 @dataclass(eq=False, slots=True)
+class Opaque(Operation):
+    """An instruction that is not understood: it reads its operands, writes its results, and may have effects."""
+
+    @property
+    def opcode(self) -> str:
+        """Not one of HLO."""
+        return "opaque"
+
+
+@dataclass(eq=False, slots=True)
 class Moving(Operation):
     """An operation on a part of an array that begins at `starts + k * steps` in iteration k of a loop, inside it."""
 
@@ -332,6 +342,9 @@ _HINTS = frozenset(
         "frontend_attributes",
         "backend_config",
         "operand_precision",
+        "algorithm",
+        "execution_thread",
+        "async_execution_thread",
         "result_accuracy",
         "control-predecessors",
         "indices_are_sorted",
@@ -385,8 +398,13 @@ MAX_BYTES = 1 << 62
 def check_shape(source: Instruction, shape: Shape) -> None:
     """Fail unless a program can hold an array of this shape."""
     if shape.dtype not in NUMPY:
-        source.fail(f"element type `{shape.dtype}` is not supported")
-    if not shape.count:
-        source.fail(f"the empty array {shape} is not supported")
+        known = f"convert to a type that a program can hold: {', '.join(NUMPY)}"
+        source.fail(f"element type `{shape.dtype}` is not supported", help=[known])
+    if shape.is_dynamic:
+        source.fail(
+            "dynamic dimensions are not supported",
+            "a size that is not known at compile time",
+            help=["pad the array to its bound, and compile the program for that size"],
+        )
     if shape.count * NUMPY[shape.dtype].itemsize > MAX_BYTES:
         source.fail(f"the array {shape} is larger than 2**62 bytes")

@@ -107,6 +107,8 @@ def iota_line(iota: Operation) -> tuple[Operation, View] | None:
 
     None where the iota is no more than these numbers, or is not well formed.
     """
+    if len(iota.results) != 1:
+        return None  # refused when it is emitted
     (array,) = iota.results
     dims, dim = array.shape.dims, iota.attribute("iota_dimension", attributes.integer)
     if dim >= len(dims) or dims[dim] == array.shape.count:

@@ -233,6 +233,19 @@ PROGRAMS: dict[str, Example] = {
         "mloc %y dram.local size=64 kind=output dtype=f32 shape=[16]\n"
         "%sum = all_reduce @pool (%x) -> (%y) op=add groups=[[0]]",
     ),
+    "opaque-instruction": checked(
+        "warning[opaque-instruction]: 1 instruction is opaque: each reads its operands and writes its results, and "
+        "nothing else is known of it",
+        "mloc %x dram.local size=64 kind=input dtype=f32 shape=[16]\n"
+        "mloc %y dram.local size=64 kind=output dtype=f32 shape=[16]\n"
+        "%k = hlo.custom_call @vector (%x) -> (%y) target=my.kernel",
+    ),
+    "left-out-constant": checked(
+        "warning[left-out-constant]: 1 constant has no data in the source; the program takes them as inputs: %c",
+        "mloc %c dram.local size=64 kind=input dtype=f32 shape=[16] left_out=true\n"
+        "mloc %y dram.local size=64 kind=output dtype=f32 shape=[16]\n"
+        "%k = negate @vector (%c) -> (%y)",
+    ),
     "too-few-semaphores": Example(
         {
             "example.bir": program(

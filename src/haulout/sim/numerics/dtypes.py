@@ -44,6 +44,16 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or dtype in _NARROW_FLOATS
 
 
+def is_complex(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a type of complex numbers."""
+    return dtype.kind == "c"
+
+
+def part_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of the parts of complex numbers; any other type itself."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if is_complex(dtype) else dtype
+
+
 def computes_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type in which arithmetic on `dtype` is carried out: f32 for the narrow floats, else itself."""
     return F32 if dtype in _NARROW_FLOATS else dtype

@@ -15,7 +15,7 @@ import numpy as np
 
 from haulout.ir import opcodes
 from haulout.sim.numerics import attributes, formulas, integers
-from haulout.sim.numerics.dtypes import MANTISSA_BITS, PRED, is_float, name_of
+from haulout.sim.numerics.dtypes import F32, F64, MANTISSA_BITS, PRED, is_complex, is_float, name_of, part_of
 from haulout.sim.numerics.rounding import convert, reduce_precision, widen
 from haulout.sim.numerics.total_order import ordered_keys
 from haulout.sim.numerics.types import Array, Attrs, DType, Kernel, TensorType
@@ -36,6 +36,9 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "xor": np.bitwise_xor,
     "not": np.invert,
     "negate": np.negative,
+    "complex": formulas.joined,
+    "real": np.real,
+    "imag": np.imag,
     "abs": np.abs,
     "sign": formulas.sign,
     "floor": np.floor,
@@ -134,6 +137,11 @@ def apply(opcode: str, operands: Sequence[Array], dtype: DType, direction: str |
         case "convert":
             _expect_arity(opcode, operands)
             return convert(operands[0], dtype)
+        case "bitcast_convert":
+            _expect_arity(opcode, operands)
+            if operands[0].itemsize != dtype.itemsize:
+                bad_input(f"{name_of(operands[0].dtype)} cannot be read as {name_of(dtype)} here")
+            return np.ascontiguousarray(operands[0]).view(dtype)
         case "compare":
             _expect_arity(opcode, operands)
             _expect_result(opcode, PRED, dtype)
@@ -150,13 +158,28 @@ def apply(opcode: str, operands: Sequence[Array], dtype: DType, direction: str |
     element = operands[0].dtype
     if ("f" if is_float(element) else name_of(element)[0]) not in opcodes.OPCODES[opcode].types:
         bad_input(f"`{opcode}` is not defined on {name_of(element)}")
-    _expect_result(opcode, PRED if opcode == "is_finite" else element, dtype)
+    _expect_result(opcode, _result_type(opcode, element), dtype)
     return convert(np.asarray(function(*map(widen, operands))), dtype)
+
+
+def _result_type(opcode: str, element: DType) -> DType:
+    match opcode:
+        case "is_finite":
+            return PRED
+        case "abs" | "real" | "imag":
+            return part_of(element)
+        case "complex":
+            if element not in (F32, F64):
+                bad_input(f"`complex` is not defined on {name_of(element)}")
+            return np.dtype(f"c{2 * element.itemsize}")
+    return element
 
 
 def compare(direction: str | None, left: Array, right: Array) -> Array:
     """The predicate `left direction right`."""
     _expect_alike("compare", (left, right))
+    if is_complex(left.dtype) and direction not in ("EQ", "NE"):
+        bad_input(f"`compare` of complex numbers by {direction}; they have no order")
     if direction not in COMPARISONS:
         bad_input(f"`compare` needs a direction, one of {', '.join(COMPARISONS)}; found {direction!r}")
     return np.asarray(COMPARISONS[direction](widen(left), widen(right)))

@@ -19,11 +19,13 @@ from haulout.sim.numerics import (
     dot,
     elementwise,
     indexing,
+    linear_algebra,
     maps,
     reductions,
     shaping,
     sorting,
     topk,
+    transforms,
     windows,
 )
 from haulout.sim.numerics.types import Array, Attrs, Kernel, TensorType, type_of
@@ -52,6 +54,14 @@ KERNELS: dict[str, Kernel] = {
     "scatter": indexing.scatter,
     "topk": topk.topk,
     "sort": sorting.sort,
+    "fft": transforms.fft,
+    "cholesky": linear_algebra.cholesky,
+    "triangular_solve": linear_algebra.triangular_solve,
+    "lu": linear_algebra.lu,
+    "qr": linear_algebra.qr,
+    "householder_product": linear_algebra.householder_product,
+    "eigh": linear_algebra.eigh,
+    "svd": linear_algebra.svd,
     "fetch_and_op": elementwise.fetch_and_op,
 }
 

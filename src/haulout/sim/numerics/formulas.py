@@ -25,7 +25,12 @@ def select(predicate: Array, on_true: Array, on_false: Array, out: Array | None 
 
     It is computed on bits: the masks of the predicate cost no branches, and are several times as fast as `np.where`.
     """
-    word = _WORDS[on_true.itemsize]
+    word = _WORDS.get(on_true.itemsize)
+    if word is None:  # 16 bytes
+        found = np.where(predicate, on_true, on_false)
+        if out is not None:
+            np.copyto(out, found)
+        return found if out is None else out
     shape = np.broadcast_shapes(predicate.shape, on_true.shape, on_false.shape)
     result = np.empty(shape, on_true.dtype) if out is None else out
     bits, other = result.view(word), on_false.view(word)
@@ -44,6 +49,14 @@ def sign(value: Array) -> Array:
     return np.where(value == 0, value, np.sign(value))
 
 
+def joined(real: Array, imag: Array) -> Array:
+    """Complex numbers of these parts."""
+    shape = np.broadcast_shapes(real.shape, imag.shape)
+    result = np.empty(shape, np.dtype(f"c{2 * real.itemsize}"))
+    result.real, result.imag = real, imag
+    return result
+
+
 def round_half_away(value: Array) -> Array:
     """To the nearest integer, halves away from zero; keeps the sign of zero."""
     whole = np.trunc(value)
@@ -53,7 +66,7 @@ def round_half_away(value: Array) -> Array:
 
 def divide(dividend: Array, divisor: Array) -> Array:
     """IEEE for floats, HLO's integer division otherwise."""
-    return dividend / divisor if dividend.dtype.kind == "f" else integers.divide(dividend, divisor)
+    return dividend / divisor if dividend.dtype.kind in "fc" else integers.divide(dividend, divisor)
 
 
 def remainder(dividend: Array, divisor: Array) -> Array:
@@ -64,7 +77,7 @@ def remainder(dividend: Array, divisor: Array) -> Array:
 
 def power(base: Array, exponent: Array) -> Array:
     """C's pow for floats, wrapping for integers."""
-    is_float = base.dtype.kind == "f"
+    is_float = base.dtype.kind in "fc"
     return np.asarray(np.power(base, exponent)) if is_float else integers.power(base, exponent)
 
 

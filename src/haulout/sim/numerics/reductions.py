@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from haulout.sim.numerics import attributes, body
-from haulout.sim.numerics.dtypes import F32, F64, is_float, name_of
+from haulout.sim.numerics.dtypes import F32, F64, is_complex, is_float, name_of
 from haulout.sim.numerics.rounding import convert, widen
 from haulout.sim.numerics.types import Array, Attrs, DType, TensorType
 from haulout.support.diagnostics import bad_input
@@ -60,6 +60,8 @@ def combiner(attrs: Attrs, dtype: DType, name: str = "op") -> np.ufunc:
     """The ufunc that the attribute names; `bad-input` when it is not defined on `dtype`."""
     word = attributes.word(attrs, name, tuple(COMBINERS))
     if word in ("and", "or") and is_float(dtype):
+        bad_input(f"`{word}` is not defined on {name_of(dtype)}")
+    if is_complex(dtype) and word not in ("add", "multiply"):
         bad_input(f"`{word}` is not defined on {name_of(dtype)}")
     return COMBINERS[word]
 

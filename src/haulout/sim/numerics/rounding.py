@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.sim.numerics.dtypes import F32, F64, MANTISSA_BITS, PRED, computes_in, is_float
+from haulout.sim.numerics.dtypes import F32, F64, MANTISSA_BITS, PRED, computes_in, is_complex, is_float, name_of
 from haulout.sim.numerics.types import Array, DType
+from haulout.support.diagnostics import bad_input
 
 
 def widen(array: Array) -> Array:
@@ -21,9 +22,11 @@ def convert(array: Array, dtype: DType) -> Array:
     if array.dtype == dtype:
         return array
     wide = widen(array)
+    if is_complex(wide.dtype) and not is_complex(dtype) and dtype != PRED:
+        bad_input(f"complex numbers cannot be converted to {name_of(dtype)}")
     if dtype == PRED:
         return np.asarray(wide != 0)
-    if is_float(wide.dtype) and not is_float(dtype):
+    if is_float(wide.dtype) and not is_float(dtype) and not is_complex(dtype):
         return _saturate(wide, dtype)
     if computes_in(dtype) != dtype and wide.dtype == F64:
         wide = wide.astype(F32)

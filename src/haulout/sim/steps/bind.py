@@ -10,6 +10,8 @@ import numpy as np
 from haulout.ir.arrays import operand_arrays
 from haulout.ir.attributes import AttrValue
 from haulout.ir.dtypes import NUMPY
+from haulout.ir.opaque import refuse_execution
+from haulout.ir.opcodes import OPAQUE
 from haulout.ir.schema import Bytes
 from haulout.sim.flow.code import Code
 from haulout.sim.memory.layout import Layout
@@ -42,6 +44,8 @@ class Binder:
         """
         program = self.program
         opcode = program.strings[int(program.instructions.opcode[row])]
+        if opcode.startswith(OPAQUE):
+            refuse_execution(program, row)
         if self.nki is not None and opcode.startswith(PREFIX):
             return self.nki.step(row)
         text = int(program.instructions.attrs[row])

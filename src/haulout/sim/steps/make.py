@@ -29,7 +29,7 @@ from haulout.sim.numerics import (
 )
 from haulout.sim.numerics.blocks import Index
 from haulout.sim.numerics.body import Body, Statement
-from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_float
+from haulout.sim.numerics.dtypes import F64, PRED, computes_in, is_complex, is_float
 from haulout.sim.numerics.evaluate import explained
 from haulout.sim.numerics.products import multiply
 from haulout.sim.numerics.types import Array, TensorType
@@ -107,6 +107,8 @@ def _elementwise(
     if expected is None or (len(reads), len(writes)) != expected.counts():
         return None
     out, types = writes[0], [slot.type.dtype for slot in reads]
+    if any(is_complex(each) for each in (out.type.dtype, *types)):
+        return None
     may_be_scalar = elementwise.MAY_BE_SCALAR.get(opcode, ())
     for position, slot in enumerate(reads):
         if slot.type.shape != out.type.shape and (slot.type.size != 1 or position not in may_be_scalar):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.emit import Emitter, Rule, same_shape
+from haulout.frontends.hlo.literals import PARTS
 from haulout.frontends.hlo.opcodes import DIRECTIONS, ELEMENTWISE
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.values import Operation
@@ -41,13 +42,21 @@ def check(operation: Operation) -> dict[str, AttrValue]:
     operation.expect(kind in ELEMENTWISE[operation.opcode].types, f"not defined on {shape.dtype}")
     match operation.opcode:
         case "compare":
+            ordered = attrs["direction"] not in ("EQ", "NE")
+            operation.expect(kind != "c" or not ordered, "complex numbers have no order")
             if _is_total_order(operation, kind):
                 attrs["direction"] = f"{attrs['direction']}_TOTAL"
             operation.expect_result(shape.dims, "pred")
         case "is-finite":
             operation.expect_result(shape.dims, "pred")
         case "convert":
-            operation.expect_result(shape.dims, operation.results[0].shape.dtype)
+            result = operation.results[0].shape.dtype
+            operation.expect_result(shape.dims, result)
+            operation.expect(kind != "c" or result[0] in "cp", f"{shape.dtype} cannot be converted to {result}")
+        case "abs" | "real" | "imag" if kind == "c":
+            operation.expect_result(shape.dims, PARTS[shape.dtype])
+        case "complex":
+            operation.expect_result(shape.dims, next((c for c, part in PARTS.items() if part == shape.dtype), "c64"))
         case "bitcast-convert":
             _check_bitcast(operation)
         case _:
@@ -64,7 +73,7 @@ def _is_total_order(operation: Operation, kind: str) -> bool:
     order = operation.instruction.attributes.get("type")
     if order is None:
         return False
-    default = {"f": "FLOAT", "s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED"}[kind]
+    default = {"f": "FLOAT", "s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED", "c": "FLOAT"}[kind]
     allowed = (default, "TOTALORDER") if kind == "f" else (default,)
     return attributes.choice(order, *allowed) == "TOTALORDER"
 

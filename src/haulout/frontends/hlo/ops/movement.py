@@ -36,6 +36,8 @@ def _emit_concatenate(out: Emitter, operation: Operation) -> None:
     result, start = operation.result, 0
     steps = strides_of(result)
     for operand in operation.operands:
+        if not operand.shape.count:
+            continue
         out.copy(operation, operand, seen(result, operand.shape.dims, steps, steps[dim] * start))
         start += operand.shape.dims[dim]
 

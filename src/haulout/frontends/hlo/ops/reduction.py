@@ -52,6 +52,7 @@ def _emit_topk(out: Emitter, operation: Operation) -> None:
     (operand,) = operation.operands
     k = operation.attribute("k", attributes.integer)
     largest = operation.attribute("largest", attributes.boolean, True)
+    operation.attribute("is_stable", attributes.boolean, False)  # it is in any case
     dims = operand.shape.dims
     operation.expect(bool(dims) and k <= dims[-1], f"there are no {k} elements along the last dimension")
     operation.expect_result((*dims[:-1], k), operand.shape.dtype, 0)
@@ -76,6 +77,6 @@ def _emit_sort(out: Emitter, operation: Operation) -> None:
 
 RULES = {
     "reduce": Rule(_emit_reduce, ("dimensions", "to_apply")),
-    "topk": Rule(_emit_topk, ("k", "largest")),
+    "topk": Rule(_emit_topk, ("k", "largest", "is_stable")),
     "sort": Rule(_emit_sort, ("dimensions", "is_stable", "to_apply")),
 }
