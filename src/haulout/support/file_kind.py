@@ -29,13 +29,13 @@ class Kind(enum.Enum):
 
 
 _BINARY = (".pb", ".bin", ".proto", ".neff", ".mlirbc")
-_SKIPPED = r"(?:\s+|#[^\n]*(?:\n|\Z)|//[^\n]*(?:\n|\Z)|/\*.*?\*/)*+"
+_SKIPPED = r"(?:\s|#[^\n]*(?:\n|\Z)|//[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
 _STARTS = {
     Kind.BIR: re.compile(_SKIPPED + r"bir\s+\d", re.DOTALL),
     Kind.HLO: re.compile(_SKIPPED + r"HloModule\b", re.DOTALL),
 }
 _MLIR = re.compile(
-    r'(?:\s+|//[^\n]*(?:\n|\Z))*+(?:#\w[\w.]*\s*=|module\b[^\n]*\{|func\.func\b|"?builtin\.module\b)|\b(?:stablehlo|mhlo)\.\w'
+    r'(?:\s|//[^\n]*(?:\n|\Z))*(?:#\w[\w.]*\s*=|module\b[^\n]*\{|func\.func\b|"?builtin\.module\b)|\b(?:stablehlo|mhlo)\.\w'
 )
 _LOOK = 1 << 16
 """Bytes at the beginning that are looked at."""

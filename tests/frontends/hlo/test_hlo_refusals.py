@@ -9,15 +9,15 @@ from haulout.support.diagnostics import Diagnostic, HauloutError
 
 MANY = """HloModule many, num_partitions=2
 
-unused { p = f8e4m3[2] parameter(0)
-  ROOT r = f8e4m3[2] negate(p) }
+unused { p = f8e3m4[2] parameter(0)
+  ROOT r = f8e3m4[2] negate(p) }
 
-inner { s = (s32[], f8e4m3[8]) parameter(0)
+inner { s = (s32[], f8e3m4[8]) parameter(0)
   q = s4[8] parameter(1)
   i = s32[] get-tuple-element(s), index=0
-  x = f8e4m3[8] get-tuple-element(s), index=1
+  x = f8e3m4[8] get-tuple-element(s), index=1
   r = s32[] blend(i), replica_groups={{0,1}}
-  ROOT t = (s32[], f8e4m3[8]) tuple(r, x) }
+  ROOT t = (s32[], f8e3m4[8]) tuple(r, x) }
 
 ENTRY e {
   p = f32[8] parameter(0)
@@ -28,11 +28,11 @@ ENTRY e {
   a = f32[8] ragged-all-to-all(p)
   b = f32[8] ragged-all-to-all(p)
   c = f32[8] ragged-all-to-all(p)
-  y = f8e4m3[8] parameter(2)
+  y = f8e3m4[8] parameter(2)
   z = s32[] constant(3)
   w = s4[8] parameter(3)
-  t = (s32[], f8e4m3[8]) tuple(z, y)
-  k = (s32[], f8e4m3[8]) call(t, w), to_apply=inner
+  t = (s32[], f8e3m4[8]) tuple(z, y)
+  k = (s32[], f8e3m4[8]) call(t, w), to_apply=inner
   ROOT r = f32[8] opt-barrier(o)
 }
 """
@@ -52,7 +52,7 @@ def test_every_construct_is_reported_once() -> None:
     found = refused(MANY)
     starts = [
         "element type `s4` is not supported",
-        "element type `f8e4m3` is not supported",
+        "element type `f8e3m4` is not supported",
         "`blend` is not supported",
         "dynamic dimensions are not supported",
         "the attribute `rounding` of negate is not supported",
