@@ -110,7 +110,7 @@ def test_what_passes_from_engine_to_engine_is_followed(semaphores: bool) -> None
     for seed in range(examples(60)):
         compare(random_relays(Random(f"relays {seed}"), semaphores=semaphores), seen)
     assert seen["unordered"] > 0
-    assert seen["shown"] == 0 if semaphores else seen["shown"] > 100 and seen["lost"] == 0
+    assert seen["shown"] == 0 if semaphores else seen["shown"] > 0 and seen["lost"] == 0
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -118,7 +118,8 @@ def test_of_too_many_states_what_they_have_in_common_is_safe(most: int) -> None:
     seen: Counter[str] = Counter()
     for seed in range(examples(60)):
         compare(random_relays(Random(f"few {seed}")), seen, most=most)
-    assert 0 < seen["unknown"] < seen["pairs"]
+    assert seen["unknown"] < seen["pairs"]
+    assert examples(60) < 60 or seen["unknown"] > 0
 
 
 def follow_text(text: Text) -> list[tuple[Pair, int, dict[Choice, int] | None]]:
