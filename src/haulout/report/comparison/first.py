@@ -65,7 +65,8 @@ class FirstDifference:
     cores: tuple[tuple[int, Difference], ...]
     """Cores on which it differs."""
     right: tuple[tuple[str, Holds], ...]
-    """What it reads, directly or through operations without counterpart, and what the cores hold of that."""
+    """What it reads, directly or through operations without counterpart, and what the cores hold of that; for parts
+    of a sum the operation that makes them."""
     between: tuple[str, ...]
     """Operations without counterpart that it depends on, after those that are right."""
     transposed: tuple[int, ...] = ()
@@ -134,16 +135,20 @@ class Matcher:
                 yield core, part, got[tuple(slice(0, n) for n in part.shape)]
 
     def _look(self, name: str) -> tuple[Holds, str]:
-        best, which = Holds.UNKNOWN, ""
         theirs = self._values(self.record_b, self.b, name)
+        other = []
         for each in self.counterparts(name):
-            ours = self._values(self.record_a, self.a, each)
-            found = self._held(ours, theirs)
+            found = self._held(self._values(self.record_a, self.a, each), theirs)
             if found in _RIGHT:
                 return found, each
-            if best is Holds.UNKNOWN or (found is Holds.MOVED and best is Holds.OTHER):
-                best, which = found, each
-        return best, which
+            if found is not Holds.UNKNOWN:
+                other.append((found, each))
+        if not other:
+            return Holds.UNKNOWN, ""
+        return min(other, key=lambda each: (each[0] is not Holds.MOVED, self._farthest(name, each[1])))
+
+    def _farthest(self, name: str, counterpart: str) -> float:
+        return max((each.largest for _, each in self.differences(name, counterpart)), default=0.0)
 
     def _held(self, ours: dict[int, Array], theirs: dict[int, Array]) -> Holds:
         cores = self.b.program.lnc
@@ -164,8 +169,7 @@ class Matcher:
         found = self._tiled(want, got)
         if found is not Holds.OTHER or want.dtype.kind == "b":
             return found
-        for holds, (members, add) in itertools.product(_PARTIAL, itertools.product(_groups(cores), [0])):
-            del add
+        for holds, members in itertools.product(_PARTIAL, _groups(cores)):
             joined = [_PARTIAL[holds].reduce([got[core] for core in group]) for group in members]
             each = [joined[next(i for i, group in enumerate(members) if core in group)] for core in range(cores)]
             if self._tiled(want, each) is Holds.ALL:
@@ -225,10 +229,10 @@ class Matcher:
         return (operation.origin, operation.opcode) if operation is not None else ("", name)
 
 
-def find_first(matcher: Matcher, results: Sequence[str]) -> FirstDifference | None:
-    """The first operation that differs, on a way to these results; None if none is found."""
+def find_first(matcher: Matcher, result: str) -> FirstDifference | None:
+    """The first operation that differs, on a way to a result; None if none is found."""
     record = matcher.record_b
-    starts = set().union(*(record.writers.get(name, set()) for name in results)) & record.values.keys()
+    starts = record.writers.get(result, set()) & record.values.keys()
     met = _met(matcher, starts)
     order = [name for name in record.values if name in met]
     first = next((name for name in order if matcher.holds(name)[0] is Holds.OTHER), None)
@@ -240,7 +244,8 @@ def find_first(matcher: Matcher, results: Sequence[str]) -> FirstDifference | No
     holds, counterpart = matcher.holds(first)
     before = _met(matcher, {first}, always={first})
     reads = set().union(*(record.reads.get(name, set()) for name in before)) - before
-    right = [(name, matcher.holds(name)[0]) for name in record.values if name in reads]
+    held = [(name, matcher.holds(name)[0]) for name in record.values if name in reads]
+    right = list(dict.fromkeys((_made_by(matcher, name, how), how) for name, how in held))
     right += [(name, Holds.ALL) for name in sorted(reads - record.values.keys())]
     cores = matcher.differences(first, counterpart) if counterpart else []
     return FirstDifference(
@@ -254,6 +259,19 @@ def find_first(matcher: Matcher, results: Sequence[str]) -> FirstDifference | No
         matcher.transposed(first, counterpart) if counterpart else (),
         holds,
     )
+
+
+def _made_by(matcher: Matcher, name: str, holds: Holds) -> str:
+    """The operation that makes the parts which an operation holds; the operation itself where it has no parts."""
+    seen = {name}
+    while holds in _PARTIAL:
+        reads = matcher.record_b.reads.get(name, set())
+        before = [each for each in reads if each not in seen and matcher.holds(each)[0] is holds]
+        if not before:
+            break
+        name = before[0] if len(before) == 1 else min(before)
+        seen.add(name)
+    return name
 
 
 def _met(matcher: Matcher, starts: set[str], always: frozenset[str] | set[str] = frozenset()) -> set[str]:

@@ -29,8 +29,8 @@ class Comparison:
     """What a comparison found."""
 
     outputs: tuple[OutputResult, ...]
-    first: FirstDifference | None
-    """The first operation that differs, if a result does and it is known."""
+    first: dict[str, FirstDifference]
+    """By result of the split program, the first operation on the way to it that differs, where it is known."""
     diagnostics: tuple[Diagnostic, ...]
     """`different-results`, one for each result, and the findings of both runs."""
 
@@ -65,8 +65,13 @@ def compare(
     outputs = compare_outputs(a, b, made.each, run_a.outputs, run_b.outputs, asked, tolerance)
     found = [*_titled(a, run_a.diagnostics), *_titled(b, run_b.diagnostics)]
     different = [each for each in outputs if not each.equal]
-    first = _first(a, b, made, different, tolerance, max_instructions) if different else None
-    found += [_finding(a, b, each, first) for each in different]
+    first = _first(a, b, made, different, tolerance, max_instructions)
+    shown: dict[str, str] = {}
+    for each in different:
+        where = first.get(each.b)
+        found.append(_finding(a, b, each, where, shown.get(where.b) if where is not None else None))
+        if where is not None:
+            shown.setdefault(where.b, each.b)
     if all(each.size and each.not_finite == each.size for each in outputs) and outputs:
         message = "no result has a finite element, so their agreement says nothing"
         found.append(Diagnostic("different-results", Severity.WARNING, message, help=("give other --inputs",)))
@@ -109,22 +114,30 @@ def _asked(a: Source, b: Source, split: Sequence[str]) -> dict[str, int]:
 
 def _first(
     a: Source, b: Source, made: Inputs, different: Sequence[OutputResult], tolerance: Tolerance, limit: int
-) -> FirstDifference | None:
+) -> dict[str, FirstDifference]:
     """By the first values of each operation; where these agree, by the last ones, which loops have made."""
+    known: dict[str, FirstDifference] = {}
     layouts = list(dict.fromkeys(each.layout for each in made.each if each.layout is not None))
     for last in (False, True):
+        wanted = [each.b for each in different if each.b not in known]
+        if not wanted:
+            break
         record_a, record_b = (
             record(each.program, values, names=each.operations, max_instructions=limit, last=last)
             for each, values in ((a, made.a), (b, made.b))
         )
         matcher = Matcher(a, b, record_a, record_b, tolerance, layouts)
-        found = find_first(matcher, [each.b for each in different])
-        if found is not None:
-            return found
-    return None
+        for name in wanted:
+            found = find_first(matcher, name)
+            if found is not None:
+                known[name] = found
+    return known
 
 
-def _finding(a: Source, b: Source, result: OutputResult, first: FirstDifference | None) -> Diagnostic:
+def _finding(
+    a: Source, b: Source, result: OutputResult, first: FirstDifference | None, said: str | None
+) -> Diagnostic:
+    """A result that differs; `said`: the result before it whose finding has told about the same operation."""
     wrong = [core for core, each in enumerate(result.cores) if each.count]
     worst = max(wrong, key=lambda core: result.cores[core].largest)
     ours, theirs = result.values[worst]
@@ -140,7 +153,7 @@ def _finding(a: Source, b: Source, result: OutputResult, first: FirstDifference 
     labels: tuple[Label, ...] = ()
     if first is not None:
         labels, more = _about(a, b, first)
-        notes += more
+        notes += more if said is None else [f"from there as result %{said}"]
     else:
         notes.append("no operation on the way to it has a counterpart with other values")
     return Diagnostic("different-results", Severity.ERROR, message, labels, tuple(notes))
@@ -156,7 +169,7 @@ def _about(a: Source, b: Source, first: FirstDifference) -> tuple[tuple[Label, .
     labels = [instruction_label(b.program, first.row, what)]
     if first.row_a >= 0:
         labels.append(instruction_label(a.program, first.row_a, f"%{first.a} of {a.title}"))
-    notes = [f"{what}{f', from %{first.a} of {a.title}' if first.a else ''}"]
+    notes = []
     if first.cores and first.holds is Holds.OTHER:
         worst = max((each for _, each in first.cores), key=lambda each: each.largest)
         cores = [core for core, _ in first.cores]
@@ -168,7 +181,10 @@ def _about(a: Source, b: Source, first: FirstDifference) -> tuple[tuple[Label, .
         if names and holds is Holds.ALL:
             notes.append(f"what it reads is right: {_names(names)}")
         elif names:
-            notes.append(f"of {_names(names)} the cores hold {holds.value}, which no operation brings together")
+            verb = "makes" if len(names) == 1 else "make"
+            notes.append(
+                f"{_names(names)} {verb} {holds.value}, one on each core, which no operation brings together"
+            )
     if first.between:
         notes.append(f"between them, without a counterpart: {_names(first.between)}")
     return tuple(labels), notes

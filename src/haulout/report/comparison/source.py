@@ -31,6 +31,7 @@ class Operation:
 
     opcode: str
     dims: tuple[int, ...] | None
+    operands: tuple[str, ...]
     origin: str
     """Its `op_name` without the name of the function, or nothing."""
 
@@ -86,7 +87,7 @@ def from_hlo(module: HloModule, title: str) -> Source:
             dims = each.shape.dims if isinstance(each.shape, Shape) else None
             metadata = each.attributes.get("metadata")
             origin = _FUNCTION.sub("", op_name(metadata), count=1) if metadata is not None else ""
-            operations[each.name] = Operation(each.opcode, dims, origin)
+            operations[each.name] = Operation(each.opcode, dims, each.operands, origin)
     for each in (*module.entry.parameters, module.entry.root):
         if "sharding" in each.attributes:
             shardings[each.name] = each.attributes["sharding"].text
