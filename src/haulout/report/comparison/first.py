@@ -1,10 +1,10 @@
 """The first operation of the split program that computes something else.
 
 The recipe: both programs run once more and keep what each operation computes. Operations correspond by `op_name` and
-opcode if both texts have them, else by name. An operation is *right* if the cores hold what the first program
-computes there: all of it, tiles of it, or parts of a sum, of a maximum or of a minimum. The walk goes back from the
-results that differ and stops at right operations. Of what it meets, the first that has a counterpart with other
-values is the answer; what it met before that has no counterpart, such as a collective.
+opcode if both texts have them, else by name; a collective corresponds to what its operand corresponds to. An
+operation is *right* if the cores hold what the first program computes there: all of it, tiles of it, or parts of a
+sum, of a maximum or of a minimum. The walk goes back from a result that differs and stops at right operations. Of what
+it meets, the first in program order that has a counterpart with other values is the answer.
 
 Values may be a little farther apart than those of results, since differences of large numbers lose digits.
 """
@@ -22,13 +22,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from haulout.report.comparison.layout import Layout, by_shapes
+from haulout.report.comparison.inputs import Inputs
+from haulout.report.comparison.layout import by_shapes
 from haulout.report.comparison.numbers import Difference, Tolerance
 from haulout.report.comparison.source import Source
 from haulout.sim.record import Record, Written
 
 Array = npt.NDArray[Any]
 _WIDER = 10
+_MOVING = ("transpose", "reverse", "slice")
+"""Operations that the front end resolves into the patterns of their readers."""
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _MAX_RANK = 4
 """Of arrays whose transpositions are tried."""
@@ -69,6 +72,8 @@ class FirstDifference:
     of a sum the operation that makes them."""
     between: tuple[str, ...]
     """Operations without counterpart that it depends on, after those that are right."""
+    through: tuple[str, ...] = ()
+    """Transpositions and the like through which it reads; they are no instructions of their own."""
     transposed: tuple[int, ...] = ()
     """The order of dimensions of the counterpart's value in which it has the same numbers."""
     holds: Holds = Holds.OTHER
@@ -78,10 +83,11 @@ class Matcher:
     """Counterparts of the operations of the second program, and what the cores hold of their values."""
 
     def __init__(
-        self, a: Source, b: Source, record_a: Record, record_b: Record, tolerance: Tolerance, known: Sequence[Layout]
+        self, a: Source, b: Source, record_a: Record, record_b: Record, inputs: Inputs, tolerance: Tolerance
     ) -> None:
         self.a, self.b, self.record_a, self.record_b = a, b, record_a, record_b
-        self.tolerance, self.known = tolerance, known
+        self.inputs, self.tolerance = inputs, tolerance
+        self.known = list(dict.fromkeys(each.layout for each in inputs.each if each.layout is not None))
         self.by_core = a.program.lnc == b.program.lnc
         self._found: dict[str, tuple[Holds, str]] = {}
         self._by_origin = self._origins()
@@ -95,13 +101,25 @@ class Matcher:
     def counterparts(self, name: str) -> list[str]:
         """Operations of the first program that may be this one, the likeliest first."""
         operation = self.b.operations.get(name)
+        if operation is not None and operation.opcode in _COLLECTIVES and self.a.operations:
+            return self._of_operands(name)
         if operation is None or not operation.origin or not self._by_origin:
             return [name] if name in self.record_a.values else []
-        key = operation.origin, "" if operation.opcode in _COLLECTIVES else operation.opcode
-        found = self._by_origin.get(key, [])
+        found = self._by_origin.get((operation.origin, operation.opcode), [])
         same = [each for each in self.record_b.values if self._key(each) == self._key(name)]
         at = min(same.index(name) if name in same else 0, max(len(found) - 1, 0))
         return [*found[at:], *found[:at]]
+
+    def _of_operands(self, name: str) -> list[str]:
+        found: list[str] = []
+        of_input = {each.b: each.a for each in self.inputs.each}
+        for each in sorted(self.record_b.reads.get(name, set()) - {name}):
+            if each in self.record_b.values:
+                holds, which = self.holds(each)
+                found += [which] if holds in _RIGHT else []
+            elif each in of_input:
+                found.append(of_input[each])
+        return found
 
     def differences(self, name: str, counterpart: str) -> list[tuple[int, Difference]]:
         """The cores whose values differ from those of the counterpart."""
@@ -205,6 +223,9 @@ class Matcher:
     def _values(self, record: Record, source: Source, name: str) -> dict[int, Array]:
         """The value of an operation on each core, in the shape that the text gives it."""
         operation = source.operations.get(name)
+        if name not in record.values and source is self.a:
+            keys = {core: f"{source.module(core)}/{name}" for core in range(source.program.lnc)}
+            return {core: self.inputs.a[key] for core, key in keys.items() if key in self.inputs.a}
         written = record.values.get(name, {})
         found = {core: _shaped(each, operation.dims if operation else None) for core, each in written.items()}
         owners = {each.owner for each in written.values()}
@@ -221,7 +242,6 @@ class Matcher:
             operation = self.a.operations.get(name)
             if operation is not None and operation.origin:
                 found[operation.origin, operation.opcode].append(name)
-                found[operation.origin, ""].append(name)
         return dict(found)
 
     def _key(self, name: str) -> tuple[str, str]:
@@ -256,9 +276,25 @@ def find_first(matcher: Matcher, result: str) -> FirstDifference | None:
         tuple(cores),
         tuple(right),
         tuple(name for name in record.values if name in before and name != first),
+        _through(matcher, first),
         matcher.transposed(first, counterpart) if counterpart else (),
         holds,
     )
+
+
+def _through(matcher: Matcher, name: str) -> tuple[str, ...]:
+    """Operations between one and the instructions that it reads which move elements."""
+    operations, found, seen = matcher.b.operations, [], {name}
+    todo = list(operations[name].operands) if name in operations else []
+    while todo:
+        each = todo.pop(0)
+        if each in seen or each not in operations or each in matcher.record_b.values:
+            continue
+        seen.add(each)
+        if operations[each].opcode in _MOVING:
+            found.append(each)
+        todo += operations[each].operands
+    return tuple(found)
 
 
 def _made_by(matcher: Matcher, name: str, holds: Holds) -> str:

@@ -117,7 +117,6 @@ def _first(
 ) -> dict[str, FirstDifference]:
     """By the first values of each operation; where these agree, by the last ones, which loops have made."""
     known: dict[str, FirstDifference] = {}
-    layouts = list(dict.fromkeys(each.layout for each in made.each if each.layout is not None))
     for last in (False, True):
         wanted = [each.b for each in different if each.b not in known]
         if not wanted:
@@ -126,7 +125,7 @@ def _first(
             record(each.program, values, names=each.operations, max_instructions=limit, last=last)
             for each, values in ((a, made.a), (b, made.b))
         )
-        matcher = Matcher(a, b, record_a, record_b, tolerance, layouts)
+        matcher = Matcher(a, b, record_a, record_b, made, tolerance)
         for name in wanted:
             found = find_first(matcher, name)
             if found is not None:
@@ -165,7 +164,7 @@ def _about(a: Source, b: Source, first: FirstDifference) -> tuple[tuple[Label, .
     if first.holds is Holds.UNKNOWN:
         what = f"%{first.b} is the first operation without a counterpart"
     elif first.holds in (Holds.SUM, Holds.MAXIMUM, Holds.MINIMUM):
-        what = f"after %{first.b} the cores hold {first.holds.value}, which no operation brings together"
+        what = f"after %{first.b} the cores hold {first.holds.value}, which nothing brings together"
     labels = [instruction_label(b.program, first.row, what)]
     if first.row_a >= 0:
         labels.append(instruction_label(a.program, first.row_a, f"%{first.a} of {a.title}"))
@@ -182,9 +181,9 @@ def _about(a: Source, b: Source, first: FirstDifference) -> tuple[tuple[Label, .
             notes.append(f"what it reads is right: {_names(names)}")
         elif names:
             verb = "makes" if len(names) == 1 else "make"
-            notes.append(
-                f"{_names(names)} {verb} {holds.value}, one on each core, which no operation brings together"
-            )
+            notes.append(f"{_names(names)} {verb} {holds.value}, a part on each core, which nothing brings together")
+    if first.through:
+        notes.append(f"it reads through {_names(first.through)}")
     if first.between:
         notes.append(f"between them, without a counterpart: {_names(first.between)}")
     return tuple(labels), notes
