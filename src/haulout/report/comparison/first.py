@@ -3,8 +3,8 @@
 The recipe: both programs run once more and keep what each operation computes. Operations correspond by `op_name` and
 opcode if both texts have them, else by name; a collective corresponds to what its operand corresponds to. An
 operation is *right* if the cores hold what the first program computes there: all of it, tiles of it, or parts of a
-sum, of a maximum or of a minimum. The walk goes back from a result that differs and stops at right operations. Of what
-it meets, the first in program order that has a counterpart with other values is the answer.
+sum, of a maximum or of a minimum. The walk goes back from a result that differs and stops at right operations. Of
+what it meets, the first in program order that has a counterpart with other values is the answer.
 
 Values may be a little farther apart than those of results, since differences of large numbers lose digits.
 """

@@ -66,7 +66,7 @@ def make_inputs(
         for core in range(cores):
             whole = values[0 if layout is not None else core, one]
             part = whole if layout is None else layout.part(whole, theirs[other][1], core)
-            found[f"{b.module(core)}/{other}"] = np.ascontiguousarray(part)
+            found[f"{b.module(core)}/{other}"] = np.array(part, order="C")
     return Inputs(each, {f"{a.module(core)}/{name}": value for (core, name), value in values.items()}, found)
 
 

@@ -173,6 +173,8 @@ def _about(a: Source, b: Source, first: FirstDifference) -> tuple[tuple[Label, .
         worst = max((each for _, each in first.cores), key=lambda each: each.largest)
         cores = [core for core, _ in first.cores]
         notes.append(f"%{first.b} differs on {_cores(cores, b.program.lnc)}: {_apart(worst)}")
+    if first.a and first.row_a < 0:
+        notes.append(f"it should hold what input %{first.a} of {a.title} holds")
     if first.transposed:
         notes.append(f"it has the numbers of %{first.a} with the dimensions in the order {list(first.transposed)}")
     for holds in Holds:
