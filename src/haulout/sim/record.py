@@ -58,6 +58,8 @@ class Record:
     """Name -> names of the instructions and inputs whose values it reads, on any core."""
     writers: dict[str, set[str]] = field(default_factory=dict)
     """Name of a location -> names of the instructions that wrote it last, on any core."""
+    repeated: set[str] = field(default_factory=set)
+    """Names of the instructions that ran more than once on a core."""
     is_complete: bool = True
     """False: values beyond `MAX_BYTES` are missing."""
 
@@ -83,7 +85,12 @@ def record(
     with executing(prepared):
         Reference(prepared, execution, max_instructions).run()
     return Record(
-        result_of(execution, ListOrder()), keeper.values, dict(keeper.reads), keeper.by_name(), keeper.is_complete
+        result_of(execution, ListOrder()),
+        keeper.values,
+        dict(keeper.reads),
+        keeper.by_name(),
+        keeper.repeated,
+        keeper.is_complete,
     )
 
 
@@ -91,6 +98,7 @@ class _Keeper:
     def __init__(self, execution: Execution, names: frozenset[str], last: bool) -> None:
         self.execution, self.names, self.last = execution, names, last
         self.seen: set[int] = set()
+        self.repeated: set[str] = set()
         self.steps = 0
         self.program, self.code = execution.prepared.program, execution.prepared.code
         self.core: list[int] = self.program.instruction_core.tolist()
@@ -116,6 +124,8 @@ class _Keeper:
                 self.writers[owner] = {name}
             else:
                 self.writers.setdefault(owner, set()).add(name)
+        if row in self.seen:
+            self.repeated.add(name)
         if middle < end and (self.last or row not in self.seen):
             self.seen.add(row)
             written = self._written(row, middle, around)

@@ -77,6 +77,8 @@ class FirstDifference:
     transposed: tuple[int, ...] = ()
     """The order of dimensions of the counterpart's value in which it has the same numbers."""
     holds: Holds = Holds.OTHER
+    is_complete: bool = True
+    """False: values of later operations were too large to keep (`record.MAX_BYTES`)."""
 
 
 class Matcher:
@@ -279,6 +281,7 @@ def find_first(matcher: Matcher, result: str) -> FirstDifference | None:
         _through(matcher, first),
         matcher.transposed(first, counterpart) if counterpart else (),
         holds,
+        record.is_complete and matcher.record_a.is_complete,
     )
 
 

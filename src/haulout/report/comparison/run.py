@@ -115,22 +115,29 @@ def _asked(a: Source, b: Source, split: Sequence[str]) -> dict[str, int]:
 def _first(
     a: Source, b: Source, made: Inputs, different: Sequence[OutputResult], tolerance: Tolerance, limit: int
 ) -> dict[str, FirstDifference]:
-    """By the first values of each operation; where these agree, by the last ones, which loops have made."""
+    """By the first values of each operation; where these agree, or a loop goes before, by the last ones."""
     known: dict[str, FirstDifference] = {}
+    repeated: set[str] = set()
     for last in (False, True):
-        wanted = [each.b for each in different if each.b not in known]
+        wanted = [each.b for each in different if each.b not in known or _reads_loop(known[each.b], repeated)]
         if not wanted:
             break
         record_a, record_b = (
             record(each.program, values, names=each.operations, max_instructions=limit, last=last)
             for each, values in ((a, made.a), (b, made.b))
         )
+        repeated = record_b.repeated
         matcher = Matcher(a, b, record_a, record_b, made, tolerance)
         for name in wanted:
             found = find_first(matcher, name)
             if found is not None:
                 known[name] = found
     return known
+
+
+def _reads_loop(found: FirstDifference, repeated: set[str]) -> bool:
+    """Whether it reads, outside a loop, what a loop has made last."""
+    return found.b not in repeated and any(name in repeated for name, _ in found.right)
 
 
 def _finding(
@@ -154,7 +161,7 @@ def _finding(
         labels, more = _about(a, b, first)
         notes += more if said is None else [f"from there as result %{said}"]
     else:
-        notes.append("no operation on the way to it has a counterpart with other values")
+        notes.append("no operation whose value was kept differs on the way to it")
     return Diagnostic("different-results", Severity.ERROR, message, labels, tuple(notes))
 
 
@@ -186,6 +193,8 @@ def _about(a: Source, b: Source, first: FirstDifference) -> tuple[tuple[Label, .
             notes.append(f"{_names(names)} {verb} {holds.value}, a part on each core, which nothing brings together")
     if first.through:
         notes.append(f"it reads through {_names(first.through)}")
+    if not first.is_complete:
+        notes.append("values of some operations were too large to keep, and are not compared")
     if first.between:
         notes.append(f"between them, without a counterpart: {_names(first.between)}")
     return tuple(labels), notes
