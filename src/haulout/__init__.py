@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from haulout.api import CompileResult, check, compile, load, run, simulate
+    from haulout.api import CompileResult, check, compare, compile, load, run, simulate
     from haulout.ir.program import Program
     from haulout.packing import plan
     from haulout.support.diagnostics import Diagnostic, HauloutError, Severity
@@ -21,6 +21,7 @@ __all__ = [
     "Program",
     "Severity",
     "check",
+    "compare",
     "compile",
     "load",
     "plan",
@@ -35,6 +36,7 @@ _HOME = {
     "Program": "haulout.ir.program",
     "Severity": "haulout.support.diagnostics",
     "check": "haulout.api",
+    "compare": "haulout.api",
     "compile": "haulout.api",
     "load": "haulout.api",
     "plan": "haulout.packing",

@@ -1,4 +1,4 @@
-"""The Python API: `load`, `compile`, `check`, `simulate`, `run`. The commands call these functions."""
+"""The Python API: `load`, `compile`, `check`, `simulate`, `run`, `compare`. The commands call these functions."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from haulout.passes.manager import PassRecord
     from haulout.passes.pipeline import Fences, Share, Sync
     from haulout.passes.split_report import SplitReport
+    from haulout.report.comparison import Comparison, Source
     from haulout.report.model import Report, ShareLevel
     from haulout.runtime import RunResult
     from haulout.sim.run import SimulationResult
@@ -340,3 +341,43 @@ def run(
     from haulout.runtime import run as execute
 
     return execute(source if isinstance(source, Program) else load(source), inputs, **options)
+
+
+def compare(
+    a: str | Path | Program,
+    b: str | Path | Program,
+    inputs: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    *,
+    seed: int = 0,
+    split: Sequence[str] = (),
+    rtol: float | None = None,
+    atol: float = 0.0,
+    max_instructions: int = 1_000_000,
+) -> Comparison:
+    """Run `a`, the program before the split, and `b`, the split one, on the same inputs, and compare their results.
+
+    `a` runs on one core, and its arrays are cut for the cores of `b` by the shardings of HLO text, by `split`
+    (`NAME=DIM` of inputs and results), or by their shapes, in the order of the cores. Or both are for as many cores
+    and are compared core by core. `inputs` are those of `a`, by `MODULE/LOCATION` or `LOCATION`; without them they
+    are drawn from `seed`. Floats agree within `atol` plus `rtol` times the largest magnitude of the result in `a`;
+    `rtol` None: by element type. Raises `HauloutError` if inputs or results do not correspond, or a run fails.
+    """
+    from haulout.report.comparison import compare as run
+
+    options: dict[str, Any] = {"seed": seed, "split": split, "rtol": rtol, "atol": atol}
+    return run(_compared(a, "A"), _compared(b, "B"), inputs, max_instructions=max_instructions, **options)
+
+
+def _compared(source: str | Path | Program, title: str) -> Source:
+    """A program for `compare`; of HLO text also its shardings and the origins of its operations."""
+    from haulout.report.comparison import from_hlo, from_program
+
+    if isinstance(source, Program):
+        return from_program(source, title)
+    if is_kernel(source):
+        bad_input(f"{source}: compare takes programs", help=["haulout simulate --expect compares a kernel"])
+    if Path(source).suffix == ".hlo":
+        from haulout.frontends.hlo import read_hlo
+
+        return from_hlo(read_hlo(Path(source)), title)
+    return from_program(load(source), title)

@@ -180,6 +180,13 @@ CATALOG: dict[str, Entry] = {
         "The program and the reference compute different results.",
         "Compare the inputs first. Then look for the first value that differs.",
     ),
+    "different-results": Entry(
+        "A result of the split program differs from the one of the program before the split.",
+        "On the same inputs both must compute the same, up to rounding. A collective is missing or wrong, a "
+        "dimension is cut or transposed in another way, or operands are swapped.",
+        "Look at the first operation that differs, which the finding names: what it reads is right. If the cores "
+        "hold tiles in another order, say so with `--split`; if only rounding differs, widen `--rtol`.",
+    ),
     "kept-fences": Entry(
         "Not every instruction has a `seq`, so the compiler kept the barriers of the program.",
         "Without `seq` the intended order of two unordered accesses is unknown.",

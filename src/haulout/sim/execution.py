@@ -55,6 +55,8 @@ class Execution:
     def __init__(self, prepared: Prepared, inputs: Values | None, seed: int, progress: Progress | None) -> None:
         self.prepared, self.progress = prepared, progress
         self.found = Diagnostics()
+        self.watch: Callable[[int, Iteration], None] | None = None
+        """Called after an instruction has written, with its row and the iterations around it."""
         self.instructions = self.events = self.barriers = 0
         self.branches: dict[int, bool] = {}
         """Row of each branch -> whether it took its first successor when it was last executed."""
@@ -95,11 +97,15 @@ class Execution:
                 where = visits.around(steps.visit[item]) if around is None else around
             if effect == Effect.BOTH:
                 machine.execute(row, where)
+                if self.watch is not None:
+                    self.watch(row, where)
             elif effect == Effect.READS:
                 sent[key(item)] = machine.read(row, where)
             elif effect == Effect.WRITES:
                 if item in senders:
                     machine.write(row, sent[key(senders[item])], where)
+                    if self.watch is not None:
+                        self.watch(row, where)
             elif effect == Effect.BRANCHES:
                 takes = machine.takes(row)
                 if not schedule:

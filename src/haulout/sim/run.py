@@ -100,9 +100,9 @@ def run_reference(
 ) -> tuple[Visits, SimulationResult]:
     """The run in program order: its visits and its result."""
     execution = Execution(prepared, inputs, seed, progress)
-    with _executing(prepared):
+    with executing(prepared):
         visits = Reference(prepared, execution, limit).run()
-    return visits, _result(execution, ListOrder())
+    return visits, result_of(execution, ListOrder())
 
 
 def run(
@@ -117,20 +117,21 @@ def run(
     """The run of a plan under a schedule."""
     steps = Steps(plan, event_order(plan.trace, plan.graph, schedule))
     execution = Execution(prepared, inputs, seed, progress)
-    with _executing(prepared):
+    with executing(prepared):
         execution.happen(steps, schedule=str(schedule))
         execution.count(steps.instructions, steps.barriers)
-    return _result(execution, schedule)
+    return result_of(execution, schedule)
 
 
 @contextmanager
-def _executing(prepared: Prepared) -> Iterator[None]:
+def executing(prepared: Prepared) -> Iterator[None]:
     """One BLAS thread: more gain nothing on small products, and wait for each other on a busy machine."""
     with within_memory(prepared.layout.size), one_thread(), np.errstate(all="ignore"):
         yield
 
 
-def _result(execution: Execution, schedule: Schedule) -> SimulationResult:
+def result_of(execution: Execution, schedule: Schedule) -> SimulationResult:
+    """The outputs, findings and counts of a run that has ended."""
     outputs = execution.outputs()
     statistics = Statistics(
         execution.instructions, execution.events, execution.barriers, execution.prepared.layout.size

@@ -166,6 +166,18 @@ PROGRAMS: dict[str, Example] = {
         "python expected.py && haulout simulate example.bir --expect expected.npz",
         "error[unexpected-output]: nc0/t: 16 of 16 elements differ",
     ),
+    "different-results": Example(
+        {
+            f"{name}.bir": program(
+                "mloc %x dram.local size=16 kind=input dtype=f32 shape=[4]\n"
+                "mloc %y dram.local size=16 kind=output dtype=f32 shape=[4]\n"
+                f"%twice = {opcode} @vector (%x, %x) -> (%y)"
+            )
+            for name, opcode in (("before", "add"), ("after", "multiply"))
+        },
+        "haulout compare before.bir after.bir",
+        "error[different-results]: result %y differs on core 0: max|a-b| = 0.309, limit 3.1e-06",
+    ),
     "kept-fences": Example(
         {"example.bir": program(f"{OWNER}\n{BARRIER('meet')}", f"{VIEW}\n{BARRIER('meet')}")},
         "haulout compile example.bir -o out",
