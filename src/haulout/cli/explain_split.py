@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, plain_console, split_option
+from haulout.cli.common import CORES, plain_console, print_table, split_option
 from haulout.cli.status import CLEAN, guarded
 from haulout.report.split import divided_table, fence_table, split_lines, undivided_table
 
@@ -81,13 +81,13 @@ def explain_split(
         console.print(line, soft_wrap=True)
     most = top or len(report.divided) + len(report.undivided)
     if report.divided:
-        console.print(divided_table(report.divided[:most], report.fences))
+        print_table(console, divided_table(report.divided[:most], report.fences))
         _print_rest(console, [each.share for each in report.divided[most:]])
     if report.undivided:
-        console.print(undivided_table(report.undivided[:most], report.fences))
+        print_table(console, undivided_table(report.undivided[:most], report.fences))
         _print_rest(console, [each.share for each in report.undivided[most:]])
     if fences and report.fences:
-        console.print(fence_table(report.fences))
+        print_table(console, fence_table(report.fences))
     return CLEAN
 
 
