@@ -14,6 +14,8 @@ from tests.support.sarif_schema import problems
 from haulout import api
 from haulout.cli.main import main
 from haulout.ir.text import print_bir
+from haulout.report.catalog import ASSUMED
+from haulout.report.examples import EXAMPLES
 
 PROBLEM = "id,lower,upper,size\nx,0,4,64\ny,2,6,128\nz,4,8,64\n"
 KERNEL = """import nki.language as nl
@@ -41,7 +43,8 @@ def test_compile_has_the_figures_of_its_report(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "report.json").read_text())
     summary = found["summary"]
     assert found["command"] == "compile"
-    assert summary["outcome"] == {"proved": True, "findings": 0, "notes": 0, "suppressed": 0, "exit_status": 0}
+    counts = {"proved": True, "findings": 0, "notes": 0, "suppressed": 0, "exit_status": 0}
+    assert summary["outcome"] == counts | {"not_proved": report["not_proved"]}
     for key, name in {
         "peak_bytes": "total_peak_bytes",
         "lower_bound_bytes": "total_lower_bound_bytes",
@@ -56,6 +59,28 @@ def test_compile_has_the_figures_of_its_report(tmp_path: Path) -> None:
     executed = document(haulout("run", tmp_path / "program.bir", "-q", "--repeat", "2", "--format", "json"))
     assert len(executed["summary"]["seconds"]) == 2
     assert executed["summary"]["outputs"] > 0
+
+
+def test_a_proof_names_its_assumptions(tmp_path: Path) -> None:
+    (text,) = EXAMPLES["assumed-trip"].files.values()
+    path = tmp_path / "loop.bir"
+    path.write_text(text)
+    for command in (["check", path], ["compile", path, "-q", "-o", tmp_path / "out"]):
+        found = document(haulout(*command, "--format", "json"))
+        codes = {each["code"] for each in found["diagnostics"]} & ASSUMED.keys()
+        assert codes
+        assert {ASSUMED[code] for code in codes} <= set(found["summary"]["outcome"]["not_proved"])
+    assert document(haulout("check", FIXED, "--format", "json"))["summary"]["outcome"]["not_proved"] == []
+
+
+def test_explain_split_has_its_section(tmp_path: Path) -> None:
+    found = document(haulout("explain-split", HLO, "--format", "json"))
+    assert found["command"] == "explain-split"
+    assert found["diagnostics"] == []
+    assert {"divided", "undivided"} <= set(found["split"])
+    assert (
+        list(document(haulout("explain-split", tmp_path / "missing.hlo", "--format", "json")))[:4] == list(found)[:4]
+    )
 
 
 def test_plan_has_peak_and_bound(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from haulout import api
 from haulout.cli.common import CORES, format_option, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, findings_of, guarded, with_outcome
-from haulout.cli.summary import Input
+from haulout.cli.summary import Input, Outcome
 from haulout.ir.text.columns import with_columns
+from haulout.report.catalog import assumptions
 from haulout.report.text_fix import TextFixes
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
 from haulout.support.files import STDIN, read_stdin
@@ -69,11 +70,11 @@ def check(
     if style != "text":
         shown = found if style in LINES else [*found, *(each for one in checked for each in one.suppressed)]
         edits = {id(each): one.fixes for one in checked for each in one.found}
-        proved = all(one.proved for one in checked)
+        outcome: Outcome = {"proved": all(one.proved for one in checked), "not_proved": assumptions(found)}
         emit(
             shown,
             style,
-            summary={"outcome": {"proved": proved}, "inputs": [one.as_input() for one in checked]},
+            summary={"outcome": outcome, "inputs": [one.as_input() for one in checked]},
             fix_of=lambda each: edits[id(each)](each) if id(each) in edits else None,
         )
     return exit_status(found)
@@ -101,7 +102,8 @@ class _Checked:
 
     def as_input(self) -> Input:
         """Its part of the summary."""
-        counted = with_outcome({"outcome": {"proved": self.proved}}, [*self.found, *self.suppressed])
+        outcome: Outcome = {"proved": self.proved, "not_proved": assumptions(self.found)}
+        counted = with_outcome({"outcome": outcome}, [*self.found, *self.suppressed])
         plain: Input = {"input": self.source, "outcome": counted["outcome"]}
         program = None if self.result is None else self.result.program
         if program is not None:

@@ -177,7 +177,7 @@ def compile(
 def _summary(result: api.CompileResult) -> Summary:
     report = result.report
     return {
-        "outcome": {"proved": result.proved},
+        "outcome": {"proved": result.proved, "not_proved": report.not_proved},
         "program": report.program,
         "cores": report.lnc,
         "instructions": report.instructions,

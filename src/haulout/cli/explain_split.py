@@ -8,7 +8,7 @@ import click
 
 from haulout import api
 from haulout.cli.common import CORES, plain_console, print_table, split_option
-from haulout.cli.status import CLEAN, guarded
+from haulout.cli.status import CLEAN, emit, guarded
 from haulout.report.split import divided_table, fence_table, split_lines, undivided_table
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Tables, or the section `split` of report.json.",
+    help="Tables, or a document with the section `split` of report.json.",
 )
 @guarded
 def explain_split(
@@ -74,7 +74,7 @@ def explain_split(
     """
     report = api.explain_split(source, lnc=lnc, split=split, target=target, fuse=fuse, replicated=replicated)
     if style == "json":
-        click.echo(report.to_json(), nl=False)
+        emit([], style, sections={"split": report})
         return CLEAN
     console = plain_console()
     for line in split_lines(report):

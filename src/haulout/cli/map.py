@@ -57,7 +57,7 @@ def map(
         if api.is_kernel(source):
             compiled = api.compile(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope)
             program, findings = compiled.program, compiled.diagnostics
-            summary["outcome"] = {"proved": compiled.proved}
+            summary["outcome"] = {"proved": compiled.proved, "not_proved": compiled.report.not_proved}
         else:
             program = api.load(source, lnc=lnc)
         drawing = draw_program(program)

@@ -9,7 +9,7 @@ import functools
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import ParamSpec
@@ -43,18 +43,21 @@ def emit(
     *,
     err: bool = False,
     summary: Summary | None = None,
+    sections: Mapping[str, object] | None = None,
     fix_of: Callable[[Diagnostic], TextFix | None] = lambda _: None,
 ) -> None:
     """Print findings to stdout, or to stderr if stdout has a result. Lines are empty without findings.
 
-    `summary` has the figures of the command for `--format json`; its outcome is counted here.
+    `summary` has the figures of the command for `--format json`, `sections` what else its document has. The outcome
+    is counted here.
     """
     if not diagnostics and style in LINES:
         return
     colour = style == "text" and wants_colour(sys.stderr if err else sys.stdout)
     context = click.get_current_context(silent=True)
     command = context.info_name or "" if context is not None and context.parent is not None else ""
-    about = About(command, __version__, with_outcome(summary or {}, diagnostics), colour=colour, fix_of=fix_of)
+    figures = with_outcome(summary or {}, diagnostics)
+    about = About(command, __version__, figures, sections or {}, colour=colour, fix_of=fix_of)
     if style == "sarif":
         about = replace(about, rules=_rules())
     click.echo(RENDERERS[style](diagnostics, about), err=err, color=True if colour else None)
@@ -70,8 +73,7 @@ def with_outcome(summary: Summary, diagnostics: Sequence[Diagnostic]) -> Summary
         "suppressed": len(diagnostics) - len(kept),
         "exit_status": exit_status(kept),
     }
-    if "proved" in summary.get("outcome", {}):
-        outcome["proved"] = summary["outcome"]["proved"]
+    outcome |= summary.get("outcome", {})
     return {"outcome": outcome, **{key: value for key, value in summary.items() if key != "outcome"}}  # type: ignore[typeddict-item]
 
 

@@ -11,6 +11,8 @@ class Outcome(TypedDict, total=False):
 
     proved: bool
     """The checker has proved the program: it found nothing, and no comment accepts a finding."""
+    not_proved: Sequence[str]
+    """Properties that a proof leaves out, because of an assumption or always."""
     findings: int
     """Errors and warnings."""
     notes: int

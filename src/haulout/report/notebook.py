@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from haulout.report.catalog import assumptions
 from haulout.support.diagnostics import Diagnostic, Severity
 from haulout.support.html import html_table
 
@@ -33,7 +34,8 @@ def compile_html(report: Report, diagnostics: Sequence[Diagnostic], proved: bool
     ]
     verdict = "proved" if proved else "NOT proved"
     total = format_bytes(report.total_peak_bytes)
-    below = f"{verdict}; DRAM of all cores {total}; estimated {format_time(report.estimated_makespan_us)}"
+    left = f"; not proved: {', '.join(report.not_proved)}" if proved else ""
+    below = f"{verdict}{left}; DRAM of all cores {total}; estimated {format_time(report.estimated_makespan_us)}"
     headings = ("core", "instructions", "barriers", "peak DRAM", "lower bound")
     return html_table(report.program, headings, rows, below) + findings_html(diagnostics)
 
@@ -50,7 +52,7 @@ def check_html(
         counts[Severity.WARNING],
         counts[Severity.NOTE],
         len(suppressed),
-        "proved" if proved else "NOT proved",
+        "NOT proved" if not proved else ", except ".join(["proved", *assumptions(diagnostics)]),
     )
     headings = ("cores", "instructions", "errors", "warnings", "notes", "suppressed", "verdict")
     title = "no program" if program is None else program.name

@@ -54,6 +54,8 @@ class About:
     version: str = ""
     """Of haulout."""
     summary: Mapping[str, Any] = field(default_factory=dict)
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """More of a JSON document."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
     """Code -> its meaning."""
     fix_of: Callable[[Diagnostic], TextFix | None] = lambda _: None
@@ -192,4 +194,5 @@ def render_json(diagnostics: Sequence[Diagnostic], about: About = NOTHING) -> st
     }
     if suppressed := as_json([each for each in diagnostics if each.suppressed]):
         document["suppressed"] = suppressed
+    document |= about.sections
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
