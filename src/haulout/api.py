@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from haulout.report.comparison import Comparison, Source
     from haulout.report.model import Report, ShareLevel
     from haulout.runtime import RunResult
+    from haulout.sim.events.schedules import Schedule
+    from haulout.sim.execution import Progress
     from haulout.sim.run import SimulationResult
 
 
@@ -42,6 +44,11 @@ class CompileResult:
     def ok(self) -> bool:
         """No error and no warning."""
         return not any(each.severity > Severity.NOTE for each in self.diagnostics)
+
+    def _repr_html_(self) -> str:
+        from haulout.report.notebook import compile_html
+
+        return compile_html(self.report, self.diagnostics, self.proved)
 
 
 def load(
@@ -97,8 +104,22 @@ def _read(
     program = check_sound(_read_file(Path(source), kind, fuse, replicated, cores, divide=lnc is not None))
     if kind is Kind.STORE:
         require_writable(program)
+    return _on_cores(program, lnc, str(source), kind), []
+
+
+def load_text(text: str, *, file: str = "<text>", lnc: int | None = None) -> Program:
+    """The program of a `.bir` text, as `load` reads it from a file. `file` is its name in messages."""
+    from haulout.ir.text import parse_bir
+    from haulout.ir.verify import check_sound
+
+    _check_cores(lnc)
+    return _on_cores(check_sound(parse_bir(text, file)), lnc, file)
+
+
+def _on_cores(program: Program, lnc: int | None, source: str, kind: Kind | None = None) -> Program:
+    """The program on so many cores; a one-core program is cloned."""
     if lnc in (None, program.lnc):
-        return program, []
+        return program
     if program.lnc != 1:
         bad_input(f"{source} is partitioned for {program.lnc} cores, not {lnc}")
     from haulout.ir.opcodes import COLLECTIVES
@@ -112,7 +133,7 @@ def _read(
             f"{source} has collectives: it is no program of one device that could be divided",
             help=["--cores N, or cores=N, says how many cores it is for"],
         )
-    return LncSplitter(cores=lnc).run(program, PassContext()), []
+    return LncSplitter(cores=lnc).run(program, PassContext())
 
 
 def _read_file(
@@ -272,13 +293,31 @@ class CheckResult:
     suppressed: list[Diagnostic] = field(default_factory=list)
     """Findings that comments in a kernel accept."""
 
+    @property
+    def proved(self) -> bool:
+        """The checker found only notes, and no comment accepts a finding."""
+        serious = any(each.severity > Severity.NOTE for each in self.diagnostics)
+        return self.program is not None and not serious and not self.suppressed
 
-def check(source: str | Path | Program, **options: Any) -> list[Diagnostic]:
+    def _repr_html_(self) -> str:
+        from haulout.report.notebook import check_html
+
+        return check_html(self.program, self.diagnostics, self.suppressed, self.proved)
+
+
+def check(
+    source: str | Path | Program,
+    *,
+    lnc: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    barrier_scope: BarrierScope = "data",
+    target: str = "gen3",
+) -> list[Diagnostic]:
     """The findings of the independent checker in a program, compiled or written by hand, or in an NKI kernel.
 
-    The options are those of `check_source`.
+    The options are those of `check_source`, which also returns the program.
     """
-    return check_source(source, **options).diagnostics
+    return check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target).diagnostics
 
 
 def check_source(
@@ -326,21 +365,48 @@ def is_kernel(source: str | Path) -> bool:
 
 
 def simulate(
-    source: str | Path | Program, inputs: Mapping[str, np.ndarray[Any, Any]] | None = None, **options: Any
+    source: str | Path | Program,
+    inputs: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    *,
+    seed: int = 0,
+    schedule: Schedule | str = "list",
+    max_instructions: int = 1_000_000,
+    progress: Progress | None = None,
 ) -> SimulationResult:
-    """Run a program; see `haulout.sim.simulate` for the options."""
+    """Run a program under one schedule; the options are those of `haulout.sim.simulate`.
+
+    `inputs` maps `MODULE/LOCATION`, or `LOCATION` for every core, to arrays; without it they are drawn from `seed`.
+    """
     from haulout.sim import simulate as run
 
-    return run(source if isinstance(source, Program) else load(source), inputs, **options)
+    program = source if isinstance(source, Program) else load(source)
+    return run(program, inputs, seed=seed, schedule=schedule, max_instructions=max_instructions, progress=progress)
 
 
 def run(
-    source: str | Path | Program, inputs: Mapping[str, np.ndarray[Any, Any]] | None = None, **options: Any
+    source: str | Path | Program,
+    inputs: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    *,
+    seed: int = 0,
+    repeat: int = 1,
+    queues: bool = False,
+    trace: bool = False,
+    max_instructions: int = 1_000_000,
+    progress: Progress | None = None,
 ) -> RunResult:
-    """Execute a compiled program, a thread a core or a queue; see `haulout.runtime.run` for the options."""
+    """Execute a compiled program, a thread a core or a queue; the options are those of `haulout.runtime.run`."""
     from haulout.runtime import run as execute
 
-    return execute(source if isinstance(source, Program) else load(source), inputs, **options)
+    return execute(
+        source if isinstance(source, Program) else load(source),
+        inputs,
+        seed=seed,
+        repeat=repeat,
+        queues=queues,
+        trace=trace,
+        max_instructions=max_instructions,
+        progress=progress,
+    )
 
 
 def compare(

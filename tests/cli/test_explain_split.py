@@ -54,7 +54,7 @@ def test_fences() -> None:
 def test_json() -> None:
     result = haulout("explain-split", SPLIT, *CHEAP, "--format", "json")
     assert result.status == 0
-    assert {each["name"] for each in json.loads(result.stdout)["divided"]} == {"sum", "add", "tanh", "dot"}
+    assert {each["name"] for each in json.loads(result.stdout)["split"]["divided"]} == {"sum", "add", "tanh", "dot"}
 
 
 def test_what_is_not_divided_has_a_reason() -> None:
@@ -66,7 +66,7 @@ def test_what_is_not_divided_has_a_reason() -> None:
 
 def test_cuts_that_are_asked_for(tmp_path: Path) -> None:
     result = haulout("explain-split", SPLIT, *CHEAP, "--split", "axis=1", "--split", "%dot=0", "--format", "json")
-    dims = {each["name"]: each["dim"] for each in json.loads(result.stdout)["divided"]}
+    dims = {each["name"]: each["dim"] for each in json.loads(result.stdout)["split"]["divided"]}
     assert dims == {"sum": 1, "add": 1, "tanh": 1, "dot": 0}
     assert haulout("compile", SPLIT, "-q", "--split", "dot=1", "-o", tmp_path).status == 0
     report = json.loads((tmp_path / "report.json").read_text())
@@ -157,7 +157,7 @@ def test_other_levels_are_refused(level: str, tmp_path: Path) -> None:
 def test_an_annotation_is_shown_and_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "m.bir"
     path.write_text(SPLIT.read_text().replace("seq=3", "seq=3 split=1").replace("seq=2", "seq=2 split=3"))
-    made = json.loads(haulout("explain-split", path, *CHEAP, "--format", "json").stdout)["divided"]
+    made = json.loads(haulout("explain-split", path, *CHEAP, "--format", "json").stdout)["split"]["divided"]
     assert {each["name"]: each["asked"] for each in made if each["asked"] is not None} == {"dot": 1, "tanh": 3}
     assert {each["name"]: each["dim"] for each in made}["dot"] == 1
     assert "asked" in haulout("explain-split", path).stdout

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command import FIXED, HLO, RACE, haulout
+from tests.support.sarif_schema import problems
+
+from haulout.report.catalog import CATALOG
 
 
 def test_progress_is_on_stderr(tmp_path: Path) -> None:
@@ -30,7 +33,9 @@ def test_opt_prints_a_program_and_nothing_else(tmp_path: Path) -> None:
 
 def _json(text: str) -> list[dict[str, object]]:
     document = json.loads(text)
-    assert list(document) == ["diagnostics"]
+    assert list(document) == ["version", "command", "summary", "diagnostics"]
+    assert document["version"] == 1
+    assert document["summary"]["outcome"]["exit_status"] in (0, 1, 2, 3)
     findings = document["diagnostics"]
     for each in findings:
         assert {"code", "severity", "message", "labels", "notes", "help"} <= set(each)
@@ -66,6 +71,10 @@ def test_sarif(tmp_path: Path) -> None:
     driver = run["tool"]["driver"]
     assert driver["name"] == "haulout"
     assert run["results"]
+    assert list(problems(document)) == []
+    for rule in driver["rules"]:
+        assert rule["fullDescription"]["text"] in "\n\n".join(CATALOG[rule["id"]][:2])
+        assert rule["help"]["text"] == CATALOG[rule["id"]].fix
     for each in run["results"]:
         assert driver["rules"][each["ruleIndex"]]["id"] == each["ruleId"]
         assert each["level"] in ("note", "warning", "error")

@@ -15,7 +15,7 @@ from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import parse_bir, print_bir
 from haulout.ir.verify import verify
-from haulout.testing.reduce import keep, reduce_program, without_core
+from haulout.testing.reduce import keep, reduce_program, reduce_until, without_core
 from haulout_generators.loop_programs import random_judged_loops
 
 
@@ -92,6 +92,36 @@ def test_a_program_that_does_not_show_it_is_left_alone() -> None:
 def test_no_time_means_no_change_but_still_the_finding() -> None:
     program = parse_bir(RACE.read_text(), RACE.name)
     assert shows("cross-core-race")(reduce_program(program, shows("cross-core-race"), time_limit=0.0))
+
+
+@pytest.mark.parametrize("calls", [2, 5, 12])
+def test_interrupt_keeps_the_smallest_so_far(calls: int) -> None:
+    program = parse_bir(RACE.read_text(), RACE.name)
+    accepted: list[Program] = []
+    left = calls
+
+    def wanted(candidate: Program) -> bool:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        if shows("cross-core-race")(candidate):
+            accepted.append(candidate)
+            return True
+        return False
+
+    reduced = reduce_until(program, wanted)
+    assert reduced.interrupted
+    assert print_bir(reduced.program) == print_bir(accepted[-1])
+    assert shows("cross-core-race")(reduced.program)
+
+
+def test_interrupt_before_there_is_a_result() -> None:
+    def interrupt(_: Program) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reduce_until(parse_bir(RACE.read_text(), RACE.name), interrupt)
 
 
 def test_a_core_less() -> None:

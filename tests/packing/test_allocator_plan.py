@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
@@ -204,6 +205,20 @@ def test_interrupt_keeps_the_best() -> None:
 
     solution = solve(problem, progress=interrupt)
     assert solution.interrupted
+    assert violations(problem, solution.offset, solution.peak) == []
+
+
+def test_interrupt_while_spreading_keeps_the_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = perfect_problem(50, seed=1)
+    packed = solve(problem)
+    assert not packed.interrupted
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(import_module("haulout.packing.plan"), "spread_out", interrupt)
+    solution = solve(problem, capacity=2 * packed.peak, spread=True)
+    assert solution.interrupted and solution.fits and solution.reuse_pairs is None
     assert violations(problem, solution.offset, solution.peak) == []
 
 

@@ -32,7 +32,7 @@ def test_concise() -> None:
 
 def test_github() -> None:
     assert render_github([PLACED, BARE, NOTE]).splitlines() == [
-        "::error file=a%2Cb%3Ac.py,line=7,col=3,title=cross-core-race"
+        "::error file=a%2Cb%3Ac.py,line=7,col=3,endColumn=8,title=cross-core-race"
         "::%25a and 100%25 of %25b%0Afirst%0Asecond%0Ahelp: add a barrier",
         "::warning title=possible-race::bell \a",
         "::notice file=k.bir,line=2,title=assumed-trip::a note",

@@ -1,7 +1,9 @@
-"""`haulout check INPUT`: find races, deadlocks and wrong addresses in a program."""
+"""`haulout check INPUT...`: find races, deadlocks and wrong addresses in programs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -9,8 +11,13 @@ import click
 from haulout import api
 from haulout.cli.common import CORES, cores_option, format_option, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
-from haulout.cli.status import emit, exit_status, guarded
-from haulout.support.diagnostics import Severity
+from haulout.cli.status import emit, exit_status, findings_of, guarded, with_outcome
+from haulout.cli.summary import Input, Outcome
+from haulout.ir.text.columns import with_columns
+from haulout.report.catalog import assumptions
+from haulout.report.text_fix import TextFixes
+from haulout.support.diagnostics import Diagnostic, Severity, bad_input
+from haulout.support.files import STDIN, read_stdin
 from haulout.support.formats import LINES
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
 @click.option("--lnc", type=CORES, help="Number of cores; the default of a kernel is 2.")
 @cores_option
 @kernel_options
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
 @quiet_option
 @guarded
 def check(
-    source: str,
+    sources: tuple[str, ...],
     lnc: int | None,
     cores: int | None,
     arg: tuple[str, ...],
@@ -43,23 +50,104 @@ def check(
     style: str,
     quiet: bool,
 ) -> int:
-    """Check a program, compiled or written by hand.
+    """Check programs, compiled or written by hand.
 
     Computes order, conflicts and storage from INPUT alone, and reports faults that some hardware schedule can show.
-    INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments.
+    INPUT is a .bir, .hlo or .npz file, - for .bir text on stdin, or an NKI kernel, FILE.py::FUNCTION with its
+    arguments. Each of several inputs is checked, also after a bad one; the exit status is the worst.
     """
-    arguments = kernel_arguments(source, arg, args_file)
-    checked = api.check_source(
-        source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target, cores=cores
-    )
-    shown = checked.diagnostics if style in LINES else [*checked.diagnostics, *checked.suppressed]
-    emit(shown, style)
-    if style == "text" and checked.program is not None:
-        program = checked.program
-        click.echo(
-            f"{program.name}: {program.lnc} cores, {len(program.instructions)} instructions: {_summary(checked)}"
+    if sources.count("-") > 1:
+        bad_input("stdin can be read once", help=["name - once"])
+    checked = []
+    for source in sources:
+        one = _check(source, lnc, arg, args_file, barrier_scope, target, cores)
+        if len(sources) > 1:
+            one.name_input()
+        checked.append(one)
+        if style == "text":  # what is known of long inputs appears at once
+            emit(one.found, style)
+            if one.result is not None and one.result.program is not None:
+                click.echo(_line(one, source if len(sources) > 1 else ""))
+    found = [each for one in checked for each in one.found]
+    if style != "text":
+        shown = found if style in LINES else [*found, *(each for one in checked for each in one.suppressed)]
+        edits = {id(each): one.fixes for one in checked for each in one.found}
+        outcome: Outcome = {"proved": all(one.proved for one in checked), "not_proved": assumptions(found)}
+        emit(
+            shown,
+            style,
+            summary={"outcome": outcome, "inputs": [one.as_input() for one in checked]},
+            fix_of=lambda each: edits[id(each)](each) if id(each) in edits else None,
         )
-    return exit_status(checked.diagnostics)
+    return exit_status(found)
+
+
+@dataclass(slots=True)
+class _Checked:
+    """One input and what the checker says about it; no result where it could not be read."""
+
+    source: str
+    found: Sequence[Diagnostic]
+    result: api.CheckResult | None = None
+    suppressed: Sequence[Diagnostic] = ()
+    fixes: TextFixes = field(default_factory=lambda: TextFixes(None))
+    """The edits that remove findings."""
+
+    def name_input(self) -> None:
+        name = STDIN if self.source == "-" else self.source
+        self.found = [replace(each, input=name) for each in self.found]
+        self.suppressed = [replace(each, input=name) for each in self.suppressed]
+
+    @property
+    def proved(self) -> bool:
+        return self.result is not None and self.result.proved
+
+    def as_input(self) -> Input:
+        """Its part of the summary."""
+        outcome: Outcome = {"proved": self.proved, "not_proved": assumptions(self.found)}
+        counted = with_outcome({"outcome": outcome}, [*self.found, *self.suppressed])
+        plain: Input = {"input": self.source, "outcome": counted["outcome"]}
+        program = None if self.result is None else self.result.program
+        if program is not None:
+            plain |= {"program": program.name, "cores": program.lnc, "instructions": len(program.instructions)}
+        return plain
+
+
+def _check(
+    source: str,
+    lnc: int | None,
+    arg: tuple[str, ...],
+    args_file: str | None,
+    barrier_scope: BarrierScope,
+    target: str,
+    cores: int | None,
+) -> _Checked:
+    """Check one input. What stops the work on it is a finding, so that the others are checked, too."""
+    try:
+        arguments = kernel_arguments(source, arg, args_file)
+        text = read_stdin() if source == "-" else None
+        result = api.check_source(
+            source if text is None else api.load_text(text, file=STDIN, lnc=lnc),
+            lnc=lnc,
+            arguments=arguments,
+            barrier_scope=barrier_scope,
+            target=target,
+            cores=cores,
+        )
+    except Exception as error:
+        return _Checked(source, findings_of(error))
+    found: Sequence[Diagnostic] = result.diagnostics
+    if result.program is not None:
+        found = with_columns(found, result.program, text)
+    return _Checked(source, found, result, result.suppressed, TextFixes(result.program if text is None else None))
+
+
+def _line(one: _Checked, source: str) -> str:
+    """`NAME: 2 cores, 4 instructions: clean`, after the input where there are several."""
+    assert one.result is not None and one.result.program is not None
+    program = one.result.program
+    counts = f"{program.name}: {program.lnc} cores, {len(program.instructions)} instructions"
+    return f"{source + ': ' if source else ''}{counts}: {_summary(one.result)}"
 
 
 def _summary(checked: api.CheckResult) -> str:

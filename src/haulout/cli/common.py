@@ -7,15 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from haulout.ir.schema import MAX_CORES, SIZE_MAX
+from haulout.support.colours import wants_colour
 from haulout.support.formats import RENDERERS
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from haulout.passes.manager import PassRecord
 
@@ -83,11 +85,29 @@ log_option = click.option(
 
 
 def plain_console(*, stderr: bool = False) -> Console:
-    """A console without markup, 100 columns wide unless it is a terminal."""
+    """A console without markup, 100 columns wide unless it is a terminal; plain text where colours are not wanted."""
     from rich.console import Console
 
-    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 100
-    return Console(highlight=False, markup=False, emoji=False, stderr=stderr, width=width)
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else 100
+    system: Literal["auto"] | None = "auto" if wants_colour(stream) else None
+    return Console(highlight=False, markup=False, emoji=False, stderr=stderr, width=width, color_system=system)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """A table, or on a terminal that is too narrow for whole words, a line `HEADING: VALUE` for each cell."""
+    from rich.measure import Measurement
+
+    if Measurement.get(console, console.options.update(width=10**4), table).minimum <= console.width:
+        console.print(table)
+        return
+    if table.title:
+        console.print(table.title, soft_wrap=True)
+    cells = [(str(column.header), list(column.cells)) for column in table.columns]
+    for row in range(table.row_count):
+        for at, (heading, values) in enumerate(cells):
+            mark = "  " if at else "- "
+            console.print(f"{mark}{heading}: {values[row]}", soft_wrap=True)
 
 
 def pass_progress(quiet: bool) -> Callable[[PassRecord], None] | None:

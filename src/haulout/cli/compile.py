@@ -16,13 +16,16 @@ from haulout.cli.common import (
     log_option,
     pass_progress,
     plain_console,
+    print_table,
     quiet_option,
     split_option,
     target_option,
 )
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
+from haulout.cli.summary import Summary
 from haulout.ir.text import print_bir
+from haulout.ir.text.columns import with_columns
 from haulout.report.memory_map import draw_program, memory_map
 from haulout.report.tables import core_table, share_table, summary_lines, verdict_lines
 from haulout.report.timeline import estimated_trace
@@ -163,12 +166,27 @@ def compile(
     if trace is not None:
         paths[Path(trace)] = estimated_trace(result.program, load_target(target)).encode()
     write_files(paths)
-    emit(result.diagnostics, style)
+    findings = with_columns(result.diagnostics, result.program)
+    emit(findings, style, summary=_summary(result))
     if style == "text":
         console = plain_console()
-        console.print(core_table(result.report))
+        print_table(console, core_table(result.report))
         if result.report.sharing.levels:
-            console.print(share_table(result.report.sharing.levels))
+            print_table(console, share_table(result.report.sharing.levels))
         for line in [*summary_lines(result.report), *verdict_lines(result.report)]:
             console.print(line, soft_wrap=True)
     return exit_status(result.diagnostics)
+
+
+def _summary(result: api.CompileResult) -> Summary:
+    report = result.report
+    return {
+        "outcome": {"proved": result.proved, "not_proved": report.not_proved},
+        "program": report.program,
+        "cores": report.lnc,
+        "instructions": report.instructions,
+        "peak_bytes": report.total_peak_bytes,
+        "lower_bound_bytes": report.total_lower_bound_bytes,
+        "fences": report.barriers,
+        "makespan_us": report.estimated_makespan_us,
+    }

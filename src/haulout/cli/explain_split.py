@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, cores_option, plain_console, split_option
-from haulout.cli.status import CLEAN, guarded
+from haulout.cli.common import CORES, cores_option, plain_console, print_table, split_option
+from haulout.cli.status import CLEAN, emit, guarded
 from haulout.report.split import divided_table, fence_table, split_lines, undivided_table
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Tables, or the section `split` of report.json.",
+    help="Tables, or a document with the section `split` of report.json.",
 )
 @guarded
 def explain_split(
@@ -78,20 +78,20 @@ def explain_split(
         source, lnc=lnc, split=split, target=target, fuse=fuse, replicated=replicated, cores=cores
     )
     if style == "json":
-        click.echo(report.to_json(), nl=False)
+        emit([], style, sections={"split": report})
         return CLEAN
     console = plain_console()
     for line in split_lines(report):
         console.print(line, soft_wrap=True)
     most = top or len(report.divided) + len(report.undivided)
     if report.divided:
-        console.print(divided_table(report.divided[:most], report.fences))
+        print_table(console, divided_table(report.divided[:most], report.fences))
         _print_rest(console, [each.share for each in report.divided[most:]])
     if report.undivided:
-        console.print(undivided_table(report.undivided[:most], report.fences))
+        print_table(console, undivided_table(report.undivided[:most], report.fences))
         _print_rest(console, [each.share for each in report.undivided[most:]])
     if fences and report.fences:
-        console.print(fence_table(report.fences))
+        print_table(console, fence_table(report.fences))
     return CLEAN
 
 

@@ -8,7 +8,7 @@ from haulout import __version__
 from haulout.cli.process import Commands
 
 SHORT_HELP = {
-    "check": "Check a program, compiled or written by hand.",
+    "check": "Check programs, compiled or written by hand.",
     "compare": "Compare a program with the split one, on the same inputs.",
     "compile": "Compile a program for several cores.",
     "explain": "Explain a diagnostic code; without CODE, list all of them.",

@@ -9,7 +9,7 @@ import click
 import numpy as np
 from rich.table import Table
 
-from haulout.cli.common import plain_console
+from haulout.cli.common import plain_console, print_table
 
 inputs_option = click.option(
     "--inputs",
@@ -58,4 +58,4 @@ def print_outputs(outputs: Mapping[str, np.ndarray[Any, Any]], *, err: bool) -> 
         )
         same = "equal on all" if equal else "different"
         table.add_row(name, f"{values[0].dtype}{list(values[0].shape)}", same, *cells)
-    plain_console(stderr=err).print(table)
+    print_table(plain_console(stderr=err), table)

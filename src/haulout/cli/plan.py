@@ -6,6 +6,7 @@ import click
 
 from haulout.cli.common import BYTES, format_option, quiet_option
 from haulout.cli.status import FOUND, emit, guarded, takes_stdout
+from haulout.cli.summary import Summary
 from haulout.ir.schema import SIZE_MAX
 from haulout.packing import Problem, Progress, Solution, over_capacity, solve
 from haulout.packing.csvio import to_csv
@@ -71,12 +72,22 @@ def plan(
     if output is not None and solution.fits:
         write_text(output, to_csv(wanted, solution.offset, table.ids))
     if not solution.fits:
-        emit([over_capacity(wanted, solution, table.ids)], style, err=err)
+        emit([over_capacity(wanted, solution, table.ids)], style, err=err, summary=_figures(wanted, solution))
         return FOUND
-    emit([], style, err=err)
+    emit([], style, err=err, summary=_figures(wanted, solution))
     if style == "text":
         click.echo(_summary(wanted, solution), err=err)
     return 0
+
+
+def _figures(problem: Problem, solution: Solution) -> Summary:
+    return {
+        "buffers": len(problem),
+        "peak_bytes": solution.peak,
+        "lower_bound_bytes": solution.lower_bound,
+        "status": solution.status.value,
+        "interrupted": solution.interrupted,
+    }
 
 
 def _summary(problem: Problem, solution: Solution) -> str:

@@ -16,7 +16,7 @@ from haulout.ir.program import Program
 from haulout.ir.text import print_bir
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import write_text
-from haulout.testing.reduce import TIME_LIMIT, reduce_program
+from haulout.testing.reduce import TIME_LIMIT, reduce_until
 
 if TYPE_CHECKING:
     from haulout.frontends.nki import BarrierScope
@@ -48,7 +48,8 @@ def reduce(
 
     INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments. Instructions,
     locations, barriers, dependences, semaphores, patterns, branches, loops and cores are left out or made simpler one
-    after another; every step is a valid program. Equal inputs give equal programs unless the time runs out.
+    after another; every step is a valid program. Equal inputs give equal programs unless the time runs out. Ctrl-C
+    keeps the smallest program so far.
     """
     known_code(code)
     arguments = kernel_arguments(source, arg, args_file)
@@ -61,9 +62,11 @@ def reduce(
             f"the checker does not report {code} in {source}",
             help=[f"it reports {', '.join(found)}" if found else "it finds nothing"],
         )
-    smallest = reduce_program(program, lambda candidate: _reports(candidate, code), time_limit=time_limit)
-    write_text(output, print_bir(smallest))
-    click.echo(f"{_size(program)} -> {_size(smallest)}", err=True)
+    reduced = reduce_until(program, lambda candidate: _reports(candidate, code), time_limit=time_limit)
+    write_text(output, print_bir(reduced.program))
+    if reduced.interrupted:
+        click.echo("interrupted: the smallest program found until then", err=True)
+    click.echo(f"{_size(program)} -> {_size(reduced.program)}", err=True)
     return CLEAN
 
 

@@ -19,6 +19,7 @@ from haulout.cli.outputs import (
     seed_option,
 )
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
+from haulout.cli.summary import Summary
 from haulout.ir.values import load_values, save_values
 from haulout.report.timeline import run_trace
 from haulout.sim.expect import compare_outputs, expected_outputs
@@ -83,16 +84,19 @@ def run(
         )
     findings: list[Diagnostic] = []
     agreement = ""
+    summary: Summary = {"program": program.name, "cores": program.lnc, "instructions": result.instructions}
+    summary |= {"outputs": len(result.outputs), "seconds": result.seconds}
     if expect is not None:
         wanted = expected_outputs(program, load_values(Path(expect)))
         findings, worst = compare_outputs(result.outputs, wanted)
+        summary["expected"] = len(wanted)
         agreement = agreement_text(len(wanted), len(findings), worst)
     err = takes_stdout(output)
     if trace is not None:
         write_text(trace, run_trace(program, result.spans))
     if output is not None:
         save_values(result.outputs, output)
-    emit(findings, style, err=err)
+    emit(findings, style, err=err, summary=summary)
     if style == "text":
         print_outputs(result.outputs, err=err)
         if agreement:

@@ -20,6 +20,8 @@ from haulout.cli.outputs import (
     seed_option,
 )
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
+from haulout.cli.summary import Summary
+from haulout.ir.text.columns import with_columns
 from haulout.ir.values import load_values, save_values
 from haulout.report.simulated_timeline import simulated_trace
 from haulout.sim import SimulationResult, compare_schedules
@@ -114,15 +116,16 @@ def simulate(
             )
         findings += report.diagnostics
         schedules = len(report.schedules)
-    agreement = ""
+    agreement, compared = "", None
     if expect is not None:
         wanted = expected_outputs(program, load_values(Path(expect)))
         different, worst = compare_outputs(result.outputs, wanted)
-        findings += different
+        findings, compared = findings + different, len(wanted)
         agreement = agreement_text(len(wanted), len(different), worst)
     if trace is not None:
         write_text(trace, simulated_trace(program, load_target(target), values, seed=seed))
-    return _finish(result, findings, schedules, agreement, output, style)
+    summary = _summary(result, schedules, compared) | Summary(program=program.name, cores=program.lnc)
+    return _finish(result, with_columns(findings, program), summary, agreement, output, style)
 
 
 def _kernel(
@@ -139,20 +142,22 @@ def _kernel(
 
     with progress_bar("simulate", quiet) as progress:
         found = simulate_kernel(source, arguments, progress=progress, **options)
-    findings, agreement = list(found.diagnostics), ""
+    findings, agreement, compared = list(found.diagnostics), "", None
     if expect is not None:
         wanted = expected_results(Path(expect), found.returned)
+        compared = len(wanted)
         results = {f"result {at}": array for at, array in enumerate(found.returned)}
         different, worst = compare_outputs(results, wanted)
         findings += different
         agreement = agreement_text(len(wanted), len(different), worst)
-    return _finish(found.result, findings, found.schedules, agreement, output, style)
+    summary = _summary(found.result, found.schedules, compared)
+    return _finish(found.result, findings, summary, agreement, output, style)
 
 
 def _finish(
     result: SimulationResult,
     findings: list[Diagnostic],
-    schedules: int,
+    summary: Summary,
     agreement: str,
     output: str | None,
     style: str,
@@ -161,12 +166,19 @@ def _finish(
     err = takes_stdout(output)
     if output is not None:
         save_values(result.outputs, output)
-    emit(findings, style, err=err)
+    emit(findings, style, err=err, summary=summary)
     if style == "text":
-        _print(result, schedules, err=err)
+        _print(result, summary["schedules"], err=err)
         if agreement:
             click.echo(agreement, err=err)
     return exit_status(findings)
+
+
+def _summary(result: SimulationResult, schedules: int, compared: int | None) -> Summary:
+    counts = result.statistics
+    summary: Summary = {"outputs": len(result.outputs), "schedules": schedules}
+    summary |= {"instructions": counts.instructions, "barriers": counts.barriers}
+    return summary if compared is None else summary | Summary(expected=compared)
 
 
 def _print(result: SimulationResult, schedules: int, *, err: bool) -> None:

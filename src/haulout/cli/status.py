@@ -9,16 +9,21 @@ import functools
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import ParamSpec
 
 import click
 
+from haulout import __version__
+from haulout.cli.summary import Outcome, Summary
+from haulout.support.colours import wants_colour
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, error_text
 from haulout.support.files import is_stdout
 from haulout.support.formats import LINES, RENDERERS
 from haulout.support.jit import watch_compilation
+from haulout.support.render import About, Rule, TextFix
 
 P = ParamSpec("P")
 
@@ -32,10 +37,54 @@ def exit_status(diagnostics: Sequence[Diagnostic]) -> int:
     return next((status for status in (INTERNAL, BAD_INPUT, FOUND) if status in codes), CLEAN)
 
 
-def emit(diagnostics: Sequence[Diagnostic], style: str, *, err: bool = False) -> None:
-    """Print findings to stdout, or to stderr if stdout has a result. Lines are empty without findings."""
-    if diagnostics or style not in LINES:
-        click.echo(RENDERERS[style](diagnostics), err=err)
+def emit(
+    diagnostics: Sequence[Diagnostic],
+    style: str,
+    *,
+    err: bool = False,
+    summary: Summary | None = None,
+    sections: Mapping[str, object] | None = None,
+    fix_of: Callable[[Diagnostic], TextFix | None] = lambda _: None,
+) -> None:
+    """Print findings to stdout, or to stderr if stdout has a result. Lines are empty without findings.
+
+    `summary` has the figures of the command for `--format json`, `sections` what else its document has. The outcome
+    is counted here.
+    """
+    if not diagnostics and style in LINES:
+        return
+    colour = style == "text" and wants_colour(sys.stderr if err else sys.stdout)
+    context = click.get_current_context(silent=True)
+    command = context.info_name or "" if context is not None and context.parent is not None else ""
+    figures = with_outcome(summary or {}, diagnostics)
+    about = About(command, __version__, figures, sections or {}, colour=colour, fix_of=fix_of)
+    if style == "sarif":
+        about = replace(about, rules=_rules())
+    click.echo(RENDERERS[style](diagnostics, about), err=err, color=True if colour else None)
+
+
+def with_outcome(summary: Summary, diagnostics: Sequence[Diagnostic]) -> Summary:
+    """The summary with the counts of findings and the exit status that they give."""
+    kept = [each for each in diagnostics if not each.suppressed]
+    serious = [each for each in kept if each.severity > Severity.NOTE]
+    outcome: Outcome = {
+        "findings": len(serious),
+        "notes": len(kept) - len(serious),
+        "suppressed": len(diagnostics) - len(kept),
+        "exit_status": exit_status(kept),
+    }
+    outcome |= summary.get("outcome", {})
+    return {"outcome": outcome, **{key: value for key, value in summary.items() if key != "outcome"}}  # type: ignore[typeddict-item]
+
+
+def _rules() -> dict[str, Rule]:
+    """The catalog of codes, for SARIF."""
+    from haulout.report.catalog import CATALOG
+
+    return {
+        code: Rule(entry.what.split(". ")[0].rstrip(".") + ".", f"{entry.what}\n\n{entry.why}", entry.fix)
+        for code, entry in CATALOG.items()
+    }
 
 
 def takes_stdout(output: object) -> bool:
@@ -54,21 +103,27 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
         try:
             with announced:
                 status = command(*args, **kwargs)
-        except HauloutError as error:
-            raised, status = error.diagnostics, exit_status(error.diagnostics)
-        except MemoryError:
-            message = "the machine has too little memory for this program"
-            raised, status = [Diagnostic("out-of-memory", Severity.ERROR, message)], FOUND
         except KeyboardInterrupt:
             status = interrupted()
         except Exception as error:
-            raised, status = [defect(error)], INTERNAL
+            raised = findings_of(error)
+            status = exit_status(raised)
         if raised:
             emit(raised, style, err=takes_stdout(kwargs.get("output")))
         sys.stdout.flush()
         sys.exit(status)
 
     return run
+
+
+def findings_of(error: Exception) -> Sequence[Diagnostic]:
+    """What ended the work, as findings."""
+    if isinstance(error, HauloutError):
+        return error.diagnostics
+    if isinstance(error, MemoryError):
+        message = "the machine has too little memory for this program"
+        return [Diagnostic("out-of-memory", Severity.ERROR, message)]
+    return [defect(error)]
 
 
 class _Announcement:

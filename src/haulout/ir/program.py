@@ -39,6 +39,7 @@ from haulout.ir.schema import (
 from haulout.ir.strings import StringTable
 
 if TYPE_CHECKING:
+    from haulout.ir.frames import Library
     from haulout.ir.structure import Structure
     from haulout.ir.views import ModuleView
 
@@ -184,6 +185,48 @@ class Program:
         from haulout.ir.views import ModuleView
 
         return [ModuleView(self, row) for row in range(len(self.modules))]
+
+    # -- notebooks ----------------------------------------------------------------------------------------------
+
+    def frame(self, name: str, library: Library = "auto") -> Any:
+        """A table with decoded names and enums: a pandas DataFrame, or without pandas a dict of NumPy columns.
+
+        Tables of which each row is on a core have the column `core` first. Ids of other tables are row numbers. Null
+        is None in columns of texts, -1 in a dict of integers. Raises `HauloutError` for an unknown name.
+        """
+        from haulout.ir import frames
+
+        frames.check_table(name)
+        return frames.frame(self.table(name), self.strings, self._core_column(name), library)
+
+    def to_arrow(self, name: str) -> Any:
+        """The same as a `pyarrow.Table` (the extra `arrow`). Raises `HauloutError` without pyarrow."""
+        from haulout.ir import frames
+
+        frames.check_table(name)
+        return frames.arrow(self.table(name), self.strings, self._core_column(name))
+
+    def _core_column(self, name: str) -> dict[str, Ids]:
+        cores = {
+            "functions": "function_core",
+            "blocks": "block_core",
+            "instructions": "instruction_core",
+            "locations": "location_core",
+        }
+        return {"core": getattr(self, cores[name])} if name in cores else {}
+
+    def _repr_html_(self) -> str:
+        from haulout.support.html import html_table
+
+        rows = []
+        for core in range(self.lnc):
+            here = self.location_core == core
+            size = int(self.locations.size[here & (self.owner == np.arange(len(self.locations)))].sum())
+            mine = self.instruction_core == core
+            fences = np.isin(self.barriers.instruction, np.flatnonzero(mine)).sum()
+            rows.append((core, f"{mine.sum():,}", f"{fences:,}", f"{here.sum():,}", f"{size:,}"))
+        headings = ("core", "instructions", "barriers", "locations", "bytes owned")
+        return html_table(self.name, headings, rows)
 
     def __repr__(self) -> str:
         return (

@@ -103,8 +103,11 @@ def solve(
         solution = solve_single(problem, problem.rules.pools[0].capacity, budget, hints)
     else:
         solution = solve_composite(problem, budget, hints)
-    if spread and solution.fits:
-        solution = spread_out(problem, solution)
+    if spread and solution.fits and not solution.interrupted:
+        try:
+            solution = spread_out(problem, solution)
+        except KeyboardInterrupt:  # the placement before is whole
+            solution = replace(solution, interrupted=True)
     wrong = violations(problem, solution.offset, pool=solution.pool, capacities=solution.fits)
     assert not wrong, f"the planner made a wrong placement: {wrong[0]}"
     return solution

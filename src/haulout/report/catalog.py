@@ -5,7 +5,10 @@ Codes are stable. `docs/reference/diagnostics.md` is generated from this table.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from haulout.support.diagnostics import Diagnostic
 
 
 class Entry(NamedTuple):
@@ -14,6 +17,20 @@ class Entry(NamedTuple):
     what: str
     why: str
     fix: str
+
+
+ASSUMED = {
+    "assumed-trip": "anything about loops that run more often than assumed",
+    "assumed-loop-count": "anything about other loop counts than assumed",
+    "order-dependent-result": "which values atomic accesses fetch",
+}
+"""Code of a note -> the property that is not proved because of it."""
+
+
+def assumptions(diagnostics: Iterable[Diagnostic]) -> list[str]:
+    """The properties that are not proved, from notes of the checker."""
+    codes = {each.code for each in diagnostics}
+    return [text for code, text in ASSUMED.items() if code in codes]
 
 
 CATALOG: dict[str, Entry] = {

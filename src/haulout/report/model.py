@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,20 +15,14 @@ from haulout.passes.base import PassContext
 from haulout.passes.manager import PassRecord
 from haulout.passes.split_report import SplitReport
 from haulout.report.address_map import RemoteAddress, remote_address_map
+from haulout.report.catalog import assumptions
 from haulout.report.split import with_fences
-from haulout.support.diagnostics import Diagnostic
 from haulout.support.render import as_json
 
 PROVED = ("no race", "no deadlock", "one address for every shared location")
 """The properties that a clean check proves (`checker/driver.py` has the full list)."""
 SPLIT = "that the split program equals the unsplit one"
 """Never proved: XLA or the author has split the program before."""
-ASSUMED = {
-    "assumed-trip": "anything about loops that run more often than assumed",
-    "assumed-loop-count": "anything about other loop counts than assumed",
-    "order-dependent-result": "which values atomic accesses fetch",
-}
-"""Code of a note -> the property that is not proved because of it."""
 
 
 class CoreReport(msgspec.Struct):
@@ -205,7 +198,7 @@ def make_report(
         },
         vnc_remote_addr_map=remote_address_map(program),
         proved=list(PROVED) if proved else [],
-        not_proved=[*([] if proved else PROVED), SPLIT, *_assumptions(context.all_findings)],
+        not_proved=[*([] if proved else PROVED), SPLIT, *assumptions(context.all_findings)],
         counters=context.counters,
         diagnostics=as_json(context.all_findings),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],
@@ -216,12 +209,6 @@ def _sharing(context: PassContext) -> Sharing:
     """What the passes that share have counted."""
     saved = {name: found["saved_bytes"] for name, found in context.counters.items() if "saved_bytes" in found}
     return Sharing(saved, context.counters.get("split_uniform.copied_bytes", {}), [])
-
-
-def _assumptions(diagnostics: Sequence[Diagnostic]) -> list[str]:
-    """The assumptions of the proof, from notes of the checker."""
-    codes = {each.code for each in diagnostics}
-    return [text for code, text in ASSUMED.items() if code in codes]
 
 
 def _busy(estimate: Estimate, core: int) -> dict[str, float]:

@@ -26,6 +26,10 @@ from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
 from haulout.support.blas import one_thread
 from haulout.support.diagnostics import Diagnostic, bad_input
+from haulout.support.html import html_table
+
+MAX_LISTED = 20
+"""Outputs in a table of a notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,13 @@ class SimulationResult:
 
     def __repr__(self) -> str:
         return f"<SimulationResult of {len(self.outputs)} outputs, schedule {self.schedule}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, f"{each.dtype}{list(each.shape)}") for name, each in self.outputs.items()][:MAX_LISTED]
+        rest = len(self.outputs) - len(rows)
+        below = f"{self.statistics.instructions:,} instructions, {self.statistics.barriers:,} barriers"
+        below += f", {len(self.diagnostics)} findings" + (f"; and {rest} more outputs" if rest else "")
+        return html_table(f"outputs, schedule {self.schedule}", ("name", "type"), rows, below)
 
 
 def simulate(

@@ -154,6 +154,8 @@ class Diagnostic:
     suppressed: str = ""
     """The reason of a comment in the source that accepts the finding. Such a finding counts as none, and proves
     nothing."""
+    input: str = field(default="", compare=False)
+    """The input that it is about, where a command takes several."""
 
     @property
     def span(self) -> Span | None:

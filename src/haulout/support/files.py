@@ -26,6 +26,8 @@ Name = TypeVar("Name", bound=str | Path)
 
 STDOUT = "-"
 """As the text of a path."""
+STDIN = "<stdin>"
+"""The name of stdin in messages."""
 
 
 def write_files(contents: Mapping[Name, bytes]) -> None:
@@ -82,12 +84,26 @@ def read_bytes(path: Path) -> bytes:
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, without a byte-order mark; `bad-input` with the line when it is not UTF-8."""
-    data = read_bytes(path)
+    return _decoded(read_bytes(path), str(path))
+
+
+def read_stdin() -> str:
+    """The UTF-8 text of stdin; `bad-input` as for a file."""
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None:
+        bad_input("cannot read stdin: it is closed")
+    try:
+        return _decoded(stream.read(), STDIN)
+    except (OSError, ValueError) as error:
+        bad_input(f"cannot read stdin: {getattr(error, 'strerror', None) or error}")
+
+
+def _decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        bad_input(f"not UTF-8: byte {data[error.start]:#04x}", Label("this byte", Span(str(path), line)))
+        bad_input(f"not UTF-8: byte {data[error.start]:#04x}", Label("this byte", Span(name, line)))
 
 
 # -- kinds of paths --------------------------------------------------------------------------------------------------

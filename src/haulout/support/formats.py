@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from haulout.support.diagnostics import Diagnostic
-from haulout.support.render import render_json, render_sarif, render_text
+from haulout.support.render import NOTHING, About, render_json, render_text
 from haulout.support.render_lines import render_concise, render_github
+from haulout.support.sarif import render_sarif
 
-RENDERERS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
+
+class Renderer(Protocol):
+    """Findings as text."""
+
+    def __call__(self, diagnostics: Sequence[Diagnostic], about: About = NOTHING, /) -> str:
+        """The text of the findings."""
+
+
+RENDERERS: dict[str, Renderer] = {
     "text": render_text,
     "concise": render_concise,
     "github": render_github,

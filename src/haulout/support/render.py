@@ -1,32 +1,86 @@
-"""Renderers of diagnostics: text, JSON, and SARIF for code hosts."""
+"""Renderers of diagnostics: text and JSON. `sarif.py` and `render_lines.py` have the others."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from haulout.support.diagnostics import Diagnostic, Label, Severity, Span
+from haulout.support.colours import coloured
+from haulout.support.diagnostics import Diagnostic, Label, Span
 
-SARIF_LEVEL = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
+JSON_VERSION = 1
+"""Of the document of `--format json`. It changes when a field goes or gets another meaning."""
+MAX_SOURCE = 400
+"""Characters of a source line that are shown."""
 
 
-def render_text(diagnostics: Sequence[Diagnostic]) -> str:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a code means, for formats that describe codes besides findings."""
+
+    short: str
+    full: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """Lines of a file in place of others; the lines count from 1, `end` is exclusive. `end == begin` inserts."""
+
+    begin: int
+    end: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFix:
+    """Edits of one file that remove a finding, from top to bottom; they do not overlap."""
+
+    file: str
+    description: str
+    edits: tuple[TextEdit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a document says besides the findings. The caller knows it: the catalog of codes, the command."""
+
+    command: str = ""
+    version: str = ""
+    """Of haulout."""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """More of a JSON document."""
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    """Code -> its meaning."""
+    fix_of: Callable[[Diagnostic], TextFix | None] = lambda _: None
+    """An edit that the checker has verified."""
+    colour: bool = False
+    """Whether text may have the colours of a terminal."""
+
+
+NOTHING = About()
+
+
+def render_text(diagnostics: Sequence[Diagnostic], about: About = NOTHING) -> str:
     """One paragraph for each finding that is not suppressed: message, places with the source line and a caret, notes,
     help."""
-    return "\n\n".join(_paragraph(each) for each in diagnostics if not each.suppressed)
+    return "\n\n".join(_paragraph(each, about.colour) for each in diagnostics if not each.suppressed)
 
 
-def _paragraph(diagnostic: Diagnostic) -> str:
+def _paragraph(diagnostic: Diagnostic, colour: bool) -> str:
     lines = [f"{diagnostic.severity.name.lower()}[{diagnostic.code}]: {diagnostic.message}"]
     for label in diagnostic.labels:
         lines += _label(label)
     lines += [f"  = note: {note}" for note in diagnostic.notes]
     lines += [f"  = help: {text}" for text in diagnostic.help]
-    return "\n".join(without_controls(encodable(line)) for line in lines)
+    plain = [without_controls(encodable(line)) for line in lines]
+    return "\n".join(coloured(plain, diagnostic.severity) if colour else plain)
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -49,6 +103,11 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
+def input_file(source: str) -> str:
+    """The file of an input: of a kernel, `FILE.py::FUNCTION`, the file."""
+    return source.rpartition("::")[0] if ".py::" in source else source
+
+
 def _label(label: Label) -> list[str]:
     if label.span is None:
         return [f"  = {label.message}"] if label.message else []
@@ -56,18 +115,25 @@ def _label(label: Label) -> list[str]:
     message = "" if label.message == "here" else label.message
     if source is None:
         return [f"  --> {label.span}{': ' if message else ''}{message}"]
-    source = source.rstrip("\r")
     gutter = " " * len(str(label.span.line))
+    source, column = _excerpt(source.rstrip("\r\n"), label.span.column)
     lines = [f" {gutter}--> {label.span}", f" {label.span.line} | {source}"]
-    if label.span.column:
+    if column:
         # Tabs keep their width in the line of the caret.
-        before = source[: label.span.column - 1]
-        blank = "".join(char if char == "\t" else " " for char in before)
-        width = max(label.span.end_column - label.span.column, 1)
+        blank = "".join(char if char == "\t" else " " for char in source[: column - 1])
+        width = max(min(label.span.end_column - label.span.column, len(source) - column + 1), 1)
         lines.append(f" {gutter} | {blank}{'^' * width} {message}".rstrip())
     elif message:
         lines.append(f" {gutter} = {message}")
     return lines
+
+
+def _excerpt(source: str, column: int) -> tuple[str, int]:
+    """What is shown of a line, and the column in it: the start, or what is around the column."""
+    if column <= MAX_SOURCE:
+        return source[:MAX_SOURCE], column
+    begin = column - 1 - MAX_SOURCE // 2
+    return "..." + source[begin : begin + MAX_SOURCE], column - begin + 3
 
 
 def _source_line(span: Span) -> str | None:
@@ -80,15 +146,15 @@ def _source_line(span: Span) -> str | None:
         with Path(span.file).open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 if number == span.line:
-                    return line.rstrip("\n")[:400]
+                    return line.rstrip("\n")
     except (OSError, ValueError):
         return None
     return None
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Plain values: code, severity, message, labels (message, file, line, column), notes, help, subject, and the
-    reason of a suppressed finding."""
+    """Plain values: code, severity, message, labels (message, file, line, column, end_column), notes, help, the input
+    where a command takes several, subject, and the reason of a suppressed finding."""
     return [
         {
             "code": each.code,
@@ -97,61 +163,36 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
             "labels": [
                 {"message": encodable(label.message)}
                 | ({} if label.span is None else {"file": encodable(label.span.file), "line": label.span.line})
-                | ({} if label.span is None or not label.span.column else {"column": label.span.column})
+                | _columns(label.span)
                 for label in each.labels
             ],
             "notes": [encodable(text) for text in each.notes],
             "help": [encodable(text) for text in each.help],
         }
+        | ({} if not each.input else {"input": encodable(each.input)})
         | ({} if each.subject is None else {"subject": each.subject.as_json()})
         | ({} if not each.suppressed else {"suppressed": encodable(each.suppressed)})
         for each in diagnostics
     ]
 
 
-def render_json(diagnostics: Sequence[Diagnostic]) -> str:
-    """`{"diagnostics": [...]}`, and `"suppressed": [...]` where comments accept findings."""
-    document = {"diagnostics": as_json([each for each in diagnostics if not each.suppressed])}
+def _columns(span: Span | None) -> dict[str, int]:
+    """The columns that are known, from 1; the end is exclusive."""
+    if span is None or not span.column:
+        return {}
+    return {"column": span.column} | ({"end_column": span.end_column} if span.end_column > span.column else {})
+
+
+def render_json(diagnostics: Sequence[Diagnostic], about: About = NOTHING) -> str:
+    """`{"version": 1, "command": ..., "summary": {...}, "diagnostics": [...]}`, and `"suppressed": [...]` where
+    comments accept findings. A new field does not change the version."""
+    document: dict[str, Any] = {
+        "version": JSON_VERSION,
+        "command": about.command,
+        "summary": about.summary,
+        "diagnostics": as_json([each for each in diagnostics if not each.suppressed]),
+    }
     if suppressed := as_json([each for each in diagnostics if each.suppressed]):
         document["suppressed"] = suppressed
+    document |= about.sections
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-
-
-def render_sarif(diagnostics: Sequence[Diagnostic]) -> str:
-    """SARIF 2.1.0, one run; paths as they were given."""
-    rules = sorted({each.code for each in diagnostics})
-    results = []
-    for each in diagnostics:
-        places = [_location(label) for label in each.labels if label.span is not None]
-        result: dict[str, Any] = {
-            "ruleId": each.code,
-            "ruleIndex": rules.index(each.code),
-            "level": SARIF_LEVEL[each.severity],
-            "message": {"text": encodable("\n".join([each.message, *each.notes, *each.help]))},
-        }
-        if places:
-            result["locations"] = places[:1]
-            result["relatedLocations"] = [{"id": at, **place} for at, place in enumerate(places[1:], 1)]
-        if each.suppressed:
-            result["suppressions"] = [{"kind": "inSource", "justification": encodable(each.suppressed)}]
-        results.append(result)
-    document = {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {"driver": {"name": "haulout", "rules": [{"id": rule} for rule in rules]}},
-                "results": results,
-            }
-        ],
-    }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-
-
-def _location(label: Label) -> dict[str, Any]:
-    span = label.span or Span("")
-    region = {"startLine": max(span.line, 1)} | ({"startColumn": span.column} if span.column else {})
-    return {
-        "physicalLocation": {"artifactLocation": {"uri": encodable(span.file)}, "region": region},
-        "message": {"text": encodable(label.message)},
-    }

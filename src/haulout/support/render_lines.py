@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haulout.support.diagnostics import Diagnostic, Severity, Span
-from haulout.support.render import encodable, without_controls
+from haulout.support.render import NOTHING, About, encodable, input_file, without_controls
 
 _COMMANDS = {Severity.NOTE: "notice", Severity.WARNING: "warning", Severity.ERROR: "error"}
 _ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY_ESCAPES = _ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
 
 
-def render_concise(diagnostics: Sequence[Diagnostic]) -> str:
+def render_concise(diagnostics: Sequence[Diagnostic], _about: About = NOTHING) -> str:
     """`FILE:LINE:COLUMN: SEVERITY[CODE]: MESSAGE`; what is not known is left out."""
     return "\n".join(_concise(each) for each in diagnostics)
 
@@ -23,7 +23,7 @@ def _concise(each: Diagnostic) -> str:
     return without_controls(encodable(f"{place}{each.severity.name.lower()}[{each.code}]: {each.message}"))
 
 
-def render_github(diagnostics: Sequence[Diagnostic]) -> str:
+def render_github(diagnostics: Sequence[Diagnostic], _about: About = NOTHING) -> str:
     """Workflow commands of GitHub's actions, which show the finding on its line."""
     return "\n".join(_command(each) for each in diagnostics)
 
@@ -35,6 +35,7 @@ def _command(each: Diagnostic) -> str:
         values["file"] = encodable(span.file)
         values |= {"line": span.line} if span.line else {}
         values |= {"col": span.column} if span.column else {}
+        values |= {"endColumn": span.end_column - 1} if 0 < span.column < span.end_column else {}
     values["title"] = each.code
     properties = ",".join(f"{key}={str(value).translate(_PROPERTY_ESCAPES)}" for key, value in values.items())
     text = "\n".join([each.message, *each.notes, *(f"help: {line}" for line in each.help)])
@@ -42,5 +43,5 @@ def _command(each: Diagnostic) -> str:
 
 
 def _first_span(each: Diagnostic) -> Span | None:
-    """The place of the first label that has one."""
-    return next((label.span for label in each.labels if label.span is not None), None)
+    """The place of the first label that has one, else the input."""
+    return each.span or (Span(input_file(each.input)) if each.input else None)

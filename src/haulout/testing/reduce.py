@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,34 @@ def reduce_program(program: Program, keeps: Keeps, *, time_limit: float = TIME_L
 
     `keeps` sees sound programs only. `time_limit` in seconds bounds the search, not the last call of `keeps`.
     """
-    return _Reduction(keeps, time.monotonic() + time_limit).run(program)
+    return reduce_until(program, keeps, time_limit=time_limit).program
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """What a reduction found."""
+
+    program: Program
+    interrupted: bool
+    """Ctrl-C ended the search: the program is the smallest found until then."""
+
+
+def reduce_until(program: Program, keeps: Keeps, *, time_limit: float = TIME_LIMIT) -> Reduced:
+    """The same; a KeyboardInterrupt ends the search as the time limit does, once a program has satisfied `keeps`."""
+    reduction = _Reduction(keeps, time.monotonic() + time_limit)
+    try:
+        return Reduced(reduction.run(program), False)
+    except KeyboardInterrupt:
+        if reduction.smallest is None:
+            raise
+        return Reduced(_tidy(reduction.smallest), True)
 
 
 class _Reduction:
     def __init__(self, keeps: Keeps, deadline: float) -> None:
         self.keeps, self.deadline = keeps, deadline
+        self.smallest: Program | None = None
+        """The last program that was accepted; every accepted one is smaller or simpler than those before."""
 
     def run(self, program: Program) -> Program:
         if not self.holds(program):
@@ -74,7 +97,10 @@ class _Reduction:
         return time.monotonic() > self.deadline
 
     def holds(self, program: Program) -> bool:
-        return _has_bodies(program) and not verify(program) and self.keeps(program)
+        held = _has_bodies(program) and not verify(program) and self.keeps(program)
+        if held:
+            self.smallest = program
+        return held
 
     def better(self, program: Program, candidates: Iterable[Program]) -> Program:
         """The first of the candidates that holds, else the program."""
