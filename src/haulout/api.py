@@ -14,6 +14,7 @@ from haulout.support.jit import compile_seconds
 if TYPE_CHECKING:
     import numpy as np
 
+    from haulout.checker.tasks import TaskCheck
     from haulout.frontends.hlo import Fuse
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
@@ -250,14 +251,17 @@ class CheckResult:
     """The checked program, and all findings."""
 
     program: Program | None
-    """None for a kernel that stopped with an error."""
+    """None for a kernel that stopped with an error, and for a task graph."""
     diagnostics: list[Diagnostic]
     suppressed: list[Diagnostic] = field(default_factory=list)
     """Findings that comments in a kernel accept."""
+    tasks: TaskCheck | None = None
+    """The figures of a task graph, which is no program."""
 
 
 def check(source: str | Path | Program, **options: Any) -> list[Diagnostic]:
-    """The findings of the independent checker in a program, compiled or written by hand, or in an NKI kernel.
+    """The findings of the independent checker in a program, compiled or written by hand, in an NKI kernel, or in a
+    task graph (a JSON file; see `haulout.tasks`).
 
     The options are those of `check_source`.
     """
@@ -271,12 +275,24 @@ def check_source(
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
     target: str = "gen3",
+    fix: bool = False,
 ) -> CheckResult:
     """The same, with the program. `lnc`, `arguments` and `barrier_scope` as in `load`; `target` is the generation
-    whose rules of the hardware a kernel must keep (`gen2`, `gen3`, `gen4`)."""
+    whose rules of the hardware a kernel must keep (`gen2`, `gen3`, `gen4`). `fix` lists edges that order the races of
+    a task graph."""
     from haulout.checker import check_program
+    from haulout.frontends.tasks import is_task_graph
 
     _check_cores(lnc)
+    if not isinstance(source, Program) and is_task_graph(source):
+        from haulout import tasks
+
+        if lnc is not None:
+            bad_input(f"{source} is a task graph: it has no cores")
+        checked_tasks = tasks.check(source, fix=fix)
+        return CheckResult(None, checked_tasks.diagnostics, tasks=checked_tasks)
+    if fix:
+        bad_input("only a task graph is checked with fix", help=["findings of a program show their fixes"])
     if not isinstance(source, Program) and is_kernel(source):
         from haulout.nki import check_kernel
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of a kernel: the generation whose rules of the hardware are checked.",
 )
+@click.option("--fix", is_flag=True, help="Of a task graph: list few edges that order all races, checked again.")
 @format_option
 @quiet_option
 @guarded
@@ -38,22 +39,32 @@ def check(
     args_file: str | None,
     barrier_scope: BarrierScope,
     target: str,
+    fix: bool,
     style: str,
     quiet: bool,
 ) -> int:
     """Check a program, compiled or written by hand.
 
     Computes order, conflicts and storage from INPUT alone, and reports faults that some hardware schedule can show.
-    INPUT is a .bir, .hlo or .npz file, or an NKI kernel, FILE.py::FUNCTION with its arguments.
+    INPUT is a .bir, .hlo or .npz file, an NKI kernel, FILE.py::FUNCTION with its arguments, or a task graph, a JSON
+    object with tasks.
     """
     arguments = kernel_arguments(source, arg, args_file)
-    checked = api.check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target)
+    checked = api.check_source(
+        source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target, fix=fix
+    )
     shown = checked.diagnostics if style in LINES else [*checked.diagnostics, *checked.suppressed]
     emit(shown, style)
     if style == "text" and checked.program is not None:
         program = checked.program
         click.echo(
             f"{program.name}: {program.lnc} cores, {len(program.instructions)} instructions: {_summary(checked)}"
+        )
+    if style == "text" and checked.tasks is not None:
+        tasks, graph = checked.tasks, checked.tasks.graph
+        click.echo(
+            f"{graph.name}: {len(graph.tasks)} tasks, {len(graph.source)} edges, {tasks.needed} pairs that need an "
+            f"order: {_summary(checked)}"
         )
     return exit_status(checked.diagnostics)
 
