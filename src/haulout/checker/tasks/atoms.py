@@ -113,7 +113,7 @@ def _components(storage: Ids, low: Ints, high: Ints) -> Ids:
     storage, low, high = storage[order], low[order], high[order]
     begins = np.zeros(len(low), bool)
     edges = np.flatnonzero(np.append(True, storage[1:] != storage[:-1])[: len(low)])
-    for begin, end in zip(edges.tolist(), [*edges[1:].tolist(), len(low)], strict=True):
+    for begin, end in pairwise([*edges.tolist(), len(low)]):
         begins[begin] = True
         begins[begin + 1 : end] = low[begin + 1 : end] >= np.maximum.accumulate(high[begin : end - 1])
     component[order] = np.cumsum(begins) - 1

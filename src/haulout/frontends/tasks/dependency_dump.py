@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 
 from haulout.frontends.tasks.common import LIMIT, Number, number, slice_shape, unproved
+from haulout.ir.enums import NONE
+from haulout.ir.schema import Ids
 from haulout.ir.task_graph import AccessRows, TaskGraph
 from haulout.support.diagnostics import Label, Span, bad_input
 
@@ -31,7 +33,10 @@ READS = {"INPUT": True, "INOUT": True, "OUTPUT": False, "OUTPUT_EXISTING": False
 WRITES = {"INPUT": False, "INOUT": True, "OUTPUT": True, "OUTPUT_EXISTING": True}
 
 
-class Arg(msgspec.Struct):
+# Without garbage collection of structs, which are many and hold no cycles.
+
+
+class Arg(msgspec.Struct, gc=False):
     """An argument of a task."""
 
     idx: int = -1
@@ -43,14 +48,14 @@ class Arg(msgspec.Struct):
     strides: list[int] | None = None
 
 
-class Task(msgspec.Struct):
+class Task(msgspec.Struct, gc=False):
     """A task."""
 
     task_id: Number
     args: list[Arg] = []
 
 
-class Tensor(msgspec.Struct):
+class Tensor(msgspec.Struct, gc=False):
     """A tensor: a range of memory."""
 
     tensor_id: Number
@@ -59,7 +64,7 @@ class Tensor(msgspec.Struct):
     dtype: str = ""
 
 
-class Edge(msgspec.Struct):
+class Edge(msgspec.Struct, gc=False):
     """An edge: `succ` waits for `pred`."""
 
     pred: Number
@@ -69,7 +74,7 @@ class Edge(msgspec.Struct):
     tensor_id: Number | None = None
 
 
-class Dump(msgspec.Struct):
+class Dump(msgspec.Struct, gc=False):
     """The file."""
 
     tasks: list[Task]
@@ -150,26 +155,29 @@ def from_dump(dump: Dump, file: str) -> TaskGraph:
 
 def _edges(
     dump: Dump, place: dict[int, int], tensor_row: dict[int, int], file: str
-) -> tuple[list[int], list[int], dict[int, dict[int, None]], list[str]]:
+) -> tuple[Ids, Ids, dict[int, dict[int, None]], list[str]]:
     """The edges that order tasks, the tensors that each task created, and the edges with unknown tasks."""
-    source: list[int] = []
-    target: list[int] = []
-    created: dict[int, dict[int, None]] = {}
+    by_text: dict[Number, int] = {**place, **{str(key): row for key, row in place.items()}}
+    pred = [by_text.get(edge.pred, NONE) for edge in dump.edges]
+    succ = [by_text.get(edge.succ, NONE) for edge in dump.edges]
     unknown: list[str] = []
-    for edge in dump.edges:
-        pred = place.get(number(edge.pred, "pred", file), -1)
-        succ = place.get(number(edge.succ, "succ", file), -1)
-        if pred < 0 or succ < 0:
+    for at in np.flatnonzero((np.array(pred, np.int32) < 0) | (np.array(succ, np.int32) < 0)).tolist():
+        edge = dump.edges[at]
+        # A number may be written in another way, such as with zeros in front.
+        pred[at] = place.get(number(edge.pred, "pred", file), NONE)
+        succ[at] = place.get(number(edge.succ, "succ", file), NONE)
+        if pred[at] < 0 or succ[at] < 0:
             unknown.append(f"{edge.pred} -> {edge.succ}")
-            continue
-        if edge.flags is None or "wait" in edge.flags:
-            source.append(pred)
-            target.append(succ)
-        if edge.source == "creator" and edge.tensor_id is not None:
-            tensor = tensor_row.get(number(edge.tensor_id, "tensor_id", file), -1)
+    source, target = np.array(pred, np.int32), np.array(succ, np.int32)
+    created: dict[int, dict[int, None]] = {}
+    for at, edge in enumerate(dump.edges):
+        if edge.source == "creator" and edge.tensor_id is not None and pred[at] >= 0:
+            tensor = tensor_row.get(number(edge.tensor_id, "tensor_id", file), NONE)
             if tensor >= 0:
-                created.setdefault(pred, {})[tensor] = None
-    return source, target, created, unknown
+                created.setdefault(pred[at], {})[tensor] = None
+    orders = np.array([edge.flags is None or "wait" in edge.flags for edge in dump.edges], bool)
+    orders &= (source >= 0) & (target >= 0)
+    return source[orders], target[orders], created, unknown
 
 
 def _made(
@@ -211,7 +219,7 @@ def _dense(shape: list[int]) -> list[int]:
     return strides
 
 
-def _distinct_arcs(source: list[int], target: list[int], size: int) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_arcs(source: Ids, target: Ids, size: int) -> tuple[Ids, Ids]:
     """Arcs without repetitions: one edge may stand once for each argument."""
-    keys = np.unique(np.array(source, np.int64) * max(size, 1) + np.array(target, np.int64))
+    keys = np.unique(source.astype(np.int64) * max(size, 1) + target)
     return (keys // max(size, 1)).astype(np.int32), (keys % max(size, 1)).astype(np.int32)

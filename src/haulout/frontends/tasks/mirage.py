@@ -48,7 +48,7 @@ WITHOUT_TASKS = {900, 911, 999}
 MAX_ARCS = 20_000_000
 
 
-class Slice(msgspec.Struct):
+class Slice(msgspec.Struct, gc=False):
     """A slice of a tensor."""
 
     base_ptr: str | None = None
@@ -58,7 +58,7 @@ class Slice(msgspec.Struct):
     data_type: int | None = None
 
 
-class MirageTask(msgspec.Struct):
+class MirageTask(msgspec.Struct, gc=False):
     """A task."""
 
     task_type: int
@@ -68,7 +68,7 @@ class MirageTask(msgspec.Struct):
     outputs: list[Slice] | None = None
 
 
-class MirageEvent(msgspec.Struct):
+class MirageEvent(msgspec.Struct, gc=False):
     """An event."""
 
     event_type: int
@@ -77,7 +77,7 @@ class MirageEvent(msgspec.Struct):
     last_task_id: int = 0
 
 
-class MirageGraph(msgspec.Struct):
+class MirageGraph(msgspec.Struct, gc=False):
     """The file."""
 
     all_tasks: list[MirageTask]
@@ -113,7 +113,7 @@ def from_mirage(graph: MirageGraph, file: str) -> TaskGraph:
         form="persistent kernel",
         tasks=[str(task) for task in range(len(graph.all_tasks))],
         events=[str(event) for event in range(len(graph.all_events))],
-        needed=np.array([min(max(each.num_triggers, 0), LIMIT) for each in graph.all_events], np.int64),
+        needed=np.array([_needed(each) for each in graph.all_events], np.int64),
         ends=kinds == END_OF_GRAPH,
         remote=remote,
         source=source,
@@ -125,6 +125,12 @@ def from_mirage(graph: MirageGraph, file: str) -> TaskGraph:
         shapes=list(rows.shapes),
         findings=findings,
     )
+
+
+def _needed(event: MirageEvent) -> int:
+    """The triggers that an event waits for. The one that completes the count launches tasks, so there must be one."""
+    launches = event.event_type in LAUNCHING and event.first_task_id < event.last_task_id
+    return min(max(event.num_triggers, int(launches)), LIMIT)
 
 
 def _add(rows: AccessRows, storages: dict[str, int], task: int, label: str, one: Slice, write: bool) -> bool:
