@@ -123,9 +123,7 @@ def test_redundant_edges_are_those_that_may_be_removed(folder: Path, seed: int) 
         removable += less.before(int(edge["pred"]), int(edge["succ"]))
         assert judged.before(int(edge["pred"]), int(edge["succ"]))
     notes = [each.message for each in found.diagnostics if each.code == "redundant-edge"]
-    assert notes == (
-        [f"{removable} edge{'s' * (removable != 1)} of {len(graph['edges'])} order nothing"] if removable else []
-    )
+    assert [int(each.split()[0]) for each in notes] == ([removable] if removable else [])
 
 
 def test_the_file_is_not_changed_by_edges(folder: Path) -> None:

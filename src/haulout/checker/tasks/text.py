@@ -145,13 +145,14 @@ def implied(graph: TaskGraph, count: int) -> list[Diagnostic]:
     """A note that counts the races that disappear with those that are reported."""
     if not count:
         return []
-    message = f"{count} more pair{'s' if count != 1 else ''} of tasks have no path; the missing edges above give one"
+    said = "pairs of tasks have" if count != 1 else "pair of tasks has"
+    message = f"{count} more {said} no path; the missing edges above give one"
     return [Diagnostic("task-race", Severity.NOTE, message, _file(graph))]
 
 
 def fix(graph: TaskGraph, edges: Sequence[tuple[str, str]], verified: bool) -> Diagnostic:
     """The edges that order all races."""
-    message = f"{len(edges)} edge{'s' if len(edges) != 1 else ''} order all races"
+    message = f"{len(edges)} edges order all races" if len(edges) != 1 else "1 edge orders all races"
     if not verified:
         message = f"{len(edges)} edges order some of the races; the others have no order that is faithful"
     notes = tuple(f"{first} -> {second}" for first, second in edges)
@@ -168,7 +169,8 @@ def redundant(graph: TaskGraph, order: Order, arcs: Column) -> list[Diagnostic]:
         for a, b in zip(order.source[arcs[:FIRST]].tolist(), order.target[arcs[:FIRST]].tolist(), strict=True)
     ]
     more = f" and {len(arcs) - FIRST} more" if len(arcs) > FIRST else ""
-    message = f"{len(arcs)} edge{'s' if len(arcs) != 1 else ''} of {len(order.source)} order nothing"
+    said = "edges" if len(arcs) != 1 else "edge"
+    message = f"{len(arcs)} {said} of {len(order.source)} order{'s' if len(arcs) == 1 else ''} nothing"
     return [
         Diagnostic(
             "redundant-edge",

@@ -221,5 +221,6 @@ def _dense(shape: list[int]) -> list[int]:
 
 def _distinct_arcs(source: Ids, target: Ids, size: int) -> tuple[Ids, Ids]:
     """Arcs without repetitions: one edge may stand once for each argument."""
-    keys = np.unique(source.astype(np.int64) * max(size, 1) + target)
+    keys = np.sort(source.astype(np.int64) * max(size, 1) + target)
+    keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
     return (keys // max(size, 1)).astype(np.int32), (keys % max(size, 1)).astype(np.int32)

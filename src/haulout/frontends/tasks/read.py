@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from haulout.frontends.tasks.dependency_dump import Dump, from_dump
-from haulout.frontends.tasks.mirage import MirageGraph, from_mirage
+from haulout.frontends.tasks.dependency_dump import Dump, Edge, Task, Tensor, from_dump
+from haulout.frontends.tasks.mirage import MirageEvent, MirageGraph, MirageTask, from_mirage
 from haulout.ir.task_graph import TaskGraph
 from haulout.support.diagnostics import Label, Span, bad_input
 from haulout.support.files import read_bytes
 
-T = TypeVar("T")
 OTHER_SUFFIXES = (".bir", ".hlo", ".npz", ".py")
 
 
-class _Keys(msgspec.Struct):
-    """The keys that tell the forms apart; values are not decoded."""
+class _File(msgspec.Struct, gc=False):
+    """The keys of both forms, which tell them apart."""
 
-    tasks: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    edges: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    all_tasks: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    tasks: list[Task] | None = None
+    edges: list[Edge] | None = None
+    tensors: list[Tensor] = []
+    all_tasks: list[MirageTask] | None = None
+    all_events: list[MirageEvent] | None = None
 
 
 def is_task_graph(path: str | Path) -> bool:
@@ -41,13 +42,12 @@ def is_task_graph(path: str | Path) -> bool:
 
 def read_task_graph(path: str | Path) -> TaskGraph:
     """The task graph of a file. Raises `bad-input`."""
-    data = read_bytes(Path(path)).removeprefix(b"\xef\xbb\xbf")
     name = str(path)
-    keys = _decode(data, _Keys, name)
-    if keys.all_tasks is not msgspec.UNSET:
-        return from_mirage(_decode(data, MirageGraph, name), name)
-    if keys.tasks is not msgspec.UNSET and keys.edges is not msgspec.UNSET:
-        return from_dump(_decode(data, Dump, name), name)
+    found = _decode(read_bytes(Path(path)).removeprefix(b"\xef\xbb\xbf"), name)
+    if found.all_tasks is not None and found.all_events is not None:
+        return from_mirage(MirageGraph(found.all_tasks, found.all_events), name)
+    if found.tasks is not None and found.edges is not None:
+        return from_dump(Dump(found.tasks, found.edges, found.tensors), name)
     bad_input(
         "the JSON object is not a task graph",
         Label("this file", Span(name)),
@@ -55,8 +55,14 @@ def read_task_graph(path: str | Path) -> TaskGraph:
     )
 
 
-def _decode(data: bytes, kind: type[T], name: str) -> T:
+def _decode(data: bytes, name: str) -> _File:
+    # Millions of lists are made, and none of them is garbage.
+    collects = gc.isenabled()
+    gc.disable()
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, RecursionError) as error:  # a ValidationError is one; it names the place
         bad_input(f"not a task graph: {error}", Label("this file", Span(name)))
+    finally:
+        if collects:
+            gc.enable()
