@@ -15,6 +15,7 @@ from haulout.support.jit import compile_seconds
 if TYPE_CHECKING:
     import numpy as np
 
+    from haulout.checker.tasks import TaskCheck
     from haulout.frontends.hlo import Fuse
     from haulout.frontends.nki import BarrierScope
     from haulout.passes.coloring_allocator_dram_shared import Partitions
@@ -288,16 +289,18 @@ class CheckResult:
     """The checked program, and all findings."""
 
     program: Program | None
-    """None for a kernel that stopped with an error."""
+    """None for a kernel that stopped with an error, and for a task graph."""
     diagnostics: list[Diagnostic]
     suppressed: list[Diagnostic] = field(default_factory=list)
     """Findings that comments in a kernel accept."""
+    tasks: TaskCheck | None = None
+    """The figures of a task graph, which is no program."""
 
     @property
     def proved(self) -> bool:
         """The checker found only notes, and no comment accepts a finding."""
         serious = any(each.severity > Severity.NOTE for each in self.diagnostics)
-        return self.program is not None and not serious and not self.suppressed
+        return (self.program is not None or self.tasks is not None) and not serious and not self.suppressed
 
     def _repr_html_(self) -> str:
         from haulout.report.notebook import check_html
@@ -312,12 +315,16 @@ def check(
     arguments: Mapping[str, Any] | None = None,
     barrier_scope: BarrierScope = "data",
     target: str = "gen3",
+    cores: int | None = None,
 ) -> list[Diagnostic]:
-    """The findings of the independent checker in a program, compiled or written by hand, or in an NKI kernel.
+    """The findings of the independent checker in a program, compiled or written by hand, in an NKI kernel, or in a
+    task graph (a JSON file; see `haulout.tasks`).
 
     The options are those of `check_source`, which also returns the program.
     """
-    return check_source(source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target).diagnostics
+    return check_source(
+        source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target, cores=cores
+    ).diagnostics
 
 
 def check_source(
@@ -328,12 +335,24 @@ def check_source(
     barrier_scope: BarrierScope = "data",
     target: str = "gen3",
     cores: int | None = None,
+    fix: bool = False,
 ) -> CheckResult:
     """The same, with the program. `lnc`, `arguments`, `barrier_scope` and `cores` as in `load`; `target` is the
-    generation whose rules of the hardware a kernel must keep (`gen2`, `gen3`, `gen4`)."""
+    generation whose rules of the hardware a kernel must keep (`gen2`, `gen3`, `gen4`). `fix` lists edges that order
+    the races of a task graph."""
     from haulout.checker import check_program
+    from haulout.frontends.tasks import is_task_graph
 
     _check_cores(lnc)
+    if not isinstance(source, Program) and is_task_graph(source):
+        from haulout import tasks
+
+        if lnc is not None:
+            bad_input(f"{source} is a task graph: it has no cores")
+        checked_tasks = tasks.check(source, fix=fix)
+        return CheckResult(None, checked_tasks.diagnostics, tasks=checked_tasks)
+    if fix:
+        bad_input("only a task graph is checked with fix", help=["findings of a program show their fixes"])
     if not isinstance(source, Program) and is_kernel(source):
         from haulout.nki import check_kernel
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from tests.checker.task_graphs import random_dump, random_kernel
 from tests.fuzz.mutants import mutate_bytes, mutate_python, mutate_store, mutate_text
 
 import haulout
@@ -26,7 +28,7 @@ MODULES = [
     for path in sorted((ROOT / folder).glob("*.hlo"))
     if path.stat().st_size < 16000
 ]
-KINDS = ("bir", "hlo", "nki", "csv", "npz", "toml")
+KINDS = ("bir", "hlo", "nki", "csv", "npz", "toml", "tasks")
 
 _SIMULATE = "simulate -q --max-instructions 2000"
 _PROGRAM = (
@@ -57,6 +59,9 @@ _KERNELS = {
         "gathered --arg x=f32[64,16] --arg idx=i32[8,1]{{0:64}}",
     ],
 }
+
+
+_GRAPHS = ("check {}", "check --fix --format json {}")
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,11 @@ def sources(kind: str) -> list[Source]:
             return [
                 *(Source("mutant.toml", path.read_bytes(), mutate_text, target) for path in presets),
                 *(Source("mutant.toml", DATA.joinpath("arguments.toml").read_bytes(), mutate_text, arguments),) * 2,
+            ]
+        case "tasks":
+            graphs = [random_dump(5), random_dump(11), random_kernel(5, exact=True), random_kernel(8, exact=False)]
+            return [
+                Source("mutant.json", json.dumps(each, indent=1).encode(), mutate_text, _GRAPHS) for each in graphs
             ]
     raise ValueError(kind)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of a kernel: the generation whose rules of the hardware are checked.",
 )
+@click.option("--fix", is_flag=True, help="Of a task graph: list few edges that order all races, checked again.")
 @format_option
 @quiet_option
 @guarded
@@ -47,27 +48,29 @@ def check(
     args_file: str | None,
     barrier_scope: BarrierScope,
     target: str,
+    fix: bool,
     style: str,
     quiet: bool,
 ) -> int:
     """Check programs, compiled or written by hand.
 
     Computes order, conflicts and storage from INPUT alone, and reports faults that some hardware schedule can show.
-    INPUT is a .bir, .hlo or .npz file, - for .bir text on stdin, or an NKI kernel, FILE.py::FUNCTION with its
-    arguments. Each of several inputs is checked, also after a bad one; the exit status is the worst.
+    INPUT is a .bir, .hlo or .npz file, - for .bir text on stdin, an NKI kernel, FILE.py::FUNCTION with its arguments,
+    or a task graph, a JSON object with tasks. Each of several inputs is checked, also after a bad one; the exit
+    status is the worst.
     """
     if sources.count("-") > 1:
         bad_input("stdin can be read once", help=["name - once"])
     checked = []
     for source in sources:
-        one = _check(source, lnc, arg, args_file, barrier_scope, target, cores)
+        one = _check(source, lnc, arg, args_file, barrier_scope, target, cores, fix)
         if len(sources) > 1:
             one.name_input()
         checked.append(one)
         if style == "text":  # what is known of long inputs appears at once
             emit(one.found, style)
-            if one.result is not None and one.result.program is not None:
-                click.echo(_line(one, source if len(sources) > 1 else ""))
+            if line := _line(one, source if len(sources) > 1 else ""):
+                click.echo(line)
     found = [each for one in checked for each in one.found]
     if style != "text":
         shown = found if style in LINES else [*found, *(each for one in checked for each in one.suppressed)]
@@ -121,6 +124,7 @@ def _check(
     barrier_scope: BarrierScope,
     target: str,
     cores: int | None,
+    fix: bool,
 ) -> _Checked:
     """Check one input. What stops the work on it is a finding, so that the others are checked, too."""
     try:
@@ -133,6 +137,7 @@ def _check(
             barrier_scope=barrier_scope,
             target=target,
             cores=cores,
+            fix=fix,
         )
     except Exception as error:
         return _Checked(source, findings_of(error))
@@ -143,10 +148,18 @@ def _check(
 
 
 def _line(one: _Checked, source: str) -> str:
-    """`NAME: 2 cores, 4 instructions: clean`, after the input where there are several."""
-    assert one.result is not None and one.result.program is not None
-    program = one.result.program
-    counts = f"{program.name}: {program.lnc} cores, {len(program.instructions)} instructions"
+    """`NAME: 2 cores, 4 instructions: clean`, after the input where there are several; empty without a result."""
+    if one.result is None:
+        return ""
+    program, tasks = one.result.program, one.result.tasks
+    if program is not None:
+        counts = f"{program.name}: {program.lnc} cores, {len(program.instructions)} instructions"
+    elif tasks is not None:
+        graph = tasks.graph
+        counts = f"{graph.name}: {len(graph.tasks)} tasks, {len(graph.source)} edges"
+        counts += f", {tasks.needed} pairs that need an order"
+    else:
+        return ""
     return f"{source + ': ' if source else ''}{counts}: {_summary(one.result)}"
 
 

@@ -113,6 +113,7 @@ def warmup(quiet: bool) -> int:
         divided.write_text(_ONE_CORE, encoding="utf-8")
         api.compile(divided, lnc=2)
         _plan()
+        _check_graphs(Path(folder))
     ready = compiled_kernels()
     click.echo(
         f"{len(ready)} of {len(KERNELS)} kernels are ready, {len(compiled)} of them compiled now: "
@@ -153,6 +154,16 @@ def _run(path: Path) -> None:
         with suppress(HauloutError):
             # No example is small and has instructions that move.
             check_reordered(program, program, np.arange(len(program.instructions), dtype=np.int32))
+
+
+def _check_graphs(folder: Path) -> None:
+    """Check the example task graphs of `haulout explain`."""
+    for each in EXAMPLES.values():
+        for name, text in each.files.items():
+            if name.endswith(".json"):
+                path = folder / name
+                path.write_text(text, encoding="utf-8")
+                api.check_source(path, fix=True)
 
 
 def _plan() -> None:

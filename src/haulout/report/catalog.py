@@ -66,6 +66,33 @@ CATALOG: dict[str, Entry] = {
         "Engines of a core run independently. Only dependences and barriers order them.",
         "Add the first to the `deps` of the second, or put both on one engine.",
     ),
+    "task-race": Entry(
+        "Two tasks of a task graph access the same bytes, at least one of them writes, and no path of edges and "
+        "events leads from one to the other.",
+        "Tasks start when their edges and events allow it. In some run the later task comes first.",
+        "Add the edge that the message names. `haulout check --fix` lists few edges that order all races.",
+    ),
+    "event-count": Entry(
+        "An event of a task graph fires before all tasks that trigger it have ended.",
+        "A task that waits for the event may start before the last of them.",
+        "Let the event wait for all its triggers.",
+    ),
+    "unproved-task": Entry(
+        "A task graph says something that the reader does not know: a type of task, a form of argument, a tensor "
+        "that is not named, a trigger from another file.",
+        "What such tasks access, or wait for, is not known. Nothing is proved about it.",
+        "Write it in the form that [task-graphs.md](../task-graphs.md) describes, or check it by hand.",
+    ),
+    "missing-edges": Entry(
+        "Edges that order all races of a task graph; `haulout check --fix` lists them.",
+        "They are few, but not always the fewest.",
+        "Add these edges. An edge into an event is one more trigger that the event waits for.",
+    ),
+    "redundant-edge": Entry(
+        "An edge of a task graph orders nothing that other paths do not order.",
+        "It costs a wait or a signal.",
+        "Nothing is required. The edges may be removed, all at once.",
+    ),
     "barrier-mismatch": Entry(
         "Two cores do not have the same sequence of barriers, with equal names and participants.",
         "The cores deadlock, or wait for each other at different places, and the intended order does not hold.",
