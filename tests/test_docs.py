@@ -147,12 +147,14 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(r"[A-Za-z0-9_.\-/]*[A-Za-z0-9_\-]\.(?:py|md|bir|hlo|npz|toml|json|html)\b")
 _MADE = {
     "demo.bir",
+    "deps.json",
     "memory.html",
     "out/program.bir",
     "out/report.json",
     "out/site/index.html",
     "program.bir",
     "report.json",
+    "task_graph_rank0.json",
 }
 """What commands and snippets write, and a text that is no file."""
 _FOLDERS = ("src", "tools", "tests", "benchmarks", "docs", "examples")
