@@ -25,7 +25,7 @@ from haulout.support.jit import interpreted, plain_if_small
 _COST_LIMIT = 20_000_000_000  # of a best fit by gaps: above it holes stay unused, above a tenth no XLA orders
 _MAX_ROWS = 200_000  # with more, there are three dives only
 _MAX_PLAIN_ROWS = 64  # with more, construction compiles the kernels
-_MAX_PLAIN_WORK = 4_000  # rows constructed in plain Python while the kernels are not loaded
+_MAX_PLAIN_WORK = 1_200  # rows constructed in plain Python while the kernels are not loaded
 
 
 def place(instance: Instance, priority: F64, variant: bool) -> tuple[I64, int]:

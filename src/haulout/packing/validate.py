@@ -222,8 +222,10 @@ def _sweep(begin: I64, end: I64, owner: I64, offset: I64, size: I64) -> tuple[in
 def _scan_sweep(event: I64, owner: I64, rank: I64, offset: I64, size: I64) -> tuple[int, int]:
     """Visit events (below len(owner): the death of that range, else a birth); the first overlap, or (-1, -1)."""
     ranges = len(owner)
-    leaves = 1
-    while leaves < rank.max() + 1:
+    ranks, leaves = 0, 1
+    for each in rank:
+        ranks = max(ranks, each + 1)
+    while leaves < ranks:
         leaves *= 2
     occupied = np.zeros(2 * leaves, np.bool_)
     holder = np.full(leaves, -1, np.int64)

@@ -27,7 +27,7 @@ from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
-from haulout.report.tables import format_bytes
+from haulout.support.shown import format_bytes
 from haulout.support.render import encodable
 from haulout.target import DEFAULT, load_target
 

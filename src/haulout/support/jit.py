@@ -47,7 +47,7 @@ class _RobustCache:
     def load_overload(self, *args: Any) -> Any:
         """The stored code for a signature; None, and an empty cache, if it cannot be read."""
         try:
-            return self._cache.load_overload(*args)
+            return _load_alone(self._cache, *args) if _loads_alone() else self._cache.load_overload(*args)
         except Exception as error:  # unpickling changed bytes may raise any exception
             _log.info("the kernel cache cannot be read: %s: %s", type(error).__name__, error)
             with suppress(Exception):
@@ -60,6 +60,26 @@ class _RobustCache:
             self._cache.save_overload(*args)
         except Exception as error:
             _log.info("the kernel cache cannot be written: %s: %s", type(error).__name__, error)
+
+
+@functools.cache
+def _loads_alone() -> bool:
+    """Whether `_load_alone` is known to work with this version of Numba: it calls what is not documented."""
+    import numba
+
+    return numba.__version__.startswith("0.68.")
+
+
+def _load_alone(cache: Any, signature: Any, context: Any) -> Any:
+    """What Numba's `load_overload` does, without the compiler's tables of Python and NumPy.
+
+    Numba imports these first, which takes longer than everything else about a stored kernel. Compiled code needs
+    the run time of Numba only; whatever is compiled later imports the tables by itself.
+    """
+    from numba.core.runtime import rtsys
+
+    rtsys.initialize(context)
+    return cache._load_overload(signature, context)
 
 
 class _WatchedCompiler:
