@@ -10,8 +10,8 @@ from haulout.ir.schema import SIZE_MAX
 from haulout.packing import Problem, Progress, Solution, over_capacity, solve
 from haulout.packing.csvio import to_csv
 from haulout.packing.readers import read_problem
-from haulout.support.shown import format_bytes
 from haulout.support.files import write_text
+from haulout.support.shown import format_bytes
 
 
 @click.command()
