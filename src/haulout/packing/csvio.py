@@ -46,12 +46,18 @@ _REQUIRED = _KNOWN[:4]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """The contents of a file. `offset` and `hint` are -1 in empty fields, None when the column is missing."""
+    """The contents of a file. `offset` and `hint` are -1 in empty fields, None when the column is missing.
+
+    `own`: so many rows are buffers of the file; those after them stand for reserved ranges (`structured.py`). `costs`:
+    reuse penalties (buffer, buffer, cost), lowered as a second objective.
+    """
 
     problem: Problem
     ids: tuple[str, ...]
     offset: I64 | None = None
     hint: I64 | None = None
+    own: int | None = None
+    costs: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
