@@ -2,7 +2,7 @@
 
     problem   -> bound       at every moment the kept bytes fit the capacity: a linear program, solved by HiGHS
     bound     -> choice      whole buffers: fix those that are whole, then the largest share, and solve again
-    choice    -> placement   the planner; while it does not fit, the lightest buffer for its size that ends too high goes
+    choice    -> placement   the planner; while it does not fit, a buffer that ends too high goes, the lightest one
     placement -> choice      what was left out is tried again, the heaviest for its size first
 
 The bound is the linear program's value: no placement keeps more. Between it and the result are buffers that fit at
@@ -13,6 +13,7 @@ fit.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ Bools = NDArray[np.bool_]
 
 _DIVES = 100
 """Linear programs solved for the choice."""
+_SHARES = (0.97, 0.93)
+"""Of the capacity, for which other choices are made."""
 _MAX_REMOVALS = 200
 _MAX_RETURNS = 200
 """Placements that are searched for buffers that were left out."""
@@ -74,7 +77,14 @@ def spill(problem: Problem, capacity: int, weight: Column | None = None, *, effo
     possible = np.flatnonzero(live & (np.maximum(problem.pinned, 0) <= capacity - problem.size))
     free_worth = int(worth[~live].sum())
     chosen, bound = _choose(problem, possible, worth, capacity)
-    kept, offset = _place(problem, chosen, worth, capacity, Budget(effort=0.05 * effort))
+    quick = Budget(effort=0.02 * effort)
+    kept, offset = _place(problem, chosen, worth, capacity, quick)
+    for share in _SHARES:  # fewer buffers leave space for a placement, which the others then fill
+        chosen, _ = _choose(problem, possible, worth, int(capacity * share))
+        other = _place(problem, chosen, worth, capacity, quick)
+        if worth[other[0]].sum() > worth[kept].sum():
+            kept, offset = other
+    offset = _take_back(problem, kept, offset, worth, capacity, quick)
     offset = np.where(kept, offset, -1)
     offset[~live] = 0
     kept |= ~live
@@ -101,9 +111,10 @@ def _choose(problem: Problem, rows: I64, worth: I64, capacity: int) -> tuple[Boo
     chosen = np.zeros(len(problem), bool)
     if not len(rows):
         return chosen, 0.0
-    from scipy.optimize import linprog
+    from scipy import optimize
     from scipy.sparse import csr_array
 
+    linprog: Any = optimize.linprog  # its types know no sparse matrices
     at, who = _columns(problem, rows)
     # The topmost buffer may leave bytes of its last unit unused, so the relaxation counts sizes, not reserved bytes.
     size = problem.size[rows].astype(np.float64) / max(capacity, 1)
@@ -116,7 +127,13 @@ def _choose(problem: Problem, rows: I64, worth: I64, capacity: int) -> tuple[Boo
     pins = problem.pinned[rows] >= 0
     for number in range(_DIVES):
         limit = np.ones(load.shape[0])
-        relaxed = linprog(-price / scale, A_ub=load, b_ub=limit, bounds=np.stack([low, high], axis=1), method="highs")
+        relaxed = linprog(
+            -price / scale,
+            A_ub=load,
+            b_ub=limit,
+            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
+            method="highs",
+        )
         if relaxed.x is None:
             break
         share = np.clip(relaxed.x, 0.0, 1.0)
@@ -151,7 +168,7 @@ def _try(problem: Problem, kept: Bools, capacity: int, budget: Budget) -> Soluti
 
 
 def _place(problem: Problem, chosen: Bools, worth: I64, capacity: int, budget: Budget) -> tuple[Bools, I64]:
-    """Leave out more until the rest has a placement, then take back what fits."""
+    """Leave out more until the rest has a placement."""
     kept = chosen.copy()
     value = worth / np.maximum(problem.size, 1)
     offset = np.zeros(len(problem), np.int64)
@@ -170,20 +187,22 @@ def _place(problem: Problem, chosen: Bools, worth: I64, capacity: int, budget: B
         loose = high[problem.pinned[high] < 0]
         pool = loose if len(loose) else high
         kept[pool[np.lexsort((pool, worth[pool], value[pool]))[0]]] = False
+    return kept, offset
+
+
+def _take_back(problem: Problem, kept: Bools, offset: I64, worth: I64, capacity: int, budget: Budget) -> I64:
+    """Add what still fits to `kept`; the offsets."""
+    value = worth / np.maximum(problem.size, 1)
     out = np.flatnonzero(problem.occupies & ~kept)
     out = out[np.lexsort((out, -worth[out], -value[out]))][:_MAX_RETURNS]
-    quick = Budget(effort=budget.effort * 0.2)
     for b in out.tolist():
         kept[b] = True
-        if not _may_fit(problem, kept, capacity):
-            kept[b] = False
-            continue
-        solution_all = _try(problem, kept, capacity, quick)
-        if solution_all is None:
+        found = _try(problem, kept, capacity, budget) if _may_fit(problem, kept, capacity) else None
+        if found is None:
             kept[b] = False
         else:
-            offset = solution_all.offset
-    return kept, offset
+            offset = found.offset
+    return offset
 
 
 def _may_fit(problem: Problem, kept: Bools, capacity: int) -> bool:

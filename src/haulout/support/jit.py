@@ -67,7 +67,7 @@ def _loads_alone() -> bool:
     """Whether `_load_alone` is known to work with this version of Numba: it calls what is not documented."""
     import numba
 
-    return numba.__version__.startswith("0.68.")
+    return str(numba.__version__).startswith("0.68.")
 
 
 def _load_alone(cache: Any, signature: Any, context: Any) -> Any:
@@ -76,9 +76,9 @@ def _load_alone(cache: Any, signature: Any, context: Any) -> Any:
     Numba imports these first, which takes longer than everything else about a stored kernel. Compiled code needs
     the run time of Numba only; whatever is compiled later imports the tables by itself.
     """
-    from numba.core.runtime import rtsys
+    from numba.core import runtime
 
-    rtsys.initialize(context)
+    runtime.rtsys.initialize(context)
     return cache._load_overload(signature, context)
 
 
