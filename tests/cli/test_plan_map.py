@@ -125,3 +125,28 @@ def test_compile_reports_all_partitions(tmp_path: Path, kind: str) -> None:
     assert set(report["partition_totals"]) == {"proportional", "equal", "joint"}
     assert report["total_peak_bytes"] == report["partition_totals"][kind]
     assert "DRAM of all cores: 24.0 KiB\n" in outcome.stdout  # the three do not differ
+
+
+def test_pools_of_the_command_line(problem: Path, tmp_path: Path) -> None:
+    out = tmp_path / "placed.json"
+    outcome = haulout("plan", problem, "-q", "--pool", "fast=0.1K", "-o", out)  # a size has no fraction
+    assert outcome.status == 2
+    outcome = haulout(
+        "plan", problem, "-q", "--pool", "fast=64", "--pool", "slow=1K", "--output-format", "json", "-o", out
+    )
+    assert outcome.status == 0
+    assert "pool fast keeps 2 of 3 buffers, 128 of 256 bytes" in outcome.stdout
+    placed = {each["id"]: (each["pool"], each["offset"]) for each in json.loads(out.read_text())["buffers"]}
+    assert placed == {"x": ("fast", 0), "y": ("slow", 0), "z": ("fast", 0)}
+    outcome = haulout("plan", problem, "-q", "--pool", "fast=64", "--pool", "slow=100")
+    assert outcome.status == 1
+    assert "over-capacity" in outcome.stdout and "pool slow" in outcome.stdout
+
+
+def test_header_of_offsets(problem: Path, tmp_path: Path) -> None:
+    haulout("plan", problem, "-q", "--output-format", "header", "-o", tmp_path / "plan.h")
+    text = (tmp_path / "plan.h").read_text()
+    haulout("plan", problem, "-q", "-o", tmp_path / "placed.csv")
+    offset = read_csv(tmp_path / "placed.csv").offset
+    assert offset is not None
+    assert [f"#define {name}_OFFSET {at}ull" in text for name, at in zip("XYZ", offset, strict=True)] == [True] * 3

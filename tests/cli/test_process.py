@@ -146,7 +146,7 @@ sys.argv = ["haulout", "compile", "-q", {str(FIXED)!r}, "-o", {str(tmp_path / "o
 import haulout_start
 if {module!r}.startswith("numba"):
     import haulout.support.jit as jit
-    jit.plain_if_small = lambda *_: jit.nullcontext()
+    jit.plain_if_small = lambda *_, **__: jit.nullcontext()
 haulout_start.start()
 """
     )

@@ -204,3 +204,33 @@ def test_a_cache_that_is_full(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
         "the kernel cache cannot be read: OSError: [Errno 28] No space left on device",
         "the kernel cache cannot be written: OSError: [Errno 28] No space left on device",
     ]
+
+
+def test_a_loop_of_small_calls_loads_the_kernel_in_the_end() -> None:
+    kernel = njit(_total.py_func)
+    calls = 0
+    while not kernel.is_ready:
+        calls += 1
+        with plain_if_small(kernel, 10, 10):
+            assert kernel(np.arange(3)) == 6
+        assert kernel.plain_work <= 10 * calls
+    assert calls > 1
+
+
+def test_a_kernel_that_must_be_compiled_runs_plain_for_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from numba.core import config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    kernel = njit(_total.py_func)
+    with plain_if_small(kernel, 10, 0, unstored=10):
+        kernel(np.arange(3))
+    assert not kernel.is_ready and not kernel.is_stored
+    with plain_if_small(kernel, 10, 0, unstored=10):
+        kernel(np.arange(3))
+    assert kernel.is_ready and kernel.is_stored
+    again = njit(_total.py_func)
+    with plain_if_small(again, 10, 0, unstored=10):
+        again(np.arange(3))
+    assert again.is_ready

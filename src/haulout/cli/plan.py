@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import click
 
 from haulout.cli.common import BYTES, format_option, quiet_option
 from haulout.cli.status import FOUND, emit, guarded, takes_stdout
 from haulout.cli.summary import Summary
 from haulout.ir.schema import SIZE_MAX
-from haulout.packing import Problem, Progress, Solution, over_capacity, solve
+from haulout.packing import Pool, Problem, Progress, Solution, over_capacity, solve, violations
 from haulout.packing.csvio import to_csv
 from haulout.packing.readers import read_problem
-from haulout.report.tables import format_bytes
 from haulout.support.files import write_text
+from haulout.support.shown import format_bytes
+
+if TYPE_CHECKING:
+    from haulout.packing.csvio import Table
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+class _PoolType(click.ParamType):  # type: ignore[type-arg]
+    """NAME or NAME=SIZE, with the units K, M, G and T of 1,024."""
+
+    name = "pool"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Pool:
+        if isinstance(value, Pool):
+            return value
+        name, given, size = str(value).partition("=")
+        found = re.fullmatch(r"(\d{1,19})([KMGT]?)(?:i?B)?", size, re.IGNORECASE | re.ASCII)
+        if not name or (given and found is None):
+            self.fail(f"{value!r} is not NAME or NAME=SIZE, as in SRAM=256K", param, ctx)
+        limit = None if found is None else int(found[1]) << _UNITS[found[2].upper()]
+        if limit is not None and limit > SIZE_MAX:
+            self.fail(f"{size} is more than 2**62 bytes", param, ctx)
+        return Pool(name, limit)
 
 
 @click.command()
 @click.argument("problem", metavar="PROBLEM")
 @click.option("--capacity", type=BYTES, help="Limit of the placement in bytes.")
+@click.option(
+    "--pool",
+    "pools",
+    type=_PoolType(),
+    multiple=True,
+    metavar="NAME[=SIZE]",
+    help="A memory, the fastest first, as in SRAM=256K. Repeatable; the last one takes what does not fit the others.",
+)
 @click.option("--segment", type=click.IntRange(1, SIZE_MAX), metavar="N", help="No buffer may cross multiples of N.")
 @click.option("--spread", is_flag=True, help="Use free bytes below the capacity to avoid reuse.")
 @click.option("--effort", type=click.FloatRange(0, 1000), default=1.0, show_default=True, help="0: no search.")
 @click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds; the default is a limit on steps.")
+@click.option("-o", "--output", metavar="FILE", help="Write the placement to this file; - is stdout.")
 @click.option(
-    "-o", "--output", metavar="FILE", help="Write the problem with its offsets to this CSV file; - is stdout."
+    "--output-format",
+    type=click.Choice(["csv", "json", "header", "table"]),
+    default="csv",
+    show_default=True,
+    help="Of -o: the problem with offsets as CSV, JSON, a C header, or a table.",
 )
 @format_option
 @quiet_option
@@ -31,20 +70,23 @@ from haulout.support.files import write_text
 def plan(
     problem: str,
     capacity: int | None,
+    pools: tuple[Pool, ...],
     segment: int | None,
     spread: bool,
     effort: float,
     time_limit: float | None,
     output: str | None,
+    output_format: str,
     style: str,
     quiet: bool,
 ) -> int:
     """Place buffers with live ranges in few bytes.
 
     PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and
-    optionally alignment, gaps, offset (pinned) and hint (start of the search); or the *buffer-assignment.txt that XLA
-    writes with --xla_dump_to, with the *live-range.txt next to it. With a capacity the search ends at the first
-    placement that fits. Ctrl-C keeps the best placement so far.
+    optionally alignment, gaps, offset (pinned) and hint (start of the search); a dsa-problem document of version 1
+    (JSON) with pools and constraints; or the *buffer-assignment.txt that XLA writes with --xla_dump_to, with the
+    *live-range.txt next to it. With a capacity the search ends at the first placement that fits. Ctrl-C keeps the
+    best placement so far.
     """
     table = read_problem(problem)
     rows = table.problem
@@ -59,24 +101,32 @@ def plan(
         rules=rows.rules,
         window=None if rows.window_low is None else rows.windows,
     )
-    solution = solve(
-        wanted,
-        capacity=capacity,
-        hint=table.hint,
-        spread=spread,
-        time_limit=time_limit,
-        effort=effort,
-        progress=None if quiet else _report,
-    )
     err = takes_stdout(output)
-    if output is not None and solution.fits:
-        write_text(output, to_csv(wanted, solution.offset, table.ids))
+    more: list[str] = []
+    if pools:
+        if capacity is not None or spread or time_limit is not None:
+            raise click.UsageError("--pool is not combined with --capacity, --spread or --time-limit")
+        wanted, solution, more = _in_pools(wanted, pools, effort)
+    else:
+        solution = solve(
+            wanted,
+            capacity=capacity,
+            hint=table.hint,
+            spread=spread,
+            time_limit=time_limit,
+            effort=effort,
+            progress=None if quiet else _report,
+        )
+        if table.costs and solution.fits:
+            wanted, solution, more = _with_costs(wanted, solution, table, capacity)
     if not solution.fits:
         emit([over_capacity(wanted, solution, table.ids)], style, err=err, summary=_figures(wanted, solution))
         return FOUND
+    if output is not None:
+        write_text(output, _placement(wanted, solution, table, output_format))
     emit([], style, err=err, summary=_figures(wanted, solution))
     if style == "text":
-        click.echo(_summary(wanted, solution), err=err)
+        click.echo("\n".join([_summary(wanted, solution, table), *more]), err=err)
     return 0
 
 
@@ -90,9 +140,52 @@ def _figures(problem: Problem, solution: Solution) -> Summary:
     }
 
 
-def _summary(problem: Problem, solution: Solution) -> str:
+def _in_pools(problem: Problem, pools: tuple[Pool, ...], effort: float) -> tuple[Problem, Solution, list[str]]:
+    from haulout.packing.tiers import solve_tiers
+
+    tiers = solve_tiers(problem, pools, effort=effort)
+    wrong = violations(tiers.problem, tiers.solution.offset, pool=tiers.solution.pool, capacities=tiers.solution.fits)
+    assert not wrong, f"the planner made a wrong placement: {wrong[0]}"
     lines = [
-        f"{len(problem)} buffers: peak {solution.peak} bytes ({format_bytes(solution.peak)}), {solution.status}",
+        f"pool {pool.name} keeps {int(part.kept.sum())} of {len(part.kept)} buffers,"
+        f" {part.weight} of {part.total} bytes; at most {int(part.bound)} are possible"
+        for pool, part in zip(pools, tiers.spills, strict=False)
+    ]
+    return tiers.problem, tiers.solution, lines
+
+
+def _with_costs(
+    problem: Problem, solution: Solution, table: Table, capacity: int | None
+) -> tuple[Problem, Solution, list[str]]:
+    """Lower the reuse cost below the capacities."""
+    from dataclasses import replace
+
+    from haulout.packing.penalties import reuse_cost, with_less_reuse
+
+    if capacity is not None:
+        pools = (replace(problem.rules.pools[0], capacity=capacity),)
+        problem = replace(problem, rules=replace(problem.rules, pools=pools))
+    before = reuse_cost(problem, solution, table.costs)
+    solution = with_less_reuse(problem, solution, table.costs)
+    return problem, solution, [f"reuse cost {reuse_cost(problem, solution, table.costs)}, before {before}"]
+
+
+def _placement(problem: Problem, solution: Solution, table: Table, kind: str) -> str:
+    """The contents of the output file."""
+    if kind == "csv":
+        pools = [pool.name for pool in problem.rules.pools]
+        where = [pools[each] for each in solution.pool.tolist()] if len(pools) > 1 else None
+        return to_csv(problem, solution.offset, table.ids, where)
+    from haulout.packing import outputs
+
+    write = {"json": outputs.to_json, "header": outputs.to_header, "table": outputs.to_table}[kind]
+    return write(problem, solution, table.ids[: table.own])
+
+
+def _summary(problem: Problem, solution: Solution, table: Table) -> str:
+    count = len(problem) if table.own is None else table.own
+    lines = [
+        f"{count} buffers: peak {solution.peak} bytes ({format_bytes(solution.peak)}), {solution.status}",
         f"lower bound {solution.lower_bound} bytes, ratio {solution.ratio:.6f}",
     ]
     if len(solution.pools) > 1:

@@ -12,6 +12,8 @@ from haulout.packing.plan import plan, solve
 from haulout.packing.problem import LIMIT, Problem
 from haulout.packing.rules import Pool, Rules
 from haulout.packing.solution import PoolUse, Solution, Status
+from haulout.packing.spill import Spill, spill
+from haulout.packing.tiers import Tiers, solve_tiers
 from haulout.packing.validate import violations
 
 __all__ = [
@@ -23,10 +25,14 @@ __all__ = [
     "Progress",
     "Rules",
     "Solution",
+    "Spill",
     "Status",
+    "Tiers",
     "lower_bound",
     "over_capacity",
     "plan",
     "solve",
+    "solve_tiers",
+    "spill",
     "violations",
 ]

@@ -180,7 +180,10 @@ def _scan_search(
             return -1
         restart += 1
         counters[2] += 1
-        if weight.max() > 1e6:
+        heaviest = 0.0
+        for s in range(columns):
+            heaviest = max(heaviest, weight[s])
+        if heaviest > 1e6:
             weight[:] = 1.0 + (weight - 1.0) * 1e-3
 
 

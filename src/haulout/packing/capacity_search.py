@@ -16,9 +16,13 @@ from haulout.packing.instance import F64, I32, Instance
 from haulout.packing.kernels import ranges_overlap
 from haulout.packing.keys import key
 from haulout.packing.problem import I64
-from haulout.support.jit import interpreted
+from haulout.support.jit import interpreted, plain_if_small
 
 MAX_ROWS = 4_000
+_MAX_PLAIN_VISITS = 50_000
+"""Rows and columns visited in plain Python while the kernel is not loaded, about one a microsecond."""
+_MAX_PLAIN_VISITS_AT_FIRST = 3_000_000
+"""The same if the kernel has to be compiled, which takes several seconds."""
 _ORDERS = ("duration", "load-area", "load-duration", "size", "area")
 _RUNS = (  # packed, noise, how many orders (0: that of the best placement so far), with the weights learned so far
     (False, 0.02, 2, False),
@@ -50,8 +54,9 @@ class CapacitySearch:
         keys = self.keys[:orders] if orders else self._guide()
         offset = np.zeros(len(self.state.instance), np.int64)
         counters = np.zeros(3, np.int64)
-        answer = int(
-            _scan_search(
+        visits = steps * (len(self.state.instance) + self.state.instance.columns)
+        with plain_if_small(_scan_search, visits, _MAX_PLAIN_VISITS, unstored=_MAX_PLAIN_VISITS_AT_FIRST):
+            answer = _scan_search(
                 self.shape,
                 capacity,
                 keys,
@@ -64,7 +69,6 @@ class CapacitySearch:
                 offset,
                 counters,
             )
-        )
         for name, times in zip(("nodes", "failures", "restarts"), counters.tolist(), strict=True):
             self.state.count(name, times)
         self.spent += int(counters[:2].sum())

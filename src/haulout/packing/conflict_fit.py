@@ -10,7 +10,6 @@ and are placed earlier in the next rounds. A placement takes O(n**2).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from haulout.packing.instance import F64
 from haulout.packing.keys import rank
 from haulout.packing.problem import I64
-from haulout.support.jit import interpreted, njit
+from haulout.support.jit import njit, plain_if_small
 
 _ROUNDS = 6
 _BLAME = 0.3
@@ -46,7 +45,8 @@ def fit_conflicts(buffers: Buffers, keys: Sequence[F64], bound: int) -> tuple[I6
     best: tuple[I64, int] | None = None
     size = buffers.size
     blame = np.zeros(len(size))
-    with interpreted() if len(size) <= _FEW else nullcontext():
+    work = len(size) * (len(keys) + _ROUNDS)
+    with plain_if_small(_scan_fit, work, _FEW * (len(keys) + _ROUNDS)):
         for turn in range(len(keys) + _ROUNDS):
             order = np.argsort(-(rank(keys[turn % len(keys)]) + blame), kind="stable")
             for tight in (False, True):

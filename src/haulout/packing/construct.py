@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -20,12 +20,18 @@ from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import F64, Instance
 from haulout.packing.keys import KEYS, key
 from haulout.packing.problem import I64
-from haulout.support.jit import interpreted, plain_if_small
+from haulout.support.jit import plain_if_small
 
 _COST_LIMIT = 20_000_000_000  # of a best fit by gaps: above it holes stay unused, above a tenth no XLA orders
 _MAX_ROWS = 200_000  # with more, there are three dives only
-_MAX_PLAIN_ROWS = 64  # with more, construction compiles the kernels
-_MAX_PLAIN_WORK = 4_000  # rows constructed in plain Python while the kernels are not loaded
+_MAX_PLAIN_ROWS = 64  # so few are always constructed in plain Python while the kernels are not loaded
+_MAX_PLAIN_WORK = 1_200  # of more rows, so many in all: a dive takes about 30 microseconds a row
+_VISITS = 200  # row visits of a best fit in that time
+
+
+def plain_turn(instance: Instance) -> AbstractContextManager[None]:
+    """Run `place` in plain Python for few rows, as long as that is faster than loading the kernels."""
+    return _plain(instance, 0) if len(instance) <= _MAX_PLAIN_ROWS else nullcontext()
 
 
 def place(instance: Instance, priority: F64, variant: bool) -> tuple[I64, int]:
@@ -45,8 +51,7 @@ def place(instance: Instance, priority: F64, variant: bool) -> tuple[I64, int]:
 def construct(state: Incumbent) -> None:
     """Offer a placement for each key and variant, and XLA's two, until the goal is reached.
 
-    Small instances are constructed in plain Python, which is faster than compiling the kernels; the results are
-    equal.
+    Small instances are constructed in plain Python, which is faster than loading the kernels; the results are equal.
     """
     if state.over:
         return
@@ -70,19 +75,26 @@ def construct(state: Incumbent) -> None:
         for order in xla_orders(instance):
             if state.over:
                 return
-            with _plain(instance, len(tries)):
+            with _plain_fit(instance):
                 state.offer(*best_fit(instance, order), "best fit")
             state.count("constructions")
 
 
 def _plain(instance: Instance, number: int) -> AbstractContextManager[None]:
-    """Run construction `number` in plain Python if that is faster than compiling the kernels."""
+    """Run construction `number` in plain Python if that is faster than loading the kernels."""
     rows = len(instance)
-    if rows <= _MAX_PLAIN_ROWS:
-        return interpreted()
     gaps = instance.has_pins or instance.has_holes
-    work = rows * (number + 1) * (4 if gaps else 1)
+    work = 4 * rows + cost(instance) // _VISITS if gaps else rows
+    if rows > _MAX_PLAIN_ROWS and work * (number + 1) > _MAX_PLAIN_WORK:
+        return nullcontext()
     return plain_if_small(_scan_line if gaps else _scan_dive, work, _MAX_PLAIN_WORK)
+
+
+def _plain_fit(instance: Instance) -> AbstractContextManager[None]:
+    """The same for a best fit; two of them are done sooner than their kernel is compiled."""
+    work = len(instance) + cost(instance) // _VISITS
+    limit = _MAX_PLAIN_WORK if len(instance) <= _MAX_PLAIN_ROWS else 0
+    return plain_if_small(_scan_line, work, limit, unstored=4 * _MAX_PLAIN_WORK)
 
 
 def _follow_hint(state: Incumbent, hint: I64) -> None:

@@ -9,6 +9,7 @@
             | "alignment"                        bytes; 1 when absent or empty
             | "gaps"                             moments within the range at which the storage is free
             | "offset" | "hint"                  bytes; empty or -1: none
+            | "pool"                             a name, for the reader of a placement; it is no constraint
     gaps    = {gap " "} gap
     gap     = moment "-" moment ["@" byte ":" byte]
 
@@ -40,18 +41,24 @@ _NAMES = {
     "start": "lower",
     "end": "upper",
 }
-_KNOWN = ("id", "lower", "upper", "size", "alignment", "gaps", "offset", "hint")
+_KNOWN = ("id", "lower", "upper", "size", "alignment", "gaps", "offset", "hint", "pool")
 _REQUIRED = _KNOWN[:4]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """The contents of a file. `offset` and `hint` are -1 in empty fields, None when the column is missing."""
+    """The contents of a file. `offset` and `hint` are -1 in empty fields, None when the column is missing.
+
+    `own`: so many rows are buffers of the file; those after them stand for reserved ranges (`structured.py`).
+    `costs`: reuse penalties (buffer, buffer, cost), lowered as a second objective.
+    """
 
     problem: Problem
     ids: tuple[str, ...]
     offset: I64 | None = None
     hint: I64 | None = None
+    own: int | None = None
+    costs: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +220,13 @@ def _without(
     return left
 
 
-def to_csv(problem: Problem, offset: I64 | None = None, ids: Sequence[str] | None = None) -> str:
-    """The text of a file: id, lower, upper, size; alignment, gaps and offset if there are any."""
+def to_csv(
+    problem: Problem,
+    offset: I64 | None = None,
+    ids: Sequence[str] | None = None,
+    pool: Sequence[str] | None = None,
+) -> str:
+    """The text of a file: id, lower, upper, size; alignment, gaps, offset and pool if there are any."""
     names = [str(k) for k in range(len(problem))] if ids is None else list(ids)
     head = np.searchsorted(problem.owner, np.arange(len(problem) + 1))
     lower, upper = problem.lower.tolist(), problem.upper.tolist()
@@ -222,6 +234,7 @@ def to_csv(problem: Problem, offset: I64 | None = None, ids: Sequence[str] | Non
     aligned = bool((problem.alignment != 1).any())
     gaps = problem.has_holes or problem.window_low is not None
     header += ["alignment"] * aligned + ["gaps"] * gaps + ["offset"] * (offset is not None)
+    header += ["pool"] * (pool is not None)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
@@ -234,6 +247,8 @@ def to_csv(problem: Problem, offset: I64 | None = None, ids: Sequence[str] | Non
             row.append(" ".join(_gaps(problem, first, last + 1)))
         if offset is not None:
             row.append(int(offset[k]))
+        if pool is not None:
+            row.append(pool[k])
         writer.writerow(row)
     return out.getvalue()
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from haulout.packing.csvio import Table, read_csv
+from haulout.packing.structured import parse_structured
 from haulout.packing.xla_dump import HEADER, read_xla_dump
 from haulout.support.diagnostics import bad_input
+from haulout.support.files import read_text
 
 
 def read_problem(path: str | Path) -> Table:
-    """CSV in the columns of MiniMalloc or idealloc, or XLA's buffer assignment. Raises `HauloutError`."""
+    """CSV in the columns of MiniMalloc or idealloc, a structured problem, or XLA's buffer assignment.
+
+    Raises `HauloutError`.
+    """
     try:
         with Path(path).open("rb") as file:
             start = file.read(4096)
     except (OSError, ValueError) as error:
         bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+    if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
+        return parse_structured(read_text(Path(path)).removeprefix("\ufeff"), str(path))
     lines = start.decode("utf-8", errors="replace").splitlines()
     is_xla = any(line.startswith(HEADER) for line in lines[:20])
     return read_xla_dump(path) if is_xla else read_csv(path)

@@ -51,7 +51,8 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
     step = rows + instance.columns
     least = 4 * rows
     visits = _VISITS_LIMIT_TO_FIT if state.fitting else _VISITS_LIMIT
-    steps = _UNBOUNDED if timed else int(effort * max(least, visits // step))
+    share = min(1.0, 2 * (MAX_ROWS - rows) / MAX_ROWS)  # none is left where this stage ends: time is no step
+    steps = _UNBOUNDED if timed else int(effort * share * max(least, visits // step))
     most = max(least, _VISITS_LIMIT_A_RUN // step) if timed else steps
     if state.fitting:
         reach_goal(state, search, steps, most)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.packing.construct import place
+from haulout.packing.construct import place, plain_turn
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import F64
 from haulout.packing.keys import key
@@ -44,7 +44,8 @@ def squeaky_wheel(state: Incumbent, turns: int) -> None:
         name, fullest, loudness = _SEARCHES[which]
         if turn // len(_SEARCHES) % _LIFE == 0:
             blame[which] = 0.0
-        offset, peak = place(instance, keys[name] + blame[which], fullest)
+        with plain_turn(instance):
+            offset, peak = place(instance, keys[name] + blame[which], fullest)
         state.count("squeaky wheel turns")
         state.offer(offset, peak, "squeaky wheel")
         if state.over:

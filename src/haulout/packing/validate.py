@@ -23,12 +23,10 @@ from numpy.typing import NDArray
 
 from haulout.packing.problem import I64, Problem
 from haulout.support.diagnostics import Diagnostic, Severity
-from haulout.support.jit import interpreted, njit, plain_if_small
+from haulout.support.jit import njit, plain_if_small
 
-_MAX_PLAIN = 200
-"""Up to so many ranges, the sweep runs in plain Python."""
-_MAX_PLAIN_AT_FIRST = 2_000
-"""The same while the kernel is not loaded."""
+_MAX_PLAIN = 2_000
+"""Up to so many ranges, the sweep runs in plain Python while the kernel is not loaded."""
 
 
 def violations(
@@ -213,7 +211,7 @@ def _sweep(begin: I64, end: I64, owner: I64, offset: I64, size: I64) -> tuple[in
     rank = np.zeros(len(offset), np.int64)
     used = np.unique(owner)
     rank[used] = np.unique(offset[used], return_inverse=True)[1]
-    with interpreted() if len(owner) <= _MAX_PLAIN else plain_if_small(_scan_sweep, len(owner), _MAX_PLAIN_AT_FIRST):
+    with plain_if_small(_scan_sweep, len(owner), _MAX_PLAIN):
         one, other = _scan_sweep(event, owner, rank, offset, size)
     return None if one < 0 else (min(int(one), int(other)), max(int(one), int(other)))
 
@@ -222,8 +220,10 @@ def _sweep(begin: I64, end: I64, owner: I64, offset: I64, size: I64) -> tuple[in
 def _scan_sweep(event: I64, owner: I64, rank: I64, offset: I64, size: I64) -> tuple[int, int]:
     """Visit events (below len(owner): the death of that range, else a birth); the first overlap, or (-1, -1)."""
     ranges = len(owner)
-    leaves = 1
-    while leaves < rank.max() + 1:
+    ranks, leaves = 0, 1
+    for each in rank:
+        ranks = max(ranks, each + 1)
+    while leaves < ranks:
         leaves *= 2
     occupied = np.zeros(2 * leaves, np.bool_)
     holder = np.full(leaves, -1, np.int64)

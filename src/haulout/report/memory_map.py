@@ -27,8 +27,8 @@ from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
-from haulout.report.tables import format_bytes
 from haulout.support.render import encodable
+from haulout.support.shown import format_bytes
 from haulout.target import DEFAULT, load_target
 
 Ints = npt.NDArray[np.int64]

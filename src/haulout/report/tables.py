@@ -7,16 +7,7 @@ from rich.text import Text
 
 from haulout.analysis.makespan import ASSUMED_TRIP
 from haulout.report.model import Report, ShareLevel, Sharing
-
-
-def format_bytes(count: int) -> str:
-    """Bytes in the largest unit that keeps at least one digit before the point."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            return f"{count} B" if unit == "B" else f"{value:,.1f} {unit}"
-        value /= 1024
-    raise AssertionError
+from haulout.support.shown import format_bytes
 
 
 def core_table(report: Report) -> Table:

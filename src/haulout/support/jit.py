@@ -47,7 +47,7 @@ class _RobustCache:
     def load_overload(self, *args: Any) -> Any:
         """The stored code for a signature; None, and an empty cache, if it cannot be read."""
         try:
-            return self._cache.load_overload(*args)
+            return _load_alone(self._cache, *args) if _loads_alone() else self._cache.load_overload(*args)
         except Exception as error:  # unpickling changed bytes may raise any exception
             _log.info("the kernel cache cannot be read: %s: %s", type(error).__name__, error)
             with suppress(Exception):
@@ -60,6 +60,26 @@ class _RobustCache:
             self._cache.save_overload(*args)
         except Exception as error:
             _log.info("the kernel cache cannot be written: %s: %s", type(error).__name__, error)
+
+
+@functools.cache
+def _loads_alone() -> bool:
+    """Whether `_load_alone` is known to work with this version of Numba: it calls what is not documented."""
+    import numba
+
+    return str(numba.__version__).startswith("0.68.")
+
+
+def _load_alone(cache: Any, signature: Any, context: Any) -> Any:
+    """What Numba's `load_overload` does, without the compiler's tables of Python and NumPy.
+
+    Numba imports these first, which takes longer than everything else about a stored kernel. Compiled code needs
+    the run time of Numba only; whatever is compiled later imports the tables by itself.
+    """
+    from numba.core import runtime
+
+    runtime.rtsys.initialize(context)
+    return cache._load_overload(signature, context)
 
 
 class _WatchedCompiler:
@@ -127,6 +147,8 @@ class Kernel(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R]) -> None:
         self.py_func = function
+        self.plain_work = 0
+        """What `plain_if_small` has counted so far."""
         functools.update_wrapper(self, function)
 
     @functools.cached_property
@@ -162,8 +184,16 @@ class Kernel(Generic[P, R]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether its dispatcher exists."""
-        return "dispatcher" in self.__dict__
+        """Whether it is loaded: it has run compiled."""
+        return "dispatcher" in self.__dict__ and bool(self.dispatcher.signatures)  # type: ignore[attr-defined]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the cache on disk has code of it, for any types; False if that is not known."""
+        try:
+            return bool(self.dispatcher._cache._cache_file._load_index())  # type: ignore[attr-defined]
+        except Exception:  # as for `_RobustCache`: no cache, or one with changed bytes
+            return False
 
     @property
     def _numba_type_(self) -> Any:
@@ -207,7 +237,7 @@ def compiled_kernels() -> list[Kernel[..., Any]]:
     What the cache has of a kernel holds the code of its callees, which then have no dispatcher of their own.
     """
     found: dict[int, Kernel[..., Any]] = {}
-    todo = [each for each in KERNELS if each.is_ready and each.dispatcher.signatures]  # type: ignore[attr-defined]
+    todo = [each for each in KERNELS if each.is_ready]
     while todo:
         kernel = todo.pop()
         if id(kernel) not in found:
@@ -236,9 +266,27 @@ def interpreted() -> Iterator[None]:
         _interpret.reset(token)
 
 
-def plain_if_small(kernel: Kernel[..., Any], work: int, limit: int = 20_000) -> AbstractContextManager[None]:
-    """`interpreted()` when `work` is small and `kernel` not loaded yet: plain Python is done before it would be."""
-    return interpreted() if work <= limit and not kernel.is_ready else nullcontext()
+_PLAIN_RUNS = 10
+"""So many runs of the largest work in plain Python cost as much as loading a kernel."""
+
+
+def plain_if_small(
+    kernel: Kernel[..., Any], work: int, limit: int = 20_000, *, unstored: int = 0
+) -> AbstractContextManager[None]:
+    """`interpreted()` when `work` is small and `kernel` not loaded yet: plain Python is done before it would be.
+
+    The work of all calls counts, so a loop of small calls loads the kernel in the end. `unstored`: the limit of one
+    call if the kernel has to be compiled.
+    """
+    if kernel.is_ready:
+        return nullcontext()
+    if work <= limit and kernel.plain_work + work <= _PLAIN_RUNS * limit:
+        kernel.plain_work += work
+        return interpreted()
+    if kernel.plain_work + work <= unstored and not kernel.is_stored:
+        kernel.plain_work += work
+        return interpreted()
+    return nullcontext()
 
 
 @contextmanager

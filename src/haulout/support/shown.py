@@ -20,3 +20,13 @@ def shown_number(value: int) -> str:
     """An integer; a large power of two also as a power."""
     power = value.bit_length() - 1
     return f"{value} (2**{power})" if power >= 32 and value == 1 << power else str(value)
+
+
+def format_bytes(count: int) -> str:
+    """Bytes in the largest unit that keeps at least one digit before the point."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{count} B" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    raise AssertionError

@@ -1,0 +1,66 @@
+"""Spilling: what is kept fits, is worth no more than the bound, and on small problems is near the best."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haulout.packing import Pool, Problem, solve, solve_tiers, spill, violations
+from haulout.packing.conflict_set import subset
+from haulout.support.diagnostics import HauloutError
+
+ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(0, 9), st.integers(0, 9)), max_size=9)
+
+
+def _problem(rows: list[tuple[int, int, int, int]]) -> tuple[Problem, list[int]]:
+    lower = [row[0] for row in rows]
+    return Problem.of(
+        lower, [low + row[1] for low, row in zip(lower, rows, strict=True)], [row[2] for row in rows]
+    ), [row[3] for row in rows]
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, st.integers(0, 20))
+def test_what_is_kept_fits_and_the_bound_holds(rows: list[tuple[int, int, int, int]], capacity: int) -> None:
+    problem, weight = _problem(rows)
+    found = spill(problem, capacity, weight)
+    kept = np.flatnonzero(found.kept)
+    assert violations(subset(problem, kept), found.offset[kept], capacity) == []
+    assert (found.offset[~found.kept] == -1).all()
+    assert found.weight == sum(weight[b] for b in kept.tolist()) <= found.bound + 1e-6
+    assert found.bound <= found.total == sum(weight)
+    best = 0
+    for choice in product((False, True), repeat=min(len(rows), 6)):
+        chosen = np.flatnonzero([*choice, *[False] * (len(rows) - len(choice))])
+        if solve(subset(problem, chosen), capacity=capacity).fits:
+            best = max(best, sum(weight[b] for b in chosen.tolist()))
+    assert best <= found.bound + 1e-6
+
+
+def test_the_heavier_buffer_stays() -> None:
+    problem = Problem.of([0, 0, 2], [2, 2, 4], [64, 64, 64])
+    assert spill(problem, 64, [1, 5, 1]).kept.tolist() == [False, True, True]
+    assert spill(problem, 128, [1, 5, 1]).kept.all()
+    assert not spill(problem, 0).kept.any()
+
+
+def test_malformed_weights() -> None:
+    problem = Problem.of([0], [1], [8])
+    for weight in ([1, 2], [-1], [0.5]):
+        with pytest.raises(HauloutError, match="weight"):
+            spill(problem, 4, weight)  # type: ignore[arg-type]
+
+
+def test_pools_in_order() -> None:
+    problem = Problem.of([0, 0, 0], [4, 4, 4], [64, 128, 256])
+    tiers = solve_tiers(problem, [Pool("fast", 100), Pool("middle", 200), Pool("slow")])
+    assert tiers.solution.pool.tolist() == [0, 1, 2]
+    assert tiers.solution.fits
+    assert violations(tiers.problem, tiers.solution.offset, pool=tiers.solution.pool) == []
+    assert not solve_tiers(problem, [Pool("fast", 100), Pool("slow", 300)]).solution.fits
+    with pytest.raises(HauloutError, match="must have a capacity"):
+        solve_tiers(problem, [Pool("fast"), Pool("slow")])
