@@ -14,7 +14,8 @@ from haulout.cli.common import plain_console
 inputs_option = click.option(
     "--inputs",
     metavar="FILE",
-    help="All inputs (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
+    help="All inputs (.npz): MODULE/LOCATION, or LOCATION for all cores; a path of JAX, params['w'], is as good as "
+    "LOCATION; in/ before it is ignored.",
 )
 seed_option = click.option(
     "--seed",
@@ -24,7 +25,7 @@ seed_option = click.option(
     help="Without --inputs, all inputs are drawn from this seed.",
 )
 expect_option = click.option(
-    "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
+    "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX, MODULE/LOCATION, or the path of a result of JAX."
 )
 output_option = click.option(
     "-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file; - is stdout."

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from haulout.frontends.hlo.metadata import parameter_path
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import opcode_of
 from haulout.frontends.hlo.shardings import Classes
@@ -35,7 +36,8 @@ from haulout.frontends.hlo.values import Array, Boundary, Branch, Loop, Operatio
 from haulout.ir.attributes import AttrValue
 from haulout.ir.builder import Operand, ProgramBuilder
 from haulout.ir.dtypes import NUMPY
-from haulout.ir.enums import Engine, Space
+from haulout.ir.enums import Engine, Kind, Space
+from haulout.ir.paths import KEY as PATH
 from haulout.ir.splits import KEY
 
 _COPIES = {
@@ -90,9 +92,19 @@ class Emitter:
             dtype=slot.shape.dtype,
             shape=slot.shape.dims,
             data=slot.data[0] if slot.data else None,
-            attrs={KEY: self._asked[slot]} if slot in self._asked else None,
+            attrs=self._location_attrs(slot),
             loc=slot.source.loc,
         )
+
+    def _location_attrs(self, slot: Slot) -> dict[str, AttrValue]:
+        """The cut that is asked for, and what the author calls a parameter."""
+        found: dict[str, AttrValue] = {KEY: self._asked[slot]} if slot in self._asked else {}
+        # The arrays of a tuple have one name together.
+        if slot.kind in (Kind.INPUT, Kind.INOUT) and isinstance(slot.source.shape, Shape):
+            path = parameter_path(slot.source.attributes.get("metadata"))
+            if path is not None:
+                found[PATH] = path
+        return found
 
     def core_classes(self, promised: Mapping[Array, Classes]) -> dict[int, Classes]:
         """Cores that get equal bytes for a parameter, by location id, where there are such cores."""
