@@ -23,7 +23,7 @@ from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.ir.text import print_bir
 from haulout.report.memory_map import draw_program, memory_map
-from haulout.report.tables import core_table, share_table, summary_lines, verdict_lines
+from haulout.report.tables import core_table, origin_lines, peak_table, share_table, summary_lines, verdict_lines
 from haulout.report.timeline import estimated_trace
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import STDOUT, write_files
@@ -165,6 +165,8 @@ def compile(
         console.print(core_table(result.report))
         if result.report.sharing.levels:
             console.print(share_table(result.report.sharing.levels))
-        for line in [*summary_lines(result.report), *verdict_lines(result.report)]:
+        if (arrays := peak_table(result.report)) is not None:
+            console.print(arrays)
+        for line in [*summary_lines(result.report), *origin_lines(result.report), *verdict_lines(result.report)]:
             console.print(line, soft_wrap=True)
     return exit_status(result.diagnostics)

@@ -20,6 +20,7 @@ from haulout.cli.outputs import (
     seed_option,
 )
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
+from haulout.ir.program import Program
 from haulout.ir.values import load_values, save_values
 from haulout.report.simulated_timeline import simulated_trace
 from haulout.sim import SimulationResult, compare_schedules
@@ -122,7 +123,7 @@ def simulate(
         agreement = agreement_text(len(wanted), len(different), worst)
     if trace is not None:
         write_text(trace, simulated_trace(program, load_target(target), values, seed=seed))
-    return _finish(result, findings, schedules, agreement, output, style)
+    return _finish(result, findings, schedules, agreement, output, style, program)
 
 
 def _kernel(
@@ -156,6 +157,7 @@ def _finish(
     agreement: str,
     output: str | None,
     style: str,
+    program: Program | None = None,
 ) -> int:
     """Write and print what came out."""
     err = takes_stdout(output)
@@ -163,14 +165,14 @@ def _finish(
         save_values(result.outputs, output)
     emit(findings, style, err=err)
     if style == "text":
-        _print(result, schedules, err=err)
+        _print(result, schedules, program, err=err)
         if agreement:
             click.echo(agreement, err=err)
     return exit_status(findings)
 
 
-def _print(result: SimulationResult, schedules: int, *, err: bool) -> None:
-    print_outputs(result.outputs, err=err)
+def _print(result: SimulationResult, schedules: int, program: Program | None, *, err: bool) -> None:
+    print_outputs(result.outputs, err=err, program=program)
     statistics = result.statistics
     plain_console(stderr=err).print(
         f"{statistics.instructions:,} instructions, {statistics.barriers} barriers, "

@@ -1,8 +1,8 @@
 """The author's own names of arrays, beside the names of locations that a compiler has made.
 
-A location has `path="params['w']"`. The results of a program have theirs in `results=`, in the order of `outputs=`: a
-result that is stored where a donated argument is has a path of its own. Messages, tables and keys of inputs use paths;
-no pass and no proof does.
+A location has `path="params['w']"`. The results of a program have theirs in `results=`, in the order of `outputs=`:
+a result that is stored where a donated argument is has a path of its own. Messages, tables and keys of inputs use
+paths; no pass and no proof does.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 
 
 def expected_outputs(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Expected arrays by `MODULE/LOCATION`, from names `out/MODULE/INDEX`, `MODULE/LOCATION`, or `PATH`, `MODULE/PATH`.
+    """Expected arrays by `MODULE/LOCATION`, from `out/MODULE/INDEX`, `MODULE/LOCATION`, `MODULE/PATH` or `PATH`.
 
     INDEX is the position in the source's result tuple (`Program.output_names`), PATH what its author calls a result
     (`ir/paths.py`); without a module it is the result of every core.

@@ -1,19 +1,21 @@
 """Donated parameters: which results are stored where a parameter is.
 
-`input_output_alias` of a module names pairs. After partitioning there often is `buffer_donor` alone: parameters that may
-hold any result. XLA pairs them in a pass that comes after the text was written, so here each takes the first result of
-equal type and shape that has no parameter yet, in the order of the parameters. Which pair it is changes copies, not
+`input_output_alias` of a module names pairs. After partitioning there often is `buffer_donor` alone: parameters that
+may hold any result. XLA pairs them in a pass that comes after the text was written, so here each takes the first
+result of equal type and shape that has no parameter yet, in the order of the parameters. The pairs decide copies, not
 values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from haulout.frontends.hlo.cursor import Cursor
 from haulout.frontends.hlo.model import Alias, HloModule
 from haulout.frontends.hlo.source import Excerpt
 from haulout.frontends.hlo.types import AnyShape, Shape
+from haulout.ir.program import Program
 
 _DONORS = "buffer_donor"
 
@@ -40,9 +42,19 @@ def with_donors(module: HloModule) -> HloModule:
     return replace(module, aliases=(*module.aliases, *made))
 
 
-def donated_parameters(module: HloModule) -> set[int]:
-    """Numbers of the parameters that a module says are donated, whether a result fits or not."""
-    return {alias.parameter for alias in module.aliases} | {number for number, _ in _donors(module)}
+def donated_names(module: HloModule, program: Program, also: Sequence[bool] = ()) -> list[str]:
+    """Locations of the parameters that a module or `also` says are donated, whether a result fits or not.
+
+    `also` has an element for each parameter. `program` is lowered from the module, so its first locations are these.
+    """
+    parameters = module.entry.parameters
+    if not all(isinstance(each.shape, Shape) for each in parameters):
+        return []
+    asked = {alias.parameter for alias in module.aliases} | {number for number, _ in _donors(module)}
+    if len(also) == len(parameters):
+        asked |= {number for number, is_donated in enumerate(also) if is_donated}
+    names = program.locations.name[: len(parameters)].tolist()
+    return [program.strings[names[number]] for number in sorted(asked)]
 
 
 def _results(shape: AnyShape) -> dict[tuple[int, ...], Shape]:

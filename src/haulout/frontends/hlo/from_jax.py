@@ -31,7 +31,7 @@ import numpy as np
 from haulout.frontends.hlo import lower as lower_hlo
 from haulout.frontends.hlo import parse_hlo
 from haulout.frontends.hlo import partition_child as child
-from haulout.frontends.hlo.donation import donated_parameters, with_donors
+from haulout.frontends.hlo.donation import donated_names, with_donors
 from haulout.frontends.hlo.jitted import jit_options
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import COLLECTIVES
@@ -64,13 +64,7 @@ def lower(fn: Callable[..., Any], *specs: Any, divide: bool = False, **options: 
             stacklevel=3,  # the caller of `haulout.jax.lower`
         )
     program = lower_hlo(module, whole=divide)
-    parameters = module.entry.parameters
-    asked = donated_parameters(module)
-    if len(parameters) == len(traced.donated):
-        asked |= {number for number, is_donated in enumerate(traced.donated) if is_donated}
-    # The parameters are the first locations; each is one array, as JAX flattens its arguments.
-    names = [program.strings[name] for name in program.locations.name[: len(parameters)].tolist()]
-    donated = [names[number] for number in sorted(asked)]
+    donated = donated_names(module, program, traced.donated)
     return with_origin(program, donated=donated, results=traced.results, memory=traced.memory)
 
 
@@ -95,12 +89,12 @@ def partition(
 ) -> str:
     """The HLO text of a JAX function after SPMD partitioning.
 
-    `specs` are the function's arguments: arrays, or pytrees of `jax.ShapeDtypeStruct`; their shardings count. `mesh` is
-    a mapping from axis names to sizes, a `jax.sharding.AbstractMesh` or a `Mesh`; it is the context mesh while tracing,
-    and gives a meaning to the `PartitionSpec`s in the shardings, which may also be shardings of JAX. What is None is
-    left to XLA, and of a function that is a `jax.jit` to its options there: donation, static arguments, shardings. No
-    argument is dropped, used or not. Where `partitioned` is false it is the text before any pass. Raises
-    `HauloutError`: JAX is not installed, the function cannot be traced, or XLA fails.
+    `specs` are the function's arguments: arrays, or pytrees of `jax.ShapeDtypeStruct`; their shardings count. `mesh`
+    is a mapping from axis names to sizes, a `jax.sharding.AbstractMesh` or a `Mesh`; it is the context mesh while
+    tracing, and gives a meaning to the `PartitionSpec`s in the shardings, which may also be shardings of JAX. If `fn`
+    is a `jax.jit`, what is None is as it is there: donation, static arguments, shardings. Other shardings that are
+    None are left to XLA. No argument is dropped, used or not. Where `partitioned` is false it is the text before any
+    pass. Raises `HauloutError`: JAX is not installed, the function cannot be traced, or XLA fails.
     """
     return _partition(
         fn,
@@ -152,9 +146,14 @@ def _partition(
 
 
 def _lowered(
-    fn: Callable[..., Any], specs: Sequence[Any], mesh: Any, options: Mapping[str, Any], jax: Any, others: Iterator[Any]
+    fn: Callable[..., Any],
+    specs: Sequence[Any],
+    mesh: Any,
+    options: Mapping[str, Any],
+    jax: Any,
+    others: Iterator[Any],
 ) -> Any:
-    """The function as JAX lowers it; where it names a mesh of its own that the context does not match, in the next."""
+    """The function as JAX lowers it; in the next context if it has a mesh of its own that this one does not match."""
     known = {key: _named(value, mesh, jax) if "shardings" in key else value for key, value in options.items()}
     try:
         with jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():

@@ -1,7 +1,7 @@
 """The options of a function that was given as `jax.jit(f, ...)`.
 
-A jitted function that is traced inside of another `jit` loses its donation, and its static arguments become tracers. So
-the function inside is traced, with the options of the `jit` around it.
+A jitted function that is traced inside of another `jit` loses its donation, and its static arguments become tracers.
+So the function inside is traced, with the options of the `jit` around it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NUMBERS = ("donate_argnums", "static_argnums")
 def jit_options(fn: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
     """The function to trace, and its options: those of the `jit` around it, unless another one is `given`.
 
-    What is None is not given. Of a `jit` in a `jit` the inner options count as they do in JAX, which is while tracing.
+    What is None is not given. Of a `jit` in a `jit` the inner options count as in JAX: while it is traced.
     """
     chosen = {key: value for key, value in given.items() if value is not None}
     if not hasattr(fn, "trace") or not hasattr(fn, "__wrapped__"):
