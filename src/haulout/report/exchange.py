@@ -2,12 +2,13 @@
 
 A collective has become copies, reductions and fences by then. What counts is what crosses cores:
 
-    an instruction that reads what another core writes, or writes what other cores alone read
+    a copy or a combination of values that reads what another core writes, or writes what other cores alone read
     a barrier or a `sendrecv`, from the arrival of the core until all leave
 
-Constants and inputs that are stored once are not an exchange. Of instructions that run at the same time on a core,
-each moment counts once, for the one that started first; inside a loop the first iteration counts for all. The time at
-a fence belongs to the line whose access it orders; where several fences order it, to the next exchange of the core.
+Constants and inputs that are stored once are not an exchange, nor is an operation that reads its operand in place. Of
+instructions that run at the same time on a core, each moment counts once, for the one that started first; inside a
+loop the first iteration counts for all. The time at a fence belongs to the line whose access it orders; where several
+fences order it, to the next exchange of the core.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 
 MAX_LINES = 10
+_CARRY = ("dma_copy", "combine")
+"""What collectives are lowered to, besides fences."""
 
 
 class ExchangeLine(msgspec.Struct):
@@ -73,7 +76,7 @@ def exchange_time(program: Program, estimate: Estimate) -> Exchange:
 
 
 def _moves(program: Program) -> Bools:
-    """Whether an instruction reads what another core writes, or writes what other cores alone read."""
+    """Whether an instruction carries data between cores."""
     accesses, locations = program.accesses, program.locations
     owner = program.owner[accesses.location]
     core = program.instruction_core[accesses.instruction]
@@ -89,7 +92,9 @@ def _moves(program: Program) -> Bools:
     crosses &= real & ~np.isin(locations.kind[owner], (Kind.INPUT, Kind.CONST))
     found = np.zeros(len(program.instructions), bool)
     found[accesses.instruction[crosses]] = True
-    return found
+    opcodes = [program.strings.find(name) for name in _CARRY]
+    carries: Bools = found & np.isin(program.instructions.opcode, [each for each in opcodes if each != NONE])
+    return carries
 
 
 def _once(program: Program, begin: F64, finish: F64, mask: Bools) -> F64:

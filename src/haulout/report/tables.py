@@ -106,11 +106,11 @@ def origin_lines(report: Report) -> list[str]:
             f"other results {format_bytes(plan.result_bytes - plan.aliased_bytes)}, "
             f"temporaries {format_bytes(plan.temporary_bytes)})"
         )
-    if report.exchange is not None and report.exchange.lines:
-        worst = report.exchange.lines[0]
-        source = f", most for {Path(worst.loc).name}" if worst.loc is not None else ""
+    worst = next(iter(report.exchange.lines), None) if report.exchange is not None else None
+    if report.exchange is not None and worst is not None and worst.loc is not None:
         time = format_time(worst.move_us + worst.wait_us)
-        lines.append(f"exchange between cores: {report.exchange.share:.1%} of the time{source} ({time})")
+        source = f"{Path(worst.loc).name} ({time})"
+        lines.append(f"exchange between cores: {report.exchange.share:.1%} of the time, most for {source}")
     return lines
 
 
