@@ -28,6 +28,7 @@ from haulout.ir.atomics import find_atomics
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.labels import instruction_label, place
+from haulout.ir.paths import named
 from haulout.ir.program import Program
 from haulout.ir.read_structure import chain
 from haulout.ir.schema import Bools, Bytes, Dependences, Ids, Ints
@@ -202,8 +203,8 @@ class Model:
         return len(self.rows) - 1 if self.unrolled is None else int(np.argmax(self.unrolled.execution[self.rows]))
 
     def location_name(self, location: int) -> str:
-        """`%name` of a location."""
-        return "%" + format_name(self.program.strings[int(self.program.locations.name[location])])
+        """`%name` of a location, and what its author calls it."""
+        return named(self.program, location)
 
     def owners(self) -> Ids:
         """Owner of every location of the program; a view without a target is its own owner."""

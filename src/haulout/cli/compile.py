@@ -27,7 +27,7 @@ from haulout.cli.summary import Summary
 from haulout.ir.text import print_bir
 from haulout.ir.text.columns import with_columns
 from haulout.report.memory_map import draw_program, memory_map
-from haulout.report.tables import core_table, share_table, summary_lines, verdict_lines
+from haulout.report.tables import core_table, origin_lines, peak_table, share_table, summary_lines, verdict_lines
 from haulout.report.timeline import estimated_trace
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import STDOUT, write_files
@@ -173,7 +173,9 @@ def compile(
         print_table(console, core_table(result.report))
         if result.report.sharing.levels:
             print_table(console, share_table(result.report.sharing.levels))
-        for line in [*summary_lines(result.report), *verdict_lines(result.report)]:
+        if (arrays := peak_table(result.report)) is not None:
+            print_table(console, arrays)
+        for line in [*summary_lines(result.report), *origin_lines(result.report), *verdict_lines(result.report)]:
             console.print(line, soft_wrap=True)
     return exit_status(result.diagnostics)
 

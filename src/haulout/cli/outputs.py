@@ -10,11 +10,14 @@ import numpy as np
 from rich.table import Table
 
 from haulout.cli.common import plain_console, print_table
+from haulout.ir.paths import result_paths
+from haulout.ir.program import Program
 
 inputs_option = click.option(
     "--inputs",
     metavar="FILE",
-    help="All inputs (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
+    help="All inputs (.npz): MODULE/LOCATION, or LOCATION for all cores; a path of JAX, params['w'], is as good as "
+    "LOCATION; in/ before it is ignored.",
 )
 seed_option = click.option(
     "--seed",
@@ -24,7 +27,9 @@ seed_option = click.option(
     help="Without --inputs, all inputs are drawn from this seed.",
 )
 expect_option = click.option(
-    "--expect", metavar="FILE", help="Compare with these arrays (.npz): out/MODULE/INDEX or MODULE/LOCATION."
+    "--expect",
+    metavar="FILE",
+    help="Compare with these arrays (.npz): out/MODULE/INDEX, MODULE/LOCATION, or the path of a result of JAX.",
 )
 output_option = click.option(
     "-o", "--output", metavar="FILE", help="Write every core's outputs to this .npz file; - is stdout."
@@ -42,8 +47,9 @@ def agreement_text(wanted: int, different: int, worst: float) -> str:
     return f"{wanted - different} of {wanted} outputs as expected, largest relative error {worst:.2g}"
 
 
-def print_outputs(outputs: Mapping[str, np.ndarray[Any, Any]], *, err: bool) -> None:
-    """A table of the outputs of all cores: a row a name."""
+def print_outputs(outputs: Mapping[str, np.ndarray[Any, Any]], *, err: bool, program: Program | None = None) -> None:
+    """A table of the outputs of all cores: a row a name, with what its author calls it in a program of JAX."""
+    paths = {} if program is None else dict(zip(program.output_names, result_paths(program), strict=True))
     table = Table(title_justify="left", title_style="bold", title="outputs")
     for heading in ("name", "type", "cores", "least", "mean", "largest"):
         table.add_column(heading, justify="left" if heading in ("name", "type", "cores") else "right")
@@ -57,5 +63,5 @@ def print_outputs(outputs: Mapping[str, np.ndarray[Any, Any]], *, err: bool) -> 
             [f"{each:.6g}" for each in (numbers.min(), numbers.mean(), numbers.max())] if numbers.size else [""] * 3
         )
         same = "equal on all" if equal else "different"
-        table.add_row(name, f"{values[0].dtype}{list(values[0].shape)}", same, *cells)
+        table.add_row(paths.get(name) or name, f"{values[0].dtype}{list(values[0].shape)}", same, *cells)
     print_table(plain_console(stderr=err), table)

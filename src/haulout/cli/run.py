@@ -98,7 +98,7 @@ def run(
         save_values(result.outputs, output)
     emit(findings, style, err=err, summary=summary)
     if style == "text":
-        print_outputs(result.outputs, err=err)
+        print_outputs(result.outputs, program=program, err=err)
         if agreement:
             click.echo(agreement, err=err)
     if not quiet:

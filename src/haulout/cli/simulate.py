@@ -21,6 +21,7 @@ from haulout.cli.outputs import (
 )
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.cli.summary import Summary
+from haulout.ir.program import Program
 from haulout.ir.text.columns import with_columns
 from haulout.ir.values import load_values, save_values
 from haulout.report.simulated_timeline import simulated_trace
@@ -125,7 +126,7 @@ def simulate(
     if trace is not None:
         write_text(trace, simulated_trace(program, load_target(target), values, seed=seed))
     summary = _summary(result, schedules, compared) | Summary(program=program.name, cores=program.lnc)
-    return _finish(result, with_columns(findings, program), summary, agreement, output, style)
+    return _finish(result, with_columns(findings, program), summary, agreement, output, style, program)
 
 
 def _kernel(
@@ -161,6 +162,7 @@ def _finish(
     agreement: str,
     output: str | None,
     style: str,
+    program: Program | None = None,
 ) -> int:
     """Write and print what came out."""
     err = takes_stdout(output)
@@ -168,7 +170,7 @@ def _finish(
         save_values(result.outputs, output)
     emit(findings, style, err=err, summary=summary)
     if style == "text":
-        _print(result, summary["schedules"], err=err)
+        _print(result, summary["schedules"], program, err=err)
         if agreement:
             click.echo(agreement, err=err)
     return exit_status(findings)
@@ -181,8 +183,8 @@ def _summary(result: SimulationResult, schedules: int, compared: int | None) -> 
     return summary if compared is None else summary | Summary(expected=compared)
 
 
-def _print(result: SimulationResult, schedules: int, *, err: bool) -> None:
-    print_outputs(result.outputs, err=err)
+def _print(result: SimulationResult, schedules: int, program: Program | None, *, err: bool) -> None:
+    print_outputs(result.outputs, err=err, program=program)
     statistics = result.statistics
     plain_console(stderr=err).print(
         f"{statistics.instructions:,} instructions, {statistics.barriers} barriers, "

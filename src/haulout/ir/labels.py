@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
+from haulout.ir.paths import named
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Label, Span
 
@@ -37,6 +38,5 @@ def instruction_label(program: Program, row: int, message: str = "") -> Label:
 
 def location_label(program: Program, row: int, message: str = "") -> Label:
     """A location and its place, for a message."""
-    name = format_name(program.strings[int(program.locations.name[row])])
     span = place(program, int(program.locations.loc[row]), int(program.locations.text_line[row]))
-    return Label(message or f"%{name} on core {program.location_core[row]}", span)
+    return Label(message or f"{named(program, row)} on core {program.location_core[row]}", span)

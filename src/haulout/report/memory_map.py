@@ -25,6 +25,7 @@ from haulout.analysis.lifetimes import lifetimes
 from haulout.analysis.makespan import makespan
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE, Kind, Space
+from haulout.ir.paths import location_paths
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
 from haulout.support.render import encodable
@@ -107,13 +108,17 @@ def _panels(program: Program, step: Ints) -> list[Panel]:
     end = np.where(life.end >= last, len(step), times[np.clip(life.end - 1, 0, None)] + 1)
     begin = np.minimum(begin, end - 1)
     panels = []
+    names = [
+        program.strings[name] if path is None else f"{path} ({program.strings[name]})"
+        for name, path in zip(locations.name.tolist(), location_paths(program), strict=True)
+    ]
     for title, rows in _spaces(program, placed):
         shared, outside = locations.space[rows] == Space.DRAM_SHARED, locations.kind[rows] != Kind.INTERNAL
         base = int(locations.address[rows].min())
         panels.append(
             Panel(
                 f"{title}, from {base:#x}" if base else title,
-                [program.strings[name] for name in locations.name[rows].tolist()],
+                [names[row] for row in rows.tolist()],
                 begin[rows],
                 end[rows],
                 np.arange(len(rows)),

@@ -10,12 +10,16 @@ import numpy as np
 from haulout.analysis.makespan import Estimate
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE, Engine
+from haulout.ir.origin import aliased_bytes, donated_locations, xla_memory
+from haulout.ir.paths import location_path
 from haulout.ir.program import Program
 from haulout.passes.base import PassContext
 from haulout.passes.manager import PassRecord
 from haulout.passes.split_report import SplitReport
 from haulout.report.address_map import RemoteAddress, remote_address_map
 from haulout.report.catalog import assumptions
+from haulout.report.exchange import Exchange, exchange_time
+from haulout.report.peak import Peak, PeakArray, find_peak
 from haulout.report.split import with_fences
 from haulout.support.render import as_json
 
@@ -78,6 +82,46 @@ class Timing(msgspec.Struct):
     order: int | None = None
 
 
+class Donation(msgspec.Struct):
+    """Arguments that may be overwritten."""
+
+    asked: int
+    used: list[str]
+    """Paths or names of those that hold a result ..."""
+    unused: list[str]
+    """... and of those that no result fits."""
+    saved_bytes: int
+    """Bytes of the results of all cores that are stored where an argument is."""
+
+    @classmethod
+    def of(cls, program: Program) -> Donation | None:
+        """What became of the donated arguments; None if there are none."""
+        rows = donated_locations(program)
+        names = [location_path(program, row) or program.strings[int(program.locations.name[row])] for row, _ in rows]
+        used = [name for name, (_, is_used) in zip(names, rows, strict=True) if is_used]
+        unused = [name for name, (_, is_used) in zip(names, rows, strict=True) if not is_used]
+        return cls(len(rows), used, unused, aliased_bytes(program)) if rows else None
+
+
+class XlaPlan(msgspec.Struct):
+    """The buffers of XLA for CPUs, in bytes on each device."""
+
+    devices: int
+    argument_bytes: int
+    result_bytes: int
+    aliased_bytes: int
+    """Of the results: those that are stored where an argument is."""
+    temporary_bytes: int
+    total_bytes: int
+    """On all devices."""
+
+    @classmethod
+    def of(cls, program: Program) -> XlaPlan | None:
+        """That of a program, None if it is not known."""
+        found = xla_memory(program)
+        return None if found is None else cls(*found, found.devices * found.total)
+
+
 class Report(msgspec.Struct):
     """A compile."""
 
@@ -127,6 +171,16 @@ class Report(msgspec.Struct):
     diagnostics: list[dict[str, Any]]
     timings: list[Timing]
     """The one field that differs from run to run."""
+    peak: Peak | None = None
+    """When most bytes of one core are live."""
+    peak_arrays: list[PeakArray] = []
+    """The largest arrays that are live then, the largest first."""
+    exchange: Exchange | None = None
+    """Time in which cores exchange data, and the source lines that cause it."""
+    donation: Donation | None = None
+    """Of a program whose author donates arguments."""
+    xla_memory: XlaPlan | None = None
+    """What XLA plans for the same module, where it is known."""
 
     def to_json(self) -> str:
         """Indented JSON with a newline at the end."""
@@ -148,6 +202,7 @@ def make_report(
     """
     assert context.timed is not None
     fenced, estimate = context.timed.program, context.timed.estimate
+    peak, peak_arrays = find_peak(program)
     cores = np.arange(program.lnc)
     per_core = np.bincount(program.instruction_core, minlength=program.lnc)
     barriers = np.bincount(fenced.instruction_core[fence_rows(fenced)], minlength=program.lnc)
@@ -202,6 +257,11 @@ def make_report(
         counters=context.counters,
         diagnostics=as_json(context.all_findings),
         timings=[Timing(record.name, round(record.seconds, 6), record.order) for record in records],
+        peak=peak,
+        peak_arrays=peak_arrays,
+        exchange=exchange_time(fenced, estimate),
+        donation=Donation.of(program),
+        xla_memory=XlaPlan.of(program),
     )
 
 

@@ -20,7 +20,8 @@ MAX_ROWS = 20
 
 def compile_html(report: Report, diagnostics: Sequence[Diagnostic], proved: bool) -> str:
     """The cores of a compile, what it proves, and its findings."""
-    from haulout.report.tables import format_bytes, format_time
+    from haulout.report.tables import format_time
+    from haulout.support.shown import format_bytes
 
     rows = [
         (

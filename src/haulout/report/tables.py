@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.table import Table
 from rich.text import Text
 
 from haulout.analysis.makespan import ASSUMED_TRIP
 from haulout.report.model import Report, ShareLevel, Sharing
+from haulout.report.peak import Peak
 from haulout.support.shown import format_bytes
+
+_MAX_NAMES = 3
+"""Arrays that a line names."""
 
 
 def core_table(report: Report) -> Table:
@@ -52,6 +58,57 @@ def summary_lines(report: Report) -> list[str]:
             + (f"; {kept:,} dependences stay" if kept else "")
         )
     return lines
+
+
+def peak_table(report: Report) -> Table | None:
+    """The arrays that make the peak, by what their author calls them; None without one that has such a name."""
+    if report.peak is None or not any(array.path for array in report.peak_arrays):
+        return None
+    table = Table(title=Text(_peak_title(report.peak)), title_justify="left", title_style="bold")
+    for heading in ("array", "type", "bytes", "made by"):
+        table.add_column(heading, justify="right" if heading == "bytes" else "left", overflow="fold")
+    for array in report.peak_arrays:
+        kind = "" if array.dtype is None else f"{array.dtype}[{','.join(map(str, array.shape))}]"
+        # What a caller gives is made by no line of the program.
+        source = array.kind if array.kind in ("input", "inout", "const") else Path(array.loc or "").name
+        table.add_row(Text(array.path or array.name), kind, format_bytes(array.bytes), Text(source))
+    return table
+
+
+def _peak_title(peak: Peak) -> str:
+    where = f", when %{peak.instruction} runs" if peak.instruction is not None else ""
+    where += f" ({Path(peak.loc).name})" if peak.loc is not None else ""
+    return f"peak of core {peak.core}: {format_bytes(peak.bytes)} in {peak.arrays} arrays{where}"
+
+
+def origin_lines(report: Report) -> list[str]:
+    """Donation, the memory that XLA plans, and the time of exchanges; lines that have nothing to say are left out."""
+    lines = []
+    if (donation := report.donation) is not None:
+        unused = _listed(donation.unused)
+        lines.append(
+            f"donated: {len(donation.used)} of {donation.asked} arrays hold a result, which saves "
+            f"{format_bytes(donation.saved_bytes)}" + (f"; no result fits {unused}" if unused else "")
+        )
+    if (plan := report.xla_memory) is not None:
+        lines.append(
+            f"memory in XLA's own plan for CPUs: {format_bytes(plan.total_bytes)} on {plan.devices} "
+            f"device{'s' if plan.devices > 1 else ''} (each: arguments {format_bytes(plan.argument_bytes)}, "
+            f"other results {format_bytes(plan.result_bytes - plan.aliased_bytes)}, "
+            f"temporaries {format_bytes(plan.temporary_bytes)})"
+        )
+    worst = next(iter(report.exchange.lines), None) if report.exchange is not None else None
+    if report.exchange is not None and worst is not None and worst.loc is not None:
+        time = format_time(worst.move_us + worst.wait_us)
+        source = f"{Path(worst.loc).name} ({time})"
+        lines.append(f"exchange between cores: {report.exchange.share:.1%} of the time, most for {source}")
+    return lines
+
+
+def _listed(names: list[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def verdict_lines(report: Report) -> list[str]:

@@ -18,6 +18,7 @@ from haulout.ir.attributes import format_name
 from haulout.ir.core_classes import claims, core_classes
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import instruction_label, location_label
+from haulout.ir.paths import named
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes, Ids
 from haulout.support.diagnostics import Diagnostic, Severity
@@ -75,9 +76,8 @@ class Claims:
     def _finding(self, row: int, other: int, when: str, *instructions: int) -> Diagnostic:
         program = self.program
         same = program.strings[int(program.locations.same[row])]
-        name = format_name(program.strings[int(program.locations.name[row])])
         both = f"cores {program.location_core[row]} and {program.location_core[other]}"
-        message = f"%{name} is claimed to be equal, same={same}, but {both} differ {when}"
+        message = f"{named(program, row)} is claimed to be equal, same={same}, but {both} differ {when}"
         labels = (location_label(program, row), *(instruction_label(program, each) for each in instructions))
         help_text = ("remove `same=`, or correct what one of the cores computes",)
         return Diagnostic("unequal-bytes", Severity.ERROR, message, labels, (), help_text)

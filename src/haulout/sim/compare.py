@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from haulout.ir.enums import NONE
 from haulout.ir.opcodes import lookup
+from haulout.ir.paths import named
 from haulout.ir.program import Program
 from haulout.ir.structure import Loop
 from haulout.sim.events.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
@@ -182,7 +183,7 @@ def _diagnostics(prepared: Prepared, reference: str, found: Sequence[Difference]
 def _diagnostic(prepared: Prepared, reference: str, difference: Difference) -> Diagnostic:
     code, program = prepared.code, prepared.program
     access = difference.access
-    location = program.strings[int(program.locations.name[difference.location])]
+    location = named(program, difference.location)
     cores = {int(code.core[access.row])}
     labels = [code.label(access.row)]
     for writer, schedule in ((difference.expected, reference), (difference.found, difference.schedule)):
@@ -197,7 +198,7 @@ def _diagnostic(prepared: Prepared, reference: str, difference: Difference) -> D
     return Diagnostic(
         "cross-core-race" if len(cores) > 1 else "missing-dependence",
         Severity.ERROR,
-        f"what {_named(prepared, access)} {'overwrites' if difference.write else 'reads'} of %{location} depends on "
+        f"what {_named(prepared, access)} {'overwrites' if difference.write else 'reads'} of {location} depends on "
         f"the schedule, from byte {difference.byte} on",
         tuple(labels),
     )

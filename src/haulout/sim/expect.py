@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from haulout.ir.paths import result_paths
 from haulout.ir.program import Program
 from haulout.ir.values import load_values
 from haulout.support.diagnostics import Diagnostic, Severity, bad_input
@@ -25,23 +26,30 @@ Array = npt.NDArray[Any]
 
 
 def expected_outputs(program: Program, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Expected arrays by `MODULE/LOCATION`, from names `out/MODULE/INDEX` or `MODULE/LOCATION`.
+    """Expected arrays by `MODULE/LOCATION`, from `out/MODULE/INDEX`, `MODULE/LOCATION`, `MODULE/PATH` or `PATH`.
 
-    INDEX is the position in the source's result tuple (`Program.output_names`).
+    INDEX is the position in the source's result tuple (`Program.output_names`), PATH what its author calls a result
+    (`ir/paths.py`); without a module it is the result of every core.
     """
     names = program.output_names
+    paths = {path: name for name, path in zip(names, result_paths(program), strict=True) if path is not None}
+    modules = [program.strings[name] for name in program.modules.name.tolist()]
     found: dict[str, Array] = {}
     for key, value in values.items():
         if key.startswith("in/"):
             continue
+        if (path := key.removeprefix("out/")) in paths:
+            found |= {f"{module}/{paths[path]}": value for module in modules}
+            continue
         module, _, last = key.removeprefix("out/").partition("/")
+        last = paths.get(last, last)
         if key.startswith("out/") and last.isdecimal():
             if int(last) >= len(names):
                 bad_input(f"{key}: the program has {len(names)} outputs")
             last = names[int(last)]
         found[f"{module}/{last}"] = value
     if not found:
-        bad_input("no expected outputs: names are out/MODULE/INDEX or MODULE/LOCATION")
+        bad_input("no expected outputs: names are out/MODULE/INDEX, MODULE/LOCATION, or paths of results")
     return found
 
 

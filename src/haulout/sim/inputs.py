@@ -1,7 +1,8 @@
 """The inputs of a run: arrays that the user names, or numbers drawn from a seed.
 
 Every location of kind `input` or `inout` takes a value, under the key `MODULE/LOCATION`, or under `LOCATION` for the
-same value on every core. One that several cores share takes the value of any of them.
+same value on every core. What its author calls it (`ir/paths.py`) may stand for LOCATION, unless a location has that
+name. One that several cores share takes the value of any of them.
 
 Drawn values depend only on the seed and the name of the location, so cores that have the same parameter get the same
 numbers: NumPy's SFC64, seeded with the first 16 bytes of SHA-256 of `SEED:LOCATION`; floats are uniform (drawn as
@@ -23,6 +24,7 @@ from haulout.ir.core_classes import core_classes
 from haulout.ir.dtypes import NUMPY, name_of
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.labels import location_label
+from haulout.ir.paths import location_paths
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes, Ids
 from haulout.support.diagnostics import Diagnostics, Severity, bad_input
@@ -51,10 +53,11 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
     known: set[str] = set()
     views = locations_of_kind(program, functions, Kind.INPUT, Kind.INOUT, views=True)
     names_of: defaultdict[int, list[str]] = defaultdict(list)
+    paths = _paths(program, views)
     for row in views:
-        names_of[int(program.owner[row])].append(qualified_name(program, row))
+        names_of[int(program.owner[row])] += _qualified(program, row, paths)
     for row in rows:
-        keys = (qualified_name(program, row), *names_of[row], _name(program, row))
+        keys = (*_qualified(program, row, paths), *names_of[row], _name(program, row), *paths.get(row, ()))
         known.update(keys)
         key = next((key for key in keys if key in inputs), None)
         if key is None and row in result:
@@ -64,7 +67,7 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
             found.add("bad-input", Severity.ERROR, message, location_label(program, row))
         else:
             _take(program, row, key, np.asarray(inputs[key]), found, result)
-    known |= _check_copies(program, functions, inputs, result, found)
+    known |= _check_copies(program, functions, inputs, result, found, paths)
     for key in sorted(set(inputs) - known):
         found.add("bad-input", Severity.ERROR, f"unknown input '{key}'", help=[_names(sorted(known))])
     found.raise_if_errors()
@@ -72,7 +75,12 @@ def input_bytes(program: Program, functions: Ids, inputs: Values | None, seed: i
 
 
 def _check_copies(
-    program: Program, functions: Ids, inputs: Values, result: dict[int, Bytes], found: Diagnostics
+    program: Program,
+    functions: Ids,
+    inputs: Values,
+    result: dict[int, Bytes],
+    found: Diagnostics,
+    paths: Mapping[int, tuple[str, ...]],
 ) -> set[str]:
     """The keys of views; an error where cores that must get equal bytes (`same=`) get others."""
     locations = program.locations
@@ -82,9 +90,10 @@ def _check_copies(
         if locations.remote_name[row] == NONE:
             held = row
         else:
-            key, held = qualified_name(program, row), int(program.owner[row])
-            known.add(key)
-            if key in inputs:
+            keys, held = _qualified(program, row, paths), int(program.owner[row])
+            known.update(keys)
+            key = next((key for key in keys if key in inputs), None)
+            if key is not None:
                 _take(program, row, key, np.asarray(inputs[key]), found, result)
         core = int(program.location_core[row])
         for number, members in enumerate(core_classes(program, row)):
@@ -112,6 +121,19 @@ def qualified_name(program: Program, row: int) -> str:
     """`MODULE/LOCATION`."""
     module = program.functions.module[program.locations.function[row]]
     return f"{program.strings[int(program.modules.name[module])]}/{_name(program, row)}"
+
+
+def _paths(program: Program, rows: list[int]) -> dict[int, tuple[str, ...]]:
+    """What the author calls some locations, where none of them has that as its name."""
+    names, paths = {_name(program, row) for row in rows}, location_paths(program)
+    return {row: (path,) for row in rows if (path := paths[row]) is not None and path not in names}
+
+
+def _qualified(program: Program, row: int, paths: Mapping[int, tuple[str, ...]]) -> list[str]:
+    """`MODULE/LOCATION`, and `MODULE/PATH` if it has a path."""
+    name = qualified_name(program, row)
+    module = name.removesuffix(_name(program, row))
+    return [name, *(module + path for path in paths.get(row, ()))]
 
 
 def element_type(program: Program, row: int) -> tuple[np.dtype[Any], tuple[int, ...]]:

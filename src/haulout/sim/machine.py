@@ -16,6 +16,7 @@ import numpy as np
 from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label, location_label
+from haulout.ir.paths import named
 from haulout.ir.program import Program
 from haulout.ir.schema import Bytes
 from haulout.sim.claims import Claims
@@ -168,11 +169,11 @@ class Machine:
             if (row, location) in self._reported:
                 continue
             self._reported.add((row, location))
-            name = self.program.strings[int(self.program.locations.name[location])]
+            name = named(self.program, location)
             self.found.add(
                 "uninitialized-read",
                 Severity.ERROR,
-                f"{undefined[0]} of the bytes that it reads of %{name} were never written, the first at byte "
+                f"{undefined[0]} of the bytes that it reads of {name} were never written, the first at byte "
                 f"{self.layout.byte_of(location, undefined[1])}",
                 self.code.label(row),
                 location_label(self.program, location),

@@ -37,6 +37,7 @@ from haulout.ir.core_classes import core_classes
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.labels import block_name, instruction_label, location_label
 from haulout.ir.opcodes import lookup
+from haulout.ir.paths import named
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.ir.structure import Fork, Loop, Structure, Walk, run
@@ -477,14 +478,15 @@ class _Numbering:
         for at, (first, second) in enumerate(zip(reads, other, strict=False)):
             if first != second:
                 location = int(program.accesses.location[int(starts[mine]) + at])
-                return (f"its operand %{format_name(self._name(location))} may differ on {both}",)
+                return (f"its operand {named(program, location)} may differ on {both}",)
         return (f"what {both} held before may differ, and not all of it is written",)
 
     def _finding(self, row: int, doubt: _Doubt) -> Diagnostic:
         program = self.program
         same = program.strings[int(program.locations.same[row])]
-        name = format_name(self._name(row))
-        message = f"%{name} is claimed to be equal, same={same}, but that cannot be derived: {doubt.message}"
+        message = (
+            f"{named(program, row)} is claimed to be equal, same={same}, but that cannot be derived: {doubt.message}"
+        )
         labels = (location_label(program, row), *(instruction_label(program, each) for each in doubt.rows))
         function = program.strings[int(program.functions.name[self.functions[0]])]
         entity = Entity(int(program.location_core[row]), self._name(row), row=row)

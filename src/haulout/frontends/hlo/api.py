@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from haulout.frontends.hlo.donation import donated_names, with_donors
 from haulout.frontends.hlo.fuse_elementwise import Fuse
 from haulout.frontends.hlo.lower import lower
 from haulout.frontends.hlo.parser import read_hlo
 from haulout.frontends.hlo.partitioned import is_partitioned
+from haulout.ir.origin import with_origin
 from haulout.ir.program import Program
 
 
@@ -25,5 +27,7 @@ def load_hlo(
     With `divide` a module that XLA has not partitioned becomes a program of one core, to be divided by haulout; else
     it is refused. `fuse` and `cores` as in `lower`. Raises `HauloutError` when any of it fails.
     """
-    module = read_hlo(path)
-    return lower(module, fuse=fuse, replicated=replicated, whole=divide and not is_partitioned(module), cores=cores)
+    module = with_donors(read_hlo(path))
+    whole = divide and not is_partitioned(module)
+    program = lower(module, fuse=fuse, replicated=replicated, whole=whole, cores=cores)
+    return with_origin(program, donated=donated_names(module, program))

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from haulout.frontends.hlo.metadata import parameter_path
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import opcode_of
 from haulout.frontends.hlo.shardings import Classes
@@ -38,6 +39,7 @@ from haulout.ir.dtypes import NUMPY
 from haulout.ir.enums import Engine, Kind, Space
 from haulout.ir.left_out import LEFT_OUT
 from haulout.ir.opcodes import lookup
+from haulout.ir.paths import KEY as PATH
 from haulout.ir.splits import KEY
 
 _COPIES = {
@@ -83,9 +85,6 @@ class Emitter:
         self._queue = 0
 
     def _location(self, function: int, slot: Slot) -> int:
-        attrs: dict[str, AttrValue] = {KEY: self._asked[slot]} if slot in self._asked else {}
-        if _is_given(slot):
-            attrs[LEFT_OUT] = True
         return self.build.location(
             function,
             slot.name,
@@ -95,9 +94,21 @@ class Emitter:
             dtype=slot.shape.dtype,
             shape=slot.shape.dims,
             data=slot.data[0] if slot.data else None,
-            attrs=attrs,
+            attrs=self._location_attrs(slot),
             loc=slot.source.loc,
         )
+
+    def _location_attrs(self, slot: Slot) -> dict[str, AttrValue]:
+        """The cut that is asked for, what the author calls a parameter, and whether the text leaves out its value."""
+        found: dict[str, AttrValue] = {KEY: self._asked[slot]} if slot in self._asked else {}
+        if _is_given(slot):
+            found[LEFT_OUT] = True
+        # The arrays of a tuple have one name together.
+        if slot.kind in (Kind.INPUT, Kind.INOUT) and isinstance(slot.source.shape, Shape):
+            path = parameter_path(slot.source.attributes.get("metadata"))
+            if path is not None:
+                found[PATH] = path
+        return found
 
     def core_classes(self, promised: Mapping[Array, Classes]) -> dict[int, Classes]:
         """Cores that get equal bytes for a parameter, by location id, where there are such cores."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import math
 import os
 import re
@@ -20,16 +21,22 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from haulout.frontends.hlo import lower as lower_hlo
 from haulout.frontends.hlo import parse_hlo
 from haulout.frontends.hlo import partition_child as child
+from haulout.frontends.hlo.donation import donated_names, with_donors
+from haulout.frontends.hlo.jitted import jit_options
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import COLLECTIVES
 from haulout.frontends.hlo.shardings import classes
+from haulout.ir.origin import XlaMemory, with_origin
 from haulout.ir.program import Program
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
@@ -48,17 +55,17 @@ def lower(fn: Callable[..., Any], *specs: Any, divide: bool = False, **options: 
     Arguments and errors are those of `partition`, and those of the HLO front end. Warns if no argument is sharded:
     XLA then gives all of the work to every core.
     """
-    if divide:
-        text = partition(fn, *specs, partitioned=False, **options)
-        return lower_hlo(parse_hlo(text, f"<jax:{_name(fn)}>"), whole=True)
-    module = parse_hlo(partition(fn, *specs, **options), f"<jax:{_name(fn)}>")
-    if _is_undivided(module):
+    traced = _partition(fn, *specs, partitioned=not divide, **options)
+    module = with_donors(parse_hlo(traced.text, f"<jax:{_name(fn)}>"))
+    if not divide and _is_undivided(module):
         warnings.warn(
             f"no argument of {_name(fn)} has a sharding, so XLA gives all of the work to each of the "
             f"{module.num_partitions} cores; pass in_shardings=, or lower it without a mesh",
             stacklevel=3,  # the caller of `haulout.jax.lower`
         )
-    return lower_hlo(module)
+    program = lower_hlo(module, whole=divide)
+    donated = donated_names(module, program, traced.donated)
+    return with_origin(program, donated=donated, results=traced.results, memory=traced.memory)
 
 
 def _is_undivided(module: HloModule) -> bool:
@@ -76,42 +83,89 @@ def partition(
     mesh: Any = None,
     in_shardings: Any = None,
     out_shardings: Any = None,
-    donate_argnums: int | Sequence[int] = (),
-    static_argnums: int | Sequence[int] = (),
+    donate_argnums: int | Sequence[int] | None = None,
+    static_argnums: int | Sequence[int] | None = None,
     partitioned: bool = True,
 ) -> str:
     """The HLO text of a JAX function after SPMD partitioning.
 
-    `specs` are the function's arguments: arrays, or pytrees of `jax.ShapeDtypeStruct`. `mesh` is a mapping from axis
-    names to sizes, a `jax.sharding.AbstractMesh` or a `Mesh`; it is the context mesh while tracing, and gives a
-    meaning to the `PartitionSpec`s in the shardings, which may also be shardings of JAX. What is None is left to XLA.
-    No argument is dropped, used or not. Where `partitioned` is false it is the text before any pass. Raises
-    `HauloutError`: JAX is not installed, the function cannot be traced, or XLA fails.
+    `specs` are the function's arguments: arrays, or pytrees of `jax.ShapeDtypeStruct`; their shardings count. `mesh`
+    is a mapping from axis names to sizes, a `jax.sharding.AbstractMesh` or a `Mesh`; it is the context mesh while
+    tracing, and gives a meaning to the `PartitionSpec`s in the shardings, which may also be shardings of JAX. If `fn`
+    is a `jax.jit`, what is None is as it is there: donation, static arguments, shardings. Other shardings that are
+    None are left to XLA. No argument is dropped, used or not. Where `partitioned` is false it is the text before any
+    pass. Raises `HauloutError`: JAX is not installed, the function cannot be traced, or XLA fails.
     """
+    return _partition(
+        fn,
+        *specs,
+        mesh=mesh,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
+        donate_argnums=donate_argnums,
+        static_argnums=static_argnums,
+        partitioned=partitioned,
+    ).text
+
+
+@dataclass(frozen=True, slots=True)
+class _Partitioned:
+    """A module as text, and what the text does not have."""
+
+    text: str
+    results: tuple[str, ...]
+    """Paths of the results: `result['loss']`."""
+    donated: tuple[bool, ...]
+    """Of each array of the arguments."""
+    memory: XlaMemory | None
+
+
+def _partition(
+    fn: Callable[..., Any], *specs: Any, mesh: Any = None, partitioned: bool = True, **options: Any
+) -> _Partitioned:
     jax = _import_jax()
     try:
-        mesh = _abstract_mesh(mesh, jax)
-        jit_options: dict[str, Any] = {
-            key: _named(shardings, mesh, jax)
-            for key, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings))
-            if shardings is not None
-        }
-        with jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():
-            traced = jax.jit(
-                fn, keep_unused=True, donate_argnums=donate_argnums, static_argnums=static_argnums, **jit_options
-            ).trace(*specs)
-            lowered = traced.lower(lowering_platforms=("cpu",))
-            module = lowered.compiler_ir(dialect="stablehlo")
-            devices = max(_devices(module), mesh.size if mesh is not None else 1)
-            bytecode = io.BytesIO()
-            module.operation.write_bytecode(bytecode)
+        inner, known = jit_options(fn, options)
+        contexts = _contexts(mesh, jax)
+        lowered = _lowered(inner, specs, next(contexts), known, jax, contexts)
+        results = [path for path, _ in jax.tree_util.tree_leaves_with_path(lowered.out_info)]
+        donated = [bool(each.donated) for each in jax.tree.leaves(lowered.args_info)]
+        module = lowered.compiler_ir(dialect="stablehlo")
+        devices = max(_devices(module), math.prod(_sizes(mesh)))
+        bytecode = io.BytesIO()
+        module.operation.write_bytecode(bytecode)
     except HauloutError:
         raise
     except Exception as error:
         # Whatever the user's function raises while it is traced; the cause keeps the traceback for a debugger.
         first, *rest = str(error).strip().splitlines() or [type(error).__name__]
         bad_input(f"JAX cannot trace {_name(fn)}: {type(error).__name__}: {first}", notes=rest[:MAX_LINES])
-    return _compile(bytecode.getvalue(), devices, Path(jax.__file__).parents[1], partitioned)
+    text, memory = _compile(bytecode.getvalue(), devices, Path(jax.__file__).parents[1], partitioned)
+    paths = tuple("result" + str(jax.tree_util.keystr(path)) for path in results)
+    return _Partitioned(text, paths, tuple(donated), memory)
+
+
+def _lowered(
+    fn: Callable[..., Any],
+    specs: Sequence[Any],
+    mesh: Any,
+    options: Mapping[str, Any],
+    jax: Any,
+    others: Iterator[Any],
+) -> Any:
+    """The function as JAX lowers it; in the next context if it has a mesh of its own that this one does not match."""
+    known = {key: _named(value, mesh, jax) if "shardings" in key else value for key, value in options.items()}
+    try:
+        with jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():
+            return jax.jit(fn, keep_unused=True, **known).trace(*specs).lower(lowering_platforms=("cpu",))
+    except ValueError as error:
+        other = next(others, None)
+        if other is None or "mesh" not in str(error).lower():
+            raise
+        try:
+            return _lowered(fn, specs, other, options, jax, others)
+        except Exception:
+            raise error from None
 
 
 def named_scope(name: str) -> contextlib.AbstractContextManager[None]:
@@ -132,12 +186,26 @@ def _name(fn: Callable[..., Any]) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__))
 
 
-def _abstract_mesh(mesh: Any, jax: Any) -> Any:
-    """A mapping from names to sizes as a mesh; a mesh of devices without its devices."""
-    if isinstance(mesh, Mapping):
-        automatic = (jax.sharding.AxisType.Auto,) * len(mesh)
-        return jax.sharding.AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=automatic)
-    return mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
+def _contexts(mesh: Any, jax: Any) -> Iterator[Any]:
+    """Abstract meshes to trace in, the best first: a mapping has no devices, or those of a `Mesh` in the function."""
+    if not isinstance(mesh, Mapping):
+        yield mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
+        return
+    automatic = (jax.sharding.AxisType.Auto,) * len(mesh)
+    yield jax.sharding.AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=automatic)
+    here = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("one",)).abstract_mesh
+    device = getattr(here, "abstract_device", None)
+    if device is not None:
+        yield jax.sharding.AbstractMesh(
+            tuple(mesh.values()), tuple(mesh), axis_types=automatic, abstract_device=device
+        )
+
+
+def _sizes(mesh: Any) -> Sequence[int]:
+    """The sizes of the axes of a mesh in any of its forms."""
+    if mesh is None:
+        return ()
+    return tuple(mesh.values()) if isinstance(mesh, Mapping) else (mesh.size,)
 
 
 def _named(shardings: Any, mesh: Any, jax: Any) -> Any:
@@ -164,17 +232,17 @@ def _devices(module: Any) -> int:
     return max(found)
 
 
-def _compile(bytecode: bytes, devices: int, packages: Path, partitioned: bool) -> str:
-    """Compile in a child process; the text of the module that XLA dumped."""
+def _compile(bytecode: bytes, devices: int, packages: Path, partitioned: bool) -> tuple[str, XlaMemory | None]:
+    """Compile in a child process; the text of the module that XLA dumped, and the memory that it plans."""
     with tempfile.TemporaryDirectory(prefix="haulout-") as name:
         directory = Path(name)
-        module, dump = directory / "module.mlirbc", directory / "dump"
+        module, dump, sizes = directory / "module.mlirbc", directory / "dump", directory / "sizes.json"
         module.write_bytes(bytecode)
         environment = os.environ | child.environment(devices, dump)
         search = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(search)
         # -P: the script's own directory must not hide modules of the standard library.
-        command = [sys.executable, "-P", child.__file__, str(module), str(devices)]
+        command = [sys.executable, "-P", child.__file__, str(module), str(devices), str(sizes)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         found = sorted(dump.glob(_AFTER_PARTITIONING if partitioned and devices > 1 else _BEFORE_ANY_PASS))
         if done.returncode != 0 or len(found) != 1:
@@ -184,4 +252,6 @@ def _compile(bytecode: bytes, devices: int, packages: Path, partitioned: bool) -
                 f"XLA cannot compile the module for {devices} devices (exit status {done.returncode})",
                 notes=lines,
             )
-        return found[0].read_text(encoding="utf-8")
+        memory = json.loads(sizes.read_text()) if sizes.exists() else None
+        text = found[0].read_text(encoding="utf-8")
+    return text, None if memory is None else XlaMemory(devices, *memory)

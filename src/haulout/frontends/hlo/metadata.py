@@ -22,6 +22,10 @@ _ROW = re.compile(r"[0-9]{1,18}(?![0-9])")
 _FIELD = re.compile(r'(?<![A-Za-z_])([A-Za-z_]++)=(?:"((?:[^"\\]++|\\.)*+)"|([^\s}]+))')
 
 
+_PATH = re.compile(r"""[^\W\d]\w*(?:\.\w+|\[(?:[^\[\]'"]*+|'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|<[^<>]*+>)\])*+""")
+"""A name, then attributes, indices and keys, as `jax.tree_util.keystr` writes them."""
+
+
 @dataclass(slots=True)
 class MetadataTables:
     """The tables of a file, by id."""
@@ -47,6 +51,15 @@ def op_name(metadata: Excerpt) -> str:
     """The path of scopes and the primitive that an instruction comes from."""
     fields = {match[1]: match[2] for match in _FIELD.finditer(metadata.text) if match[2] is not None}
     return _unescape(fields.get("op_name", ""))
+
+
+def parameter_path(metadata: Excerpt | None) -> str | None:
+    """The place of a parameter in the arguments of the traced function, `params['h'][0]['w']`, as JAX writes it.
+
+    None if the name is not such a path: other front ends write scopes there, `jit(f)/reduce_sum`.
+    """
+    name = "" if metadata is None else op_name(metadata)
+    return name if _PATH.fullmatch(name) else None
 
 
 def parse_tables(cursor: Cursor) -> MetadataTables:

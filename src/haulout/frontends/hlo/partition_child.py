@@ -1,14 +1,16 @@
 """What the child process of `haulout.jax` runs: compile a StableHLO module, so that XLA dumps it after partitioning.
 
-    python -P partition_child.py MODULE DEVICES        # under the environment that `environment` gives
+    python -P partition_child.py MODULE DEVICES SIZES        # under the environment that `environment` gives
 
 XLA reads its flags once in the life of a process and has as many CPU devices as they say: hence a process of its
-own. Nothing is run, and the code that XLA makes is thrown away; its optimizations after partitioning are switched
-off where they can be. Only the standard library is imported at the top: the parent uses `environment`, too.
+own. Nothing is run; of the code that XLA makes only the sizes of its buffers are kept, in the file SIZES: bytes of
+arguments, results, results that are stored where an argument is, temporaries. Optimizations after partitioning are
+switched off where they can be. Only the standard library is imported at the top: the parent uses `environment`, too.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -27,8 +29,11 @@ def environment(devices: int, dump: Path) -> dict[str, str]:
     return {"XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}
 
 
-def compile_module(bytecode: bytes, devices: int) -> None:
-    """Compile for the devices of this process, as `jax.jit` would: SPMD, Shardy, free shardings for XLA to choose."""
+def compile_module(bytecode: bytes, devices: int) -> list[int] | None:
+    """Compile for the devices of this process, as `jax.jit` would: SPMD, Shardy, free shardings for XLA to choose.
+
+    Returns the sizes of the buffers on each device, None if XLA does not know them.
+    """
     import jax
     import numpy as np
     from jax.extend.mlir import ir
@@ -46,8 +51,15 @@ def compile_module(bytecode: bytes, devices: int) -> None:
     with make_ir_context():
         module = ir.Module.parse(bytecode)
         build.use_shardy_partitioner = any(op.operation.name == "sdy.mesh" for op in module.body.operations)
-        jax.devices()[0].client.compile_and_load(module, _jax.DeviceList(tuple(jax.devices())), options)
+        made = jax.devices()[0].client.compile_and_load(module, _jax.DeviceList(tuple(jax.devices())), options)
+    try:
+        found = made.get_compiled_memory_stats()
+        return [int(getattr(found, f"{kind}_size_in_bytes")) for kind in ("argument", "output", "alias", "temp")]
+    except (AttributeError, RuntimeError):
+        return None
 
 
 if __name__ == "__main__":
-    compile_module(Path(sys.argv[1]).read_bytes(), int(sys.argv[2]))
+    sizes = compile_module(Path(sys.argv[1]).read_bytes(), int(sys.argv[2]))
+    if sizes is not None:
+        Path(sys.argv[3]).write_text(json.dumps(sizes))
