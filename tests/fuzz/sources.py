@@ -41,7 +41,7 @@ _PROGRAM = (
     f"{_SIMULATE} --schedule all {{}}",
     "run -q --max-instructions 2000 {} -o {out}/values.npz",
     "opt -q {} -o {out}/program.bir",
-    "check --format sarif --lnc 2 {}",
+    "check --format sarif --lnc 2 {} {}",
     "reduce {} --code cross-core-race --time-limit 0.2 -o {out}/program.bir",
     "map {} -o {out}/map.html",
     "explain-split {} --split axis=0",

@@ -22,7 +22,7 @@ MAX_LINE = 100_000
 def with_columns(diagnostics: Iterable[Diagnostic], program: Program, text: str | None = None) -> list[Diagnostic]:
     """The findings with columns where a place has a line of the program's file and no column.
 
-    `text` is the text of the program where its file cannot be read again; the labels then have their source lines.
+    These labels get their source lines, too. `text` is the text of the program where its file cannot be read again.
     """
     diagnostics = list(diagnostics)
     if program.file is None or (text is None and not program.file.endswith(".bir")):
@@ -30,8 +30,7 @@ def with_columns(diagnostics: Iterable[Diagnostic], program: Program, text: str 
     named = {label.span.line for each in diagnostics for label in each.labels if label.span and _open(label, program)}
     lines = _lines(program.file, named, text)
     places = {number: _Places(line) for number, line in lines.items() if len(line) <= MAX_LINE}
-    sources = lines if text is not None else {}
-    return [replace(each, labels=_labels(each, program, places, sources)) for each in diagnostics]
+    return [replace(each, labels=_labels(each, program, places, lines)) for each in diagnostics]
 
 
 def _open(label: Label, program: Program) -> bool:
