@@ -157,8 +157,9 @@ def _edges(
     dump: Dump, place: dict[int, int], tensor_row: dict[int, int], file: str
 ) -> tuple[Ids, Ids, dict[int, dict[int, None]], list[str]]:
     """The edges that order tasks, the tensors that each task created, and the edges with unknown tasks."""
-    by_text: dict[Number, int] = {str(key): row for key, row in place.items()}
-    by_text.update(place)
+    by_text: dict[Number, int] = {}
+    for key, row in place.items():
+        by_text[key] = by_text[str(key)] = row
     pred = [by_text.get(edge.pred, NONE) for edge in dump.edges]
     succ = [by_text.get(edge.succ, NONE) for edge in dump.edges]
     unknown: list[str] = []
