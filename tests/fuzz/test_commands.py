@@ -12,7 +12,7 @@ from tests.fuzz.sources import KINDS, sources
 
 import haulout.api
 
-SAMPLE = {"bir": 60, "hlo": 40, "nki": 60, "csv": 80, "npz": 60, "toml": 40}
+SAMPLE = {"bir": 60, "hlo": 40, "nki": 60, "csv": 80, "npz": 60, "toml": 40, "tasks": 40}
 
 
 @pytest.mark.thin(3, "40 s")
