@@ -76,9 +76,9 @@ def _load_alone(cache: Any, signature: Any, context: Any) -> Any:
     Numba imports these first, which takes longer than everything else about a stored kernel. Compiled code needs
     the run time of Numba only; whatever is compiled later imports the tables by itself.
     """
-    from numba.core import runtime
+    from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 
-    runtime.rtsys.initialize(context)
+    rtsys.initialize(context)
     return cache._load_overload(signature, context)
 
 
