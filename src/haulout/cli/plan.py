@@ -82,11 +82,11 @@ def plan(
 ) -> int:
     """Place buffers with live ranges in few bytes.
 
-    PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and
-    optionally alignment, gaps, offset (pinned) and hint (start of the search); a dsa-problem document of version 1
-    (JSON) with pools and constraints; or the *buffer-assignment.txt that XLA writes with --xla_dump_to, with the
-    *live-range.txt next to it. With a capacity the search ends at the first placement that fits. Ctrl-C keeps the
-    best placement so far.
+    PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and optionally
+    alignment, gaps, offset (pinned) and hint (start of the search); a dsa-problem document of version 1 (JSON) with
+    pools and constraints; an ONNX model with known shapes (extra `onnx`); or the *buffer-assignment.txt that XLA
+    writes with --xla_dump_to, with the *live-range.txt next to it. With a capacity the search ends at the first
+    placement that fits. Ctrl-C keeps the best placement so far.
     """
     table = read_problem(problem)
     rows = table.problem
@@ -117,8 +117,13 @@ def plan(
             effort=effort,
             progress=None if quiet else _report,
         )
+        if problem.endswith(".onnx"):
+            from haulout.packing.greedy import greedy_by_size
+
+            more.append(f"greedy by size, first fit: peak {greedy_by_size(wanted)} bytes")
         if table.costs and solution.fits:
-            wanted, solution, more = _with_costs(wanted, solution, table, capacity)
+            wanted, solution, lines = _with_costs(wanted, solution, table, capacity)
+            more += lines
     if not solution.fits:
         emit([over_capacity(wanted, solution, table.ids)], style, err=err, summary=_figures(wanted, solution))
         return FOUND

@@ -1,10 +1,11 @@
-"""Read a problem from a file of any known format, which is detected by contents, not by name."""
+"""Read a problem from a file of any known format, which is detected by contents, that of ONNX by the name."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from haulout.packing.csvio import Table, read_csv
+from haulout.packing.onnx_model import read_onnx
 from haulout.packing.structured import parse_structured
 from haulout.packing.xla_dump import HEADER, read_xla_dump
 from haulout.support.diagnostics import bad_input
@@ -12,7 +13,7 @@ from haulout.support.files import read_text
 
 
 def read_problem(path: str | Path) -> Table:
-    """CSV in the columns of MiniMalloc or idealloc, a structured problem, or XLA's buffer assignment.
+    """CSV in the columns of MiniMalloc or idealloc, a structured problem, an ONNX model, or XLA's buffer assignment.
 
     Raises `HauloutError`.
     """
@@ -21,6 +22,8 @@ def read_problem(path: str | Path) -> Table:
             start = file.read(4096)
     except (OSError, ValueError) as error:
         bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+    if str(path).endswith(".onnx"):  # the format has no mark
+        return read_onnx(path)
     if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return parse_structured(read_text(Path(path)).removeprefix("\ufeff"), str(path))
     lines = start.decode("utf-8", errors="replace").splitlines()
