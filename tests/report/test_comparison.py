@@ -38,6 +38,13 @@ def test_numbers(want: list[float], got: list[float], options: dict[str, float],
     assert Tolerance(**options).compare(*arrays).count == count
 
 
+def test_mask_hides_nothing() -> None:
+    """Relative to -1e9, all small numbers are equal; of operations each number counts."""
+    want, got = np.array([-1e9, 0.1, 0.2, 0.3], np.float32), np.array([-1e9, 0.1, 0.5, 0.3], np.float32)
+    assert Tolerance().compare(want, got).count == 0
+    assert Tolerance().times(10, want.dtype).compare(want, got).count == 1
+
+
 def test_worst_element() -> None:
     want, got = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
     got[1, 2], got[0, 1] = 4, -3

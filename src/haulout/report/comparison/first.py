@@ -190,7 +190,8 @@ class Matcher:
         if found is not Holds.OTHER or want.dtype.kind == "b":
             return found
         for holds, members in itertools.product(_PARTIAL, _groups(cores)):
-            joined = [_PARTIAL[holds].reduce([got[core] for core in group]) for group in members]
+            with np.errstate(all="ignore"):
+                joined = [_PARTIAL[holds].reduce([got[core] for core in group]) for group in members]
             each = [joined[next(i for i, group in enumerate(members) if core in group)] for core in range(cores)]
             if self._tiled(want, each) is Holds.ALL:
                 return holds

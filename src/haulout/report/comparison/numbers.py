@@ -37,6 +37,8 @@ class Tolerance:
 
     rtol: float | None = None
     atol: float = 0.0
+    each: bool = False
+    """Elements are allowed differences by their own magnitude, or 1000 times the median, not by an outlier's."""
 
     def compare(self, want: Array, got: Array) -> Difference:
         """How far `got` is from `want`, which has the same shape and element type."""
@@ -47,17 +49,24 @@ class Tolerance:
         a, b = want.astype(np.float64), got.astype(np.float64)
         finite = np.isfinite(a)
         rtol = TOLERANCE.get(str(want.dtype), 0.1) if self.rtol is None else self.rtol
-        limit = self.atol + rtol * float(np.abs(a[finite]).max(initial=0.0))
+        largest = float(np.abs(a[finite]).max(initial=0.0))
+        limit = self.atol + rtol * largest
+        limits: Array | float = limit
+        if self.each and largest:
+            sizes = np.abs(np.where(finite, a, 0.0))
+            scale = min(largest, 1000 * float(np.median(sizes[sizes > 0])))
+            limits = self.atol + rtol * np.maximum(sizes, scale)
+            limit = self.atol + rtol * scale
         with np.errstate(invalid="ignore"):
             apart = np.abs(a - b)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         apart = np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
-        return _difference(apart > limit, apart, limit)
+        return _difference(apart > limits, apart, limit)
 
     def times(self, factor: float, dtype: np.dtype[Any]) -> Tolerance:
-        """A wider tolerance."""
+        """A wider tolerance, by element: a mask of -1e9 among small numbers hides nothing."""
         rtol = TOLERANCE.get(str(dtype), 0.1) if self.rtol is None else self.rtol
-        return Tolerance(rtol * factor, self.atol * factor)
+        return Tolerance(rtol * factor, self.atol * factor, each=True)
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from haulout.frontends.hlo import HloModule, lower
 from haulout.frontends.hlo.metadata import op_name
+from haulout.frontends.hlo.model import Computation
 from haulout.frontends.hlo.partitioned import is_partitioned
 from haulout.frontends.hlo.types import Shape
 from haulout.ir.enums import Kind
@@ -21,6 +22,8 @@ from haulout.passes.base import PassContext
 from haulout.passes.lower_local_collectives import LowerLocalCollectives
 from haulout.sim.inputs import element_type, is_filled
 
+_RUNS = ("to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation", "calls")
+_CALLEE = re.compile(r"[\w.-]+")
 _FUNCTION = re.compile(r"jit\([^()]*\)/")
 Type = tuple[np.dtype[Any], tuple[int, ...]]
 
@@ -81,17 +84,34 @@ def from_program(program: Program, title: str) -> Source:
 def from_hlo(module: HloModule, title: str) -> Source:
     """A module of HLO, whose operations stay apart; one that is not partitioned runs on one core."""
     program = lower(module, fuse="none", whole=not is_partitioned(module))
-    operations, shardings = {}, {}
-    for computation in module.computations.values():
-        for each in computation.instructions:
-            dims = each.shape.dims if isinstance(each.shape, Shape) else None
-            metadata = each.attributes.get("metadata")
-            origin = _FUNCTION.sub("", op_name(metadata), count=1) if metadata is not None else ""
-            operations[each.name] = Operation(each.opcode, dims, each.operands, origin)
+    operations: dict[str, Operation] = {}
+    shardings = {}
+    _read_operations(module, module.entry, "", operations, set())
     for each in (*module.entry.parameters, module.entry.root):
         if "sharding" in each.attributes:
             shardings[each.name] = each.attributes["sharding"].text
     return Source(_without_collectives(program), title, operations, shardings)
+
+
+def _read_operations(
+    module: HloModule, computation: Computation, scope: str, found: dict[str, Operation], seen: set[str]
+) -> None:
+    """The operations of a computation and of those that it runs; names in a function that is called are in the scope
+    of the call, as XLA names them when it inlines the call."""
+    seen.add(computation.name)
+    for each in computation.instructions:
+        dims = each.shape.dims if isinstance(each.shape, Shape) else None
+        metadata = each.attributes.get("metadata")
+        name = op_name(metadata) if metadata is not None else ""
+        if name:
+            name = f"{scope}/{name}" if scope else _FUNCTION.sub("", name, count=1)
+        found[each.name] = Operation(each.opcode, dims, each.operands, name)
+        for key in _RUNS:
+            text = each.attributes[key].text if key in each.attributes else ""
+            for callee in _CALLEE.findall(text):
+                if callee in module.computations and callee not in seen:
+                    inner = name if each.opcode == "call" else scope
+                    _read_operations(module, module.computations[callee], inner, found, seen)
 
 
 def _without_collectives(program: Program) -> Program:
