@@ -20,11 +20,15 @@ from haulout.sim.machine import Machine
 from haulout.sim.memory.arena import Memory
 from haulout.sim.nki.binder import has_nki
 from haulout.sim.nki.fresh import fill_fresh
+from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.plan import Plan, Prepared, within_memory
 from haulout.support.diagnostics import Diagnostics, Severity, bad_input
 
 Progress = Callable[[int, int], None]
 """Called from time to time with (done, total): events of a run, schedules of a comparison."""
+
+Wrote = Callable[[int, Memory], None]
+"""Called with the item of the trace that has written, and the memory."""
 
 _PROGRESS_EVERY = 256
 
@@ -52,8 +56,17 @@ class Steps:
 class Execution:
     """The memory of one run, and the counts and findings so far."""
 
-    def __init__(self, prepared: Prepared, inputs: Values | None, seed: int, progress: Progress | None) -> None:
-        self.prepared, self.progress = prepared, progress
+    def __init__(
+        self,
+        prepared: Prepared,
+        inputs: Values | None,
+        seed: int,
+        progress: Progress | None,
+        registers: RegisterLog | None = None,
+        wrote: Wrote | None = None,
+    ) -> None:
+        self.prepared, self.progress, self.wrote = prepared, progress, wrote
+        self.registers = RegisterLog() if registers is None else registers
         self.found = Diagnostics()
         self.instructions = self.events = self.barriers = 0
         self.branches: dict[int, bool] = {}
@@ -61,7 +74,7 @@ class Execution:
         with within_memory(prepared.layout.size):
             self.memory = _initial_memory(prepared, inputs, seed)
         self.claims = Claims(prepared.program, prepared.functions)
-        self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found, self.claims)
+        self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found, self.claims, self.registers)
 
     def happen(
         self,
@@ -106,6 +119,9 @@ class Execution:
                     self.branches[row] = takes
                 elif takes != visits.takes(steps.visit[item], steps.core[item]):
                     self._report_divergence(row, visits.around(steps.visit[item]), takes, schedule)
+            if self.wrote is not None and effect in (Effect.BOTH, Effect.WRITES):
+                self.wrote(item, self.memory)
+        self._report_loads(schedule)
         self.events += len(steps)
 
     def count(self, instructions: int, barriers: int) -> None:
@@ -156,6 +172,19 @@ class Execution:
             "the run continues as under `list`",
             code.label(row),
         )
+
+    def _report_loads(self, schedule: str) -> None:
+        """Loads of registers that found other values than in program order."""
+        code = self.prepared.code
+        for row, (wanted, found) in self.registers.diverged.items():
+            self.found.add(
+                "missing-dependence",
+                Severity.ERROR,
+                f"under `{schedule}` {code.named(row)} loads {found} into a register, and {wanted} under `list`; "
+                "the run continues as under `list`",
+                code.label(row),
+            )
+        self.registers.diverged.clear()
 
 
 def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Memory:

@@ -26,6 +26,7 @@ from haulout.sim.memory.extents import Extents
 from haulout.sim.memory.layout import Layout
 from haulout.sim.nki.binder import PREFIX
 from haulout.sim.nki.call import Call
+from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.steps.bind import Binder
 from haulout.sim.steps.make import Step
 from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
@@ -48,7 +49,13 @@ class Machine:
     """Executes the code of one program, each row at the moment that the schedule gives it."""
 
     def __init__(
-        self, code: Code, memory: Memory, layout: Layout, found: Diagnostics, claims: Claims | None = None
+        self,
+        code: Code,
+        memory: Memory,
+        layout: Layout,
+        found: Diagnostics,
+        claims: Claims | None = None,
+        registers: RegisterLog | None = None,
     ) -> None:
         self.code, self.memory, self.layout, self.found = code, memory, layout, found
         self.claims = claims if claims is not None and claims.rows else None
@@ -60,7 +67,7 @@ class Machine:
         """Instructions of NKI may read elements that were never written, which are NaN, and not use the result."""
         self._known: dict[int, _Prepared] = {}
         self._exchanges: dict[int, Call | None] = {}
-        self._binder = Binder(code, memory.operands, memory.bytes, layout)
+        self._binder = Binder(code, memory.operands, memory.bytes, layout, registers)
         self._steps: dict[tuple[int, tuple[int, ...]], Step] = {}
         self._reported: set[tuple[int, int]] = set()
 
@@ -78,6 +85,7 @@ class Machine:
         self._check_defined(instruction, reads)
         call = self._exchange(instruction)
         if call is not None:
+            call.state.log.begin(instruction)
             return np.ascontiguousarray(call.place("src").get()).reshape(-1).view(np.uint8).copy()
         return np.concatenate([np.zeros(0, np.uint8), *map(self.memory.read, reads)])
 

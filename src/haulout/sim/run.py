@@ -18,14 +18,14 @@ import numpy.typing as npt
 
 from haulout.ir.program import Program
 from haulout.sim.events.schedules import ListOrder, Schedule, event_order, parse_schedule
-from haulout.sim.execution import Execution, Progress, Steps
+from haulout.sim.execution import Execution, Progress, Steps, Wrote
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Visits
 from haulout.sim.inputs import Values
-from haulout.sim.nki.binder import has_registers
+from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
 from haulout.support.blas import one_thread
-from haulout.support.diagnostics import Diagnostic, bad_input
+from haulout.support.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,14 @@ def simulate(
     """
     schedule = parse_schedule(schedule) if isinstance(schedule, str) else schedule
     prepared = prepare(program)
-    visits, result = run_reference(prepared, inputs, seed=seed, limit=max_instructions, progress=progress)
+    registers = RegisterLog()
+    visits, result = run_reference(
+        prepared, inputs, seed=seed, limit=max_instructions, progress=progress, registers=registers
+    )
     if isinstance(schedule, ListOrder):
         return result
-    if has_registers(program):
-        bad_input(
-            "it reads scalar registers, whose values are known in program order only",
-            help=["schedule `list` computes values, `all` finds what depends on the schedule"],
-        )
-    return run(prepared, plan_visits(prepared, visits), inputs, seed=seed, schedule=schedule, progress=progress)
+    plan = plan_visits(prepared, visits)
+    return run(prepared, plan, inputs, seed=seed, schedule=schedule, progress=progress, registers=registers)
 
 
 def run_reference(
@@ -97,9 +96,10 @@ def run_reference(
     seed: int = 0,
     limit: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
+    registers: RegisterLog | None = None,
 ) -> tuple[Visits, SimulationResult]:
-    """The run in program order: its visits and its result."""
-    execution = Execution(prepared, inputs, seed, progress)
+    """The run in program order: its visits and its result. `registers` takes the values of scalar registers."""
+    execution = Execution(prepared, inputs, seed, progress, registers)
     with _executing(prepared):
         visits = Reference(prepared, execution, limit).run()
     return visits, _result(execution, ListOrder())
@@ -113,10 +113,15 @@ def run(
     seed: int = 0,
     schedule: Schedule,
     progress: Progress | None = None,
+    registers: RegisterLog | None = None,
+    wrote: Wrote | None = None,
 ) -> SimulationResult:
-    """The run of a plan under a schedule."""
+    """The run of a plan under a schedule. `registers`: the values of scalar registers in program order; without them
+    the schedule must be `list`. `wrote`: see `execution.py`.
+    """
     steps = Steps(plan, event_order(plan.trace, plan.graph, schedule))
-    execution = Execution(prepared, inputs, seed, progress)
+    known = None if registers is None else registers.again()
+    execution = Execution(prepared, inputs, seed, progress, known, wrote)
     with _executing(prepared):
         execution.happen(steps, schedule=str(schedule))
         execution.count(steps.instructions, steps.barriers)
