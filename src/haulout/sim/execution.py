@@ -64,6 +64,7 @@ class Execution:
         progress: Progress | None,
         registers: RegisterLog | None = None,
         wrote: Wrote | None = None,
+        other: bool = False,
     ) -> None:
         self.prepared, self.progress, self.wrote = prepared, progress, wrote
         self.registers = RegisterLog() if registers is None else registers
@@ -72,7 +73,7 @@ class Execution:
         self.branches: dict[int, bool] = {}
         """Row of each branch -> whether it took its first successor when it was last executed."""
         with within_memory(prepared.layout.size):
-            self.memory = _initial_memory(prepared, inputs, seed)
+            self.memory = _initial_memory(prepared, inputs, seed, other)
         self.claims = Claims(prepared.program, prepared.functions)
         self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found, self.claims, self.registers)
 
@@ -148,6 +149,7 @@ class Execution:
                         location_label(prepared.program, row),
                     )
             self.found.extend(self.claims.findings(self._held))
+        self.found.extend(self.machine.remarks())
         return result
 
     def _held(self, location: int) -> Bytes | None:
@@ -187,11 +189,11 @@ class Execution:
         self.registers.diverged.clear()
 
 
-def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Memory:
-    """Memory with constants and inputs in place."""
+def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int, other: bool) -> Memory:
+    """Memory with constants and inputs in place; `other`: with other bytes in what NKI programs never write."""
     memory = Memory(prepared.layout.size, prepared.operands)
     if has_nki(prepared.program):
-        fill_fresh(prepared.program, prepared.functions, prepared.layout, memory.bytes)
+        fill_fresh(prepared.program, prepared.functions, prepared.layout, memory.bytes, other)
     for row, data in initial_bytes(prepared, inputs, seed).items():
         memory.write(prepared.operands.whole(row), data)
     return memory

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,9 @@ from haulout.sim.inputs import Values
 from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
+from haulout.sim.unwritten import Written, find_unwritten, once_per_line, stopped
 from haulout.support.blas import one_thread
-from haulout.support.diagnostics import Diagnostic
+from haulout.support.diagnostics import Diagnostic, HauloutError
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,16 @@ def simulate(
     schedule = parse_schedule(schedule) if isinstance(schedule, str) else schedule
     prepared = prepare(program)
     registers = RegisterLog()
-    visits, result = run_reference(
-        prepared, inputs, seed=seed, limit=max_instructions, progress=progress, registers=registers
-    )
-    if isinstance(schedule, ListOrder):
+    visits, execution = _reference(prepared, inputs, seed, max_instructions, progress, registers)
+    result = _result(execution, ListOrder())
+    if isinstance(schedule, ListOrder) and not execution.machine.fresh:
         return result
     plan = plan_visits(prepared, visits)
-    return run(prepared, plan, inputs, seed=seed, schedule=schedule, progress=progress, registers=registers)
+    fresh = sorted(execution.machine.fresh)
+    found = _find_unwritten(prepared, plan, inputs, seed, registers, fresh) if fresh else []
+    if not isinstance(schedule, ListOrder):
+        result = run(prepared, plan, inputs, seed=seed, schedule=schedule, progress=progress, registers=registers)
+    return replace(result, diagnostics=(*result.diagnostics, *found))
 
 
 def run_reference(
@@ -99,10 +103,42 @@ def run_reference(
     registers: RegisterLog | None = None,
 ) -> tuple[Visits, SimulationResult]:
     """The run in program order: its visits and its result. `registers` takes the values of scalar registers."""
+    visits, execution = _reference(prepared, inputs, seed, limit, progress, registers)
+    return visits, _result(execution, ListOrder())
+
+
+def _reference(
+    prepared: Prepared,
+    inputs: Values | None,
+    seed: int,
+    limit: int,
+    progress: Progress | None,
+    registers: RegisterLog | None,
+) -> tuple[Visits, Execution]:
     execution = Execution(prepared, inputs, seed, progress, registers)
     with _executing(prepared):
-        visits = Reference(prepared, execution, limit).run()
-    return visits, _result(execution, ListOrder())
+        return Reference(prepared, execution, limit).run(), execution
+
+
+def _find_unwritten(
+    prepared: Prepared, plan: Plan, inputs: Values | None, seed: int, registers: RegisterLog, rows: list[int]
+) -> list[Diagnostic]:
+    """What depends on memory that was never written, which some rows read: see `unwritten.py`."""
+    steps = Steps(plan, event_order(plan.trace, plan.graph, ListOrder()))
+    runs = []
+    for other in (False, True):
+        written = Written(prepared, plan)
+        execution = Execution(prepared, inputs, seed, None, registers.again(), written, other)
+        try:
+            with _executing(prepared):
+                execution.happen(steps, schedule="list")
+        except HauloutError as error:
+            return [stopped(prepared, rows, error)]
+        runs.append((execution, written))
+    turned = [each for each in runs[1][0].found if each.code == "missing-dependence"]
+    if turned:
+        return [stopped(prepared, rows, HauloutError(*turned))]
+    return once_per_line(find_unwritten(prepared, plan, rows, *runs))
 
 
 def run(

@@ -22,7 +22,8 @@ from haulout.sim.nki.activations import ACTIVATIONS
 from haulout.sim.nki.call import Call, Layout, read_call
 from haulout.sim.nki.operators import ARITHMETIC, BITS, UNARY
 from haulout.sim.nki.places import Moved, Place, Room
-from haulout.sim.nki.registers import CoreState, RegisterLog
+from haulout.sim.nki.registers import CoreState, RegisterLog, Remarks
+from haulout.sim.nki.remarks import WATCHED, watched
 from haulout.sim.nki.table import KERNELS, LANGUAGE
 from haulout.sim.nki.types import element_type
 from haulout.support.diagnostics import bad_input
@@ -38,6 +39,7 @@ class NkiBinder:
         self.log = RegisterLog() if log is None else log
         self._counts = has_registers(code.program)
         """Whether executions are counted, for the values of registers."""
+        self.remarks = Remarks()
         self._rooms: dict[int, Room] = {}
         self._states: dict[int, CoreState] = {}
         self._halves: dict[int, Call] = {}
@@ -120,7 +122,7 @@ class NkiBinder:
     ) -> Call:
         if args is None:
             bad_input(f"`nki.{name}` cannot be computed: it has no attribute `args`, so not all it does is known")
-        state = self._states.setdefault(int(self.code.core[row]), CoreState(self.log))
+        state = self._states.setdefault(int(self.code.core[row]), CoreState(self.log, self.remarks))
         with _explained(name):
             return read_call(name, args, at, partial(self._place, operands), state, row)
 
@@ -170,7 +172,7 @@ class NkiBinder:
 
 def _kernel(name: str) -> Callable[[Call], None] | None:
     if name in KERNELS:
-        return KERNELS[name]
+        return watched(name, KERNELS[name]) if name in WATCHED else KERNELS[name]
     return LANGUAGE if any(name in each for each in (ARITHMETIC, UNARY, BITS, ACTIVATIONS)) else None
 
 

@@ -3,6 +3,7 @@
     scalar, vector     accumulators of the engines: one float32 for each partition. After an instruction that leaves
                        the vector engine's in an unknown state they are NaN
     registers          scalar registers by number
+    known, remarks     which accumulators are defined; what is said about values, `Remarks`
     loops, turns       the index of each loop whose trip count only the device knows, and how often it was asked
     log                what each instruction found in registers, `RegisterLog`
     written            bytes of a location of PSUM that a matrix multiplication has written since its allocation
@@ -93,11 +94,25 @@ class RegisterLog:
         return found
 
 
+class Remarks:
+    """What is to be said about values that instructions met: the first text for each row and kind (`remarks.py`)."""
+
+    def __init__(self) -> None:
+        self.texts: dict[tuple[int, str], str] = {}
+
+    def add(self, row: int, kind: str, text: str) -> None:
+        """Keep a text."""
+        self.texts.setdefault((row, kind), text)
+
+
 class CoreState:
     """Everything that a core keeps between instructions, apart from memory."""
 
-    def __init__(self, log: RegisterLog | None = None) -> None:
+    def __init__(self, log: RegisterLog | None = None, remarks: Remarks | None = None) -> None:
         self.log = RegisterLog() if log is None else log
+        self.remarks = Remarks() if remarks is None else remarks
+        self.known = {"scalar": np.zeros(PARTITIONS, np.bool_), "vector": np.zeros(PARTITIONS, np.bool_)}
+        """Which accumulators of an engine an instruction has defined."""
         self.scalar: Array = np.full((PARTITIONS, 1), np.nan, np.float32)
         self.vector: Array = np.full((PARTITIONS, 1), np.nan, np.float32)
         self.registers: dict[int, int] = {}
