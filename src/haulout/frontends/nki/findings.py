@@ -6,7 +6,6 @@ describe the codes.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -58,7 +57,7 @@ def kernel_place(depth: int = 1) -> tuple[str, int]:
 
 def shown_path(file: str) -> str:
     """The path for a message: relative to the current folder, if it is inside."""
-    return _relative(file, os.getcwd())
+    return _relative(file, str(Path.cwd()))
 
 
 @lru_cache(maxsize=1 << 10)
