@@ -173,7 +173,7 @@ def mutations(case: Case) -> Iterator[tuple[str, str]]:
     if trace.failed:
         return
     before = check_trace(trace).diagnostics
-    known = {_key(each) for each in before}
+    known = {key(each) for each in before}
     useless = [each for each in before if each.code in ("redundant-barrier", "adjacent-barriers")]
     silent = {label.span.line for each in useless for label in each.labels if label.span is not None}
     for opcode in ("core_barrier", "sendrecv"):
@@ -183,12 +183,13 @@ def mutations(case: Case) -> Iterator[tuple[str, str]]:
                 after = check_trace(without(trace, opcode, number)).diagnostics
             except HauloutError as error:
                 after = list(error.diagnostics)
-            new = [each for each in after if each.severity > Severity.NOTE and _key(each) not in known]
+            new = [each for each in after if each.severity > Severity.NOTE and key(each) not in known]
             said = "finding" if new else "said to order nothing" if line in silent else "nothing said"
             yield f"{opcode} {number}", said
 
 
-def _key(finding: Diagnostic) -> tuple[str, ...]:
+def key(finding: Diagnostic) -> tuple[str, ...]:
+    """What tells findings apart, whatever their places are."""
     return finding.code, finding.message, *finding.notes
 
 

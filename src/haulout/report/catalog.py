@@ -306,6 +306,13 @@ CATALOG: dict[str, Entry] = {
         "The proof holds for that value.",
         "Nothing is required. Or compute the number from the arguments of the kernel.",
     ),
+    "undefined-result": Entry(
+        "An instruction of a simulated kernel met a value for which NKI does not document the result: NaN in a "
+        "maximum or comparison, an input outside of a function's range, an integer above 2^24 in float32, an "
+        "accumulator that nothing has defined.",
+        "The simulator does what NumPy does. The device may give something else.",
+        "Keep such values away from the instruction: mask, clamp or initialize them. A finding stands for its line.",
+    ),
     "unknown-instruction": Entry(
         "A kernel calls an instruction that this version of haulout does not know.",
         "The trace assumes that it reads and writes all its tensors. Findings may depend on accesses that it does "

@@ -2,7 +2,7 @@
 
 The comparison is by shadow memory (`shadow.py`), not by values that happen to differ, and it is exact: the schedules
 of `adversarial_schedules` agree if and only if every two conflicting accesses are ordered. On request the outputs are
-computed and compared as well.
+computed and compared as well. With `excuse_equal`, unordered writes of equal bytes commute (`equal_writes.py`).
 
 What runs must be known. Loops with a `trip` run that often; for other loops and for forks, the program is first
 executed in program order. A program that cannot be executed is compared under assumptions, which the report lists:
@@ -19,11 +19,13 @@ from haulout.ir.opcodes import lookup
 from haulout.ir.paths import named
 from haulout.ir.program import Program
 from haulout.ir.structure import Loop
+from haulout.sim.equal_writes import kinds_of_writes, notes_on_equal
 from haulout.sim.events.schedules import Schedule, adversarial_schedules, event_order, parse_schedule
 from haulout.sim.execution import Progress
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Iteration, Visits, walk
 from haulout.sim.inputs import Values
-from haulout.sim.nki.binder import can_compute
+from haulout.sim.nki.binder import can_compute, has_registers
+from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.numerics.evaluate import KERNELS
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare
 from haulout.sim.run import run, run_reference
@@ -53,7 +55,8 @@ class ScheduleReport:
     unequal_outputs: tuple[tuple[str, str], ...]
     """(schedule, output) whose bytes differ from the reference's, where values were compared."""
     diagnostics: tuple[Diagnostic, ...]
-    """`cross-core-race` and `missing-dependence`: one for each access and pair of writers."""
+    """`cross-core-race` and `missing-dependence`: one for each access and pair of writers; and, with `excuse_equal`,
+    `benign-duplicate-write`, a note."""
     assumed: tuple[str, ...] = ()
     """Headers of loops that are assumed to run twice, and forks whose arms are assumed to be taken."""
 
@@ -70,41 +73,46 @@ def compare_schedules(
     *,
     seed: int = 0,
     values: bool = False,
+    excuse_equal: bool = False,
     max_instructions: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
 ) -> ScheduleReport:
     """Compare schedules with the first of them; without any, `list` with every queue as the slowest in turn.
 
-    The comparison is by shadow; with `values`, the outputs' bytes are computed and compared as well. `inputs`, or
-    those drawn from `seed`, also decide how often loops run whose `trip` is not known; loops may execute
-    `max_instructions` instructions on all cores together. `progress` is called with the schedules begun and their
-    number. Raises what `simulate` raises.
+    The comparison is by shadow; with `values`, the outputs' bytes are computed and compared as well. With
+    `excuse_equal`, unordered writes that are equal on the inputs are a note. `inputs`, or those drawn from `seed`,
+    also decide how often loops run whose `trip` is not known; loops may execute `max_instructions` instructions on
+    all cores together. `progress` is called with the schedules begun and their number. Raises what `simulate` raises.
     """
     prepared = prepare(program)
     chosen = [parse_schedule(each) if isinstance(each, str) else each for each in schedules or ()]
-    outcomes, assumed = _outcomes(prepared, inputs, seed, values, max_instructions)
+    registers = RegisterLog()
+    outcomes, assumed = _outcomes(prepared, inputs, seed, values, max_instructions, registers)
     plans = [plan_visits(prepared, visits) for visits in outcomes]
     runs = [chosen or adversarial_schedules(plan.trace) for plan in plans]
     found: list[Difference] = []
+    notes: list[Diagnostic] = []
     for begun, (plan, schedules) in enumerate(zip(plans, runs, strict=True)):
-        _compare(prepared, plan, schedules, found, progress, (begun, len(plans)))
-    unequal = _unequal_outputs(prepared, plans[0], inputs, runs[0], seed) if values else []
+        shadow = Shadow(prepared, plan, runs=len(schedules))
+        differing = _compare(shadow, schedules, progress, (begun, len(plans)))
+        if differing and excuse_equal and not assumed and _can_be_executed(prepared):
+            shadow.with_kinds(kinds_of_writes(prepared, plan, shadow, inputs, schedules[0], seed, registers))
+            before, differing = differing, _compare(shadow, schedules, progress, (begun, len(plans)))
+            left = {each.schedule for each in differing}
+            notes += notes_on_equal(prepared, [each for each in before if each.schedule not in left])
+        found += differing
+    unequal = _unequal_outputs(prepared, plans[0], inputs, runs[0], seed, registers) if values else []
     named = tuple(dict.fromkeys(str(schedule) for schedules in runs for schedule in schedules))
-    diagnostics = _diagnostics(prepared, named[0], found)
+    diagnostics = (*_diagnostics(prepared, named[0], found), *notes)
     return ScheduleReport(named[0], named, tuple(found), tuple(unequal), diagnostics, assumed)
 
 
 def _compare(
-    prepared: Prepared,
-    plan: Plan,
-    schedules: Sequence[Schedule],
-    found: list[Difference],
-    progress: Progress | None,
-    plans: tuple[int, int],
-) -> None:
+    shadow: Shadow, schedules: Sequence[Schedule], progress: Progress | None, plans: tuple[int, int]
+) -> list[Difference]:
     """Compare the schedules of one plan; `plans`: its number, and how many there are."""
-    trace, graph = plan.trace, plan.graph
-    shadow = Shadow(prepared, plan, runs=len(schedules))
+    trace, graph = shadow.plan.trace, shadow.plan.graph
+    found: list[Difference] = []
     reference = event_order(trace, graph, schedules[0])
     expected = shadow.hashes(reference)
     for number, schedule in enumerate(schedules[1:], 1):
@@ -114,18 +122,23 @@ def _compare(
         step = shadow.first_difference(order, expected)
         if step is not None:
             found.append(shadow.difference(str(schedule), reference, order, step))
+    return found
 
 
 def _outcomes(
-    prepared: Prepared, inputs: Values | None, seed: int, values: bool, limit: int
+    prepared: Prepared, inputs: Values | None, seed: int, values: bool, limit: int, registers: RegisterLog
 ) -> tuple[list[Visits], tuple[str, ...]]:
-    """The visits of what runs, one or several possibilities, and the headers and forks that are assumed."""
+    """The visits of what runs, one or several possibilities, and the headers and forks that are assumed.
+
+    `registers` takes the values of scalar registers where the program is executed.
+    """
     code = prepared.code
     choices = code.sections.choices
     is_known = {section: isinstance(each, Loop) and each.trip != NONE for section, each in choices.items()}
     unknown = [code.choice_name(section) for section in choices if not is_known[section]]
-    if unknown and (values or _can_be_executed(prepared)):
-        return [run_reference(prepared, inputs, seed=seed, limit=limit)[0]], ()
+    executable = values or _can_be_executed(prepared)
+    if executable and (unknown or has_registers(prepared.program)):
+        return [run_reference(prepared, inputs, seed=seed, limit=limit, registers=registers)[0]], ()
 
     def outcome(turn: _Turn) -> Visits:
         def decide(section: int, iteration: Iteration, core: int) -> bool:
@@ -160,12 +173,17 @@ def _can_be_executed(prepared: Prepared) -> bool:
 
 
 def _unequal_outputs(
-    prepared: Prepared, plan: Plan, inputs: Values | None, schedules: Sequence[Schedule], seed: int
+    prepared: Prepared,
+    plan: Plan,
+    inputs: Values | None,
+    schedules: Sequence[Schedule],
+    seed: int,
+    registers: RegisterLog,
 ) -> list[tuple[str, str]]:
-    reference = run(prepared, plan, inputs, seed=seed, schedule=schedules[0])
+    reference = run(prepared, plan, inputs, seed=seed, schedule=schedules[0], registers=registers)
     unequal = []
     for schedule in schedules[1:]:
-        outputs = run(prepared, plan, inputs, seed=seed, schedule=schedule).outputs
+        outputs = run(prepared, plan, inputs, seed=seed, schedule=schedule, registers=registers).outputs
         differing = (name for name in outputs if outputs[name].tobytes() != reference.outputs[name].tobytes())
         unequal += [(str(schedule), name) for name in differing]
     return unequal

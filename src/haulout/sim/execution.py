@@ -20,11 +20,15 @@ from haulout.sim.machine import Machine
 from haulout.sim.memory.arena import Memory
 from haulout.sim.nki.binder import has_nki
 from haulout.sim.nki.fresh import fill_fresh
+from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.plan import Plan, Prepared, within_memory
 from haulout.support.diagnostics import Diagnostics, Severity, bad_input
 
 Progress = Callable[[int, int], None]
 """Called from time to time with (done, total): events of a run, schedules of a comparison."""
+
+Wrote = Callable[[int, Memory], None]
+"""Called with the item of the trace that has written, and the memory."""
 
 _PROGRESS_EVERY = 256
 
@@ -52,8 +56,18 @@ class Steps:
 class Execution:
     """The memory of one run, and the counts and findings so far."""
 
-    def __init__(self, prepared: Prepared, inputs: Values | None, seed: int, progress: Progress | None) -> None:
-        self.prepared, self.progress = prepared, progress
+    def __init__(
+        self,
+        prepared: Prepared,
+        inputs: Values | None,
+        seed: int,
+        progress: Progress | None,
+        registers: RegisterLog | None = None,
+        wrote: Wrote | None = None,
+        other: bool = False,
+    ) -> None:
+        self.prepared, self.progress, self.wrote = prepared, progress, wrote
+        self.registers = RegisterLog() if registers is None else registers
         self.found = Diagnostics()
         self.watch: Callable[[int, Iteration], None] | None = None
         """Called after an instruction has written, with its row and the iterations around it."""
@@ -61,9 +75,9 @@ class Execution:
         self.branches: dict[int, bool] = {}
         """Row of each branch -> whether it took its first successor when it was last executed."""
         with within_memory(prepared.layout.size):
-            self.memory = _initial_memory(prepared, inputs, seed)
+            self.memory = _initial_memory(prepared, inputs, seed, other)
         self.claims = Claims(prepared.program, prepared.functions)
-        self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found, self.claims)
+        self.machine = Machine(prepared.code, self.memory, prepared.layout, self.found, self.claims, self.registers)
 
     def happen(
         self,
@@ -112,6 +126,9 @@ class Execution:
                     self.branches[row] = takes
                 elif takes != visits.takes(steps.visit[item], steps.core[item]):
                     self._report_divergence(row, visits.around(steps.visit[item]), takes, schedule)
+            if self.wrote is not None and effect in (Effect.BOTH, Effect.WRITES):
+                self.wrote(item, self.memory)
+        self._report_loads(schedule)
         self.events += len(steps)
 
     def count(self, instructions: int, barriers: int) -> None:
@@ -138,6 +155,7 @@ class Execution:
                         location_label(prepared.program, row),
                     )
             self.found.extend(self.claims.findings(self._held))
+        self.found.extend(self.machine.remarks())
         return result
 
     def _held(self, location: int) -> Bytes | None:
@@ -163,12 +181,25 @@ class Execution:
             code.label(row),
         )
 
+    def _report_loads(self, schedule: str) -> None:
+        """Loads of registers that found other values than in program order."""
+        code = self.prepared.code
+        for row, (wanted, found) in self.registers.diverged.items():
+            self.found.add(
+                "missing-dependence",
+                Severity.ERROR,
+                f"under `{schedule}` {code.named(row)} loads {found} into a register, and {wanted} under `list`; "
+                "the run continues as under `list`",
+                code.label(row),
+            )
+        self.registers.diverged.clear()
 
-def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int) -> Memory:
-    """Memory with constants and inputs in place."""
+
+def _initial_memory(prepared: Prepared, inputs: Values | None, seed: int, other: bool) -> Memory:
+    """Memory with constants and inputs in place; `other`: with other bytes in what NKI programs never write."""
     memory = Memory(prepared.layout.size, prepared.operands)
     if has_nki(prepared.program):
-        fill_fresh(prepared.program, prepared.functions, prepared.layout, memory.bytes)
+        fill_fresh(prepared.program, prepared.functions, prepared.layout, memory.bytes, other)
     for row, data in initial_bytes(prepared, inputs, seed).items():
         memory.write(prepared.operands.whole(row), data)
     return memory

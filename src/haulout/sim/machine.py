@@ -7,7 +7,7 @@ of their own. A branch only reads its `cond`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,9 +27,10 @@ from haulout.sim.memory.extents import Extents
 from haulout.sim.memory.layout import Layout
 from haulout.sim.nki.binder import PREFIX
 from haulout.sim.nki.call import Call
+from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.steps.bind import Binder
 from haulout.sim.steps.make import Step
-from haulout.support.diagnostics import Diagnostics, HauloutError, Severity, bad_input
+from haulout.support.diagnostics import Diagnostic, Diagnostics, HauloutError, Severity, Span, bad_input
 
 _MAX_FINDINGS = 20
 """Findings that are listed."""
@@ -49,7 +50,13 @@ class Machine:
     """Executes the code of one program, each row at the moment that the schedule gives it."""
 
     def __init__(
-        self, code: Code, memory: Memory, layout: Layout, found: Diagnostics, claims: Claims | None = None
+        self,
+        code: Code,
+        memory: Memory,
+        layout: Layout,
+        found: Diagnostics,
+        claims: Claims | None = None,
+        registers: RegisterLog | None = None,
     ) -> None:
         self.code, self.memory, self.layout, self.found = code, memory, layout, found
         self.claims = claims if claims is not None and claims.rows else None
@@ -59,9 +66,11 @@ class Machine:
         """Whether rows may run more than once, so that what they share is kept."""
         self._shows_fresh = _rows_of_nki(code)
         """Instructions of NKI may read elements that were never written, which are NaN, and not use the result."""
+        self.fresh: set[int] = set()
+        """Those that did."""
         self._known: dict[int, _Prepared] = {}
         self._exchanges: dict[int, Call | None] = {}
-        self._binder = Binder(code, memory.operands, memory.bytes, layout)
+        self._binder = Binder(code, memory.operands, memory.bytes, layout, registers)
         self._steps: dict[tuple[int, tuple[int, ...]], Step] = {}
         self._reported: set[tuple[int, int]] = set()
 
@@ -79,6 +88,7 @@ class Machine:
         self._check_defined(instruction, reads)
         call = self._exchange(instruction)
         if call is not None:
+            call.state.log.begin(instruction)
             return np.ascontiguousarray(call.place("src").get()).reshape(-1).view(np.uint8).copy()
         return np.concatenate([np.zeros(0, np.uint8), *map(self.memory.read, reads)])
 
@@ -160,6 +170,8 @@ class Machine:
 
     def _check_defined(self, row: int, reads: Sequence[int]) -> None:
         if self._shows_fresh[row]:
+            if row not in self.fresh and any(self.memory.undefined(operand) is not None for operand in reads):
+                self.fresh.add(row)
             return
         for operand in reads:
             undefined = self.memory.undefined(operand)
@@ -178,6 +190,17 @@ class Machine:
                 self.code.label(row),
                 location_label(self.program, location),
             )
+
+    def remarks(self) -> Iterator[Diagnostic]:
+        """Values whose result on the device is not known, once for each source line."""
+        if self._binder.nki is None:
+            return
+        said: set[tuple[str, Span | None]] = set()
+        for (row, kind), text in sorted(self._binder.nki.remarks.texts.items()):
+            label = self.code.label(row)
+            if (kind, label.span) not in said:
+                said.add((kind, label.span))
+                yield Diagnostic("undefined-result", Severity.NOTE, text, (label,))
 
     def _at(self, instruction: int, error: HauloutError) -> HauloutError:
         label = self.code.label(instruction)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,15 @@ import numpy.typing as npt
 
 from haulout.ir.program import Program
 from haulout.sim.events.schedules import ListOrder, Schedule, event_order, parse_schedule
-from haulout.sim.execution import Execution, Progress, Steps
+from haulout.sim.execution import Execution, Progress, Steps, Wrote
 from haulout.sim.flow.visits import MAX_INSTRUCTIONS, Visits
 from haulout.sim.inputs import Values
-from haulout.sim.nki.binder import has_registers
+from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.plan import Plan, Prepared, plan_visits, prepare, within_memory
 from haulout.sim.reference import Reference
+from haulout.sim.unwritten import Written, find_unwritten, once_per_line, stopped
 from haulout.support.blas import one_thread
-from haulout.support.diagnostics import Diagnostic, bad_input
+from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.html import html_table
 
 MAX_LISTED = 20
@@ -90,15 +91,17 @@ def simulate(
     """
     schedule = parse_schedule(schedule) if isinstance(schedule, str) else schedule
     prepared = prepare(program)
-    visits, result = run_reference(prepared, inputs, seed=seed, limit=max_instructions, progress=progress)
-    if isinstance(schedule, ListOrder):
+    registers = RegisterLog()
+    visits, execution = _reference(prepared, inputs, seed, max_instructions, progress, registers)
+    result = result_of(execution, ListOrder())
+    if isinstance(schedule, ListOrder) and not execution.machine.fresh:
         return result
-    if has_registers(program):
-        bad_input(
-            "it reads scalar registers, whose values are known in program order only",
-            help=["schedule `list` computes values, `all` finds what depends on the schedule"],
-        )
-    return run(prepared, plan_visits(prepared, visits), inputs, seed=seed, schedule=schedule, progress=progress)
+    plan = plan_visits(prepared, visits)
+    fresh = sorted(execution.machine.fresh)
+    found = _find_unwritten(prepared, plan, inputs, seed, registers, fresh) if fresh else []
+    if not isinstance(schedule, ListOrder):
+        result = run(prepared, plan, inputs, seed=seed, schedule=schedule, progress=progress, registers=registers)
+    return replace(result, diagnostics=(*result.diagnostics, *found))
 
 
 def run_reference(
@@ -108,12 +111,45 @@ def run_reference(
     seed: int = 0,
     limit: int = MAX_INSTRUCTIONS,
     progress: Progress | None = None,
+    registers: RegisterLog | None = None,
 ) -> tuple[Visits, SimulationResult]:
-    """The run in program order: its visits and its result."""
-    execution = Execution(prepared, inputs, seed, progress)
-    with executing(prepared):
-        visits = Reference(prepared, execution, limit).run()
+    """The run in program order: its visits and its result. `registers` takes the values of scalar registers."""
+    visits, execution = _reference(prepared, inputs, seed, limit, progress, registers)
     return visits, result_of(execution, ListOrder())
+
+
+def _reference(
+    prepared: Prepared,
+    inputs: Values | None,
+    seed: int,
+    limit: int,
+    progress: Progress | None,
+    registers: RegisterLog | None,
+) -> tuple[Visits, Execution]:
+    execution = Execution(prepared, inputs, seed, progress, registers)
+    with executing(prepared):
+        return Reference(prepared, execution, limit).run(), execution
+
+
+def _find_unwritten(
+    prepared: Prepared, plan: Plan, inputs: Values | None, seed: int, registers: RegisterLog, rows: list[int]
+) -> list[Diagnostic]:
+    """What depends on memory that was never written, which some rows read: see `unwritten.py`."""
+    steps = Steps(plan, event_order(plan.trace, plan.graph, ListOrder()))
+    runs = []
+    for other in (False, True):
+        written = Written(prepared, plan)
+        execution = Execution(prepared, inputs, seed, None, registers.again(), written, other)
+        try:
+            with executing(prepared):
+                execution.happen(steps, schedule="list")
+        except HauloutError as error:
+            return [stopped(prepared, rows, error)]
+        runs.append((execution, written))
+    turned = [each for each in runs[1][0].found if each.code == "missing-dependence"]
+    if turned:
+        return [stopped(prepared, rows, HauloutError(*turned))]
+    return once_per_line(find_unwritten(prepared, plan, rows, *runs))
 
 
 def run(
@@ -124,10 +160,15 @@ def run(
     seed: int = 0,
     schedule: Schedule,
     progress: Progress | None = None,
+    registers: RegisterLog | None = None,
+    wrote: Wrote | None = None,
 ) -> SimulationResult:
-    """The run of a plan under a schedule."""
+    """The run of a plan under a schedule. `registers`: the values of scalar registers in program order; without them
+    the schedule must be `list`. `wrote`: see `execution.py`.
+    """
     steps = Steps(plan, event_order(plan.trace, plan.graph, schedule))
-    execution = Execution(prepared, inputs, seed, progress)
+    known = None if registers is None else registers.again()
+    execution = Execution(prepared, inputs, seed, progress, known, wrote)
     with executing(prepared):
         execution.happen(steps, schedule=str(schedule))
         execution.count(steps.instructions, steps.barriers)

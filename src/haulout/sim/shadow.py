@@ -15,6 +15,8 @@ Atomic accesses of one kind (`ir/atomics.py`) commute: the bytes are the same in
 contents from before the first of them, and the last writer is then a *group*: those contents, the kind, and the sum
 of a number for each of its members, in any order. Any other access finds that group.
 
+Writes of equal bytes may be such a kind, too (`equal_writes.py`).
+
 The bytes of an atom share a shadow (`atoms.py`).
 """
 
@@ -98,8 +100,8 @@ class Columns(NamedTuple):
     """Of each event."""
     effect: Bytes
     """Of each event: READS, WRITES or both."""
-    atomic: Ids
-    """Of each operand: its kind when it is atomic, else 0."""
+    kind: Ids
+    """Of each access that is executed: its kind when it is atomic, else 0."""
 
 
 class Shadow:
@@ -112,17 +114,18 @@ class Shadow:
         each = code.end - code.begin
         last = np.cumsum(each[row])
         first = last - each[row]
+        operand = self._operands(first, int(last[-1]) if len(last) else 0)
         self.columns = Columns(
             self.atoms.starts,
             self.atoms.begin,
             self.atoms.end,
-            self._operands(first, int(last[-1]) if len(last) else 0),
+            operand,
             first,
             first + (code.middle - code.begin)[row],
             last,
             plan.graph.item,
             _EFFECT_BITS[plan.graph.effect],
-            self._atomic(),
+            self._atomic()[operand],
         )
         atoms = self.atoms.starts[self.columns.operand + 1] - self.atoms.starts[self.columns.operand]
         self._work = runs * (int(atoms.sum()) + len(self.atoms))
@@ -132,6 +135,10 @@ class Shadow:
         found = np.zeros(len(self.columns.operand), np.int64)
         self._scan(order, self._initial(), found, record=True)
         return found
+
+    def with_kinds(self, kind: Ids) -> None:
+        """Let other accesses commute: the kind of each that is executed."""
+        self.columns = self.columns._replace(kind=kind)
 
     def first_difference(self, order: Ids, expected: Ints) -> int | None:
         """The step of the order at which an access first finds other writers; None when none does."""
@@ -149,7 +156,7 @@ class Shadow:
         every = np.arange(len(self.atoms))
         for access in range(first, last):
             operand = int(self.columns.operand[access])
-            kind = int(self.columns.atomic[operand])
+            kind = int(self.columns.kind[access])
             atoms = every[self.atoms.of(operand)]
             with interpreted():
                 found = [[_scan_found(shadow, atom, kind) for atom in atoms.tolist()] for shadow in before]
@@ -237,20 +244,19 @@ def _scan_shadow(x: Columns, order: Ids, shadow: Ints, found: Ints, record: bool
         first = x.first[item] if effect & READS else x.middle[item]
         last = x.last[item] if effect & WRITES else x.middle[item]
         for access in range(first, last):
-            what = _scan_operand(x, x.operand[access], shadow, LOOK)
+            what = _scan_operand(x, x.operand[access], shadow, LOOK, x.kind[access])
             if record:
                 found[access] = what
             elif found[access] != what:
                 return step
         for access in range(x.middle[item], last):
-            _scan_operand(x, x.operand[access], shadow, item)
+            _scan_operand(x, x.operand[access], shadow, item, x.kind[access])
     return -1
 
 
 @njit
-def _scan_operand(x: Columns, operand: int, shadow: Ints, who: int) -> int:
+def _scan_operand(x: Columns, operand: int, shadow: Ints, who: int, kind: int) -> int:
     """Make `who` the writer of all atoms of an operand; or, with LOOK, hash their writers, run by run."""
-    kind = x.atomic[operand]
     mixed, current, length = 1, LOOK, 0
     for row in range(x.starts[operand], x.starts[operand + 1]):
         for atom in range(x.begin[row], x.end[row]):

@@ -395,3 +395,23 @@ assert nl.fp32.min == nl.finfo(nl.float32).min < -3e38
 """
     found = run(tmp_path, body)
     assert codes(found) == [], [str(each) for each in found.diagnostics]
+
+
+BROADCAST = """
+tile = nl.ndarray((1, 512), dtype=nl.float32, buffer=nl.sbuf)
+nisa.memset(dst=tile, value=1.0)
+wide = tile.ap(pattern=[[0, 64], [1, 512]], offset=0)
+total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+nisa.tensor_copy(dst=total, src=wide)
+"""
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_a_broadcast_over_partitions_is_a_warning_in_the_first_nki(tmp_path: Path, is_old: bool) -> None:
+    body = BROADCAST + ("loaded = nl.load(x[0:64, :])\nnisa.activation(nl.exp, loaded)" if is_old else "")
+    found = run(tmp_path, body, header=OLD if is_old else NEW, name=f"broadcast_{is_old}")
+    assert ("old-style" in codes(found)) is is_old
+    severities = {
+        each.severity for each in found.diagnostics if any("rule ap-partition" in note for note in each.notes)
+    }
+    assert severities == {Severity.WARNING if is_old else Severity.ERROR}

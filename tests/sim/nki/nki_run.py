@@ -40,7 +40,8 @@ def simulated(
 def run(body: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
     """The array that a kernel returns, or a tuple of arrays."""
     found = simulated(body, *arrays, **options)
-    assert not found.diagnostics, [each.message for each in found.diagnostics]
+    others = [each.message for each in found.diagnostics if each.code != "undefined-result"]
+    assert not others, others
     return found.returned[0] if len(found.returned) == 1 else found.returned
 
 

@@ -12,7 +12,6 @@ from haulout.frontends.nki import emit
 from haulout.ir.text import parse_bir, print_bir
 from haulout.nki.kernel_check import prepare
 from haulout.sim import simulate
-from haulout.support.diagnostics import HauloutError
 
 
 def _counted(x, count):
@@ -39,11 +38,36 @@ def test_a_loop_runs_as_often_as_a_register_says(count: int) -> None:
     equal(run(_counted, x, _count(count)), want)
 
 
-def test_values_of_registers_are_refused_under_other_schedules_but_all_are_compared() -> None:
+SCHEDULES = ["random:1", "random:2", "slowest:0:pool", "slowest:0:vector", "slowest:0:dma0", "slowest:0:dma1"]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_loop_runs_as_often_under_other_schedules(schedule: str) -> None:
+    equal(run(_counted, numbers(4, 6), _count(3), schedule=schedule), run(_counted, numbers(4, 6), _count(3)))
+
+
+def test_all_schedules_of_a_kernel_with_registers_are_compared() -> None:
     found = simulated(_counted, numbers(4, 6), _count(3), schedule="all")
     assert found.ok and found.schedules > 1
-    with pytest.raises(HauloutError, match="scalar registers"):
-        simulated(_counted, numbers(4, 6), _count(3), schedule="random:1")
+
+
+def test_a_load_of_a_register_that_depends_on_the_schedule_is_a_finding() -> None:
+    def kernel(count):
+        shared = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(dst=shared, src=count)
+        else:
+            register, dst, seen = nisa.register_alloc(), tile((1, 1), nl.float32), tile((1, 1), nl.float32)
+            nisa.dma_copy(dst=seen, src=shared)
+            nisa.register_load(register, seen)
+            nisa.register_store(dst, register * 3)
+            nisa.dma_copy(dst=count, src=dst)
+        return shared
+
+    late = simulated(kernel, _count(7), lnc=2, schedule="slowest:0:dma0")
+    assert [each.code for each in late.diagnostics if "into a register" in each.message] == ["missing-dependence"]
+    early = simulated(kernel, _count(7), lnc=2, schedule="list")
+    assert not [each for each in early.diagnostics if "into a register" in each.message]
 
 
 def test_an_index_of_a_loop_moves_a_tensor() -> None:
@@ -63,7 +87,8 @@ def test_an_index_of_a_loop_moves_a_tensor() -> None:
     want = x.copy()
     for i in range(1, 6, 2):
         want[i] = x[i + 1] * np.float32(10)
-    equal(run(kernel, x, _count(6)), want)
+    for schedule in ("list", *SCHEDULES):
+        equal(run(kernel, x, _count(6), schedule=schedule), want)
 
 
 def test_a_while_loop_ends_when_its_register_is_zero() -> None:
@@ -94,8 +119,9 @@ def test_psum_that_is_allocated_in_a_loop_begins_anew_in_each_iteration() -> Non
         return stored(total)
 
     s, m = numbers(32, 16), numbers(32, 24, seed=1)
-    got = run(kernel, s, m, _count(3))
-    assert np.allclose(got, f64(s).T @ f64(m), atol=1e-5)
+    for schedule in ("list", "slowest:0:pe", *SCHEDULES):
+        got = run(kernel, s, m, _count(3), schedule=schedule)
+        assert np.allclose(got, f64(s).T @ f64(m), atol=1e-5)
 
 
 def test_a_register_is_stored() -> None:

@@ -12,13 +12,14 @@ import inspect
 import io
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
 from haulout.frontends.nki import session
 from haulout.frontends.nki.arguments import DottedName, TensorSpec, tensor_spec
 from haulout.frontends.nki.findings import OWN_FOLDERS, Findings, shown_path, span_at
+from haulout.frontends.nki.hardware_table import HARDWARE, RULES
 from haulout.frontends.nki.recorder import Recorder
 from haulout.frontends.nki.tensor import Tensor
 from haulout.support.diagnostics import Diagnostic, HauloutError, Label, Severity, bad_input, error_text
@@ -113,6 +114,16 @@ def _run(
             break
     result.output = printed.getvalue()
     findings.items[:0] = _unknown_instructions(result.recorders)
+    if any(each.code == "old-style" for each in findings.items):
+        findings.items[:] = [_lowered(each) for each in findings.items]
+
+
+def _lowered(finding: Diagnostic) -> Diagnostic:
+    """A finding of a kernel for the first NKI. Its compiler moved operands that take partitions in another way: they
+    broadcast over them, or step over some. That is a warning, as the kernel of today needs an instruction for it.
+    """
+    is_partition = finding.code == HARDWARE and RULES["ap-partition"].note in finding.notes
+    return replace(finding, severity=min(finding.severity, Severity.WARNING)) if is_partition else finding
 
 
 def _unknown_instructions(recorders: Sequence[Recorder]) -> list[Diagnostic]:

@@ -236,6 +236,18 @@ KERNELS: dict[str, Example] = {
                 nisa.memset(tile, 0.0)
         """,
     ),
+    "undefined-result": kernel(
+        "note[undefined-result]: `data` of `tensor_scalar` has integers above 2^24, which float32 rounds",
+        """
+        def kernel(x):
+            out = nl.ndarray((64, 16), dtype=nl.int32, buffer=nl.shared_hbm)
+            tile = nl.ndarray((64, 16), dtype=nl.int32, buffer=nl.sbuf)
+            nisa.memset(tile, 16777217)
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=0.0)
+            nisa.dma_copy(dst=out, src=tile)
+            return out
+        """,
+    )._replace(command="haulout simulate example.py::kernel --lnc 1 --arg x=f32[64,16]"),
     "assumed-register": kernel(
         "warning[assumed-register]: the value of this register is known on the device only: the trace assumes 0",
         """

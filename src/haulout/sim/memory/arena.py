@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.ir.schema import Bytes
+from haulout.ir.schema import Bools, Bytes
 from haulout.sim.memory.operands import Operands
 from haulout.sim.memory.slots import Slot, new_arena
 from haulout.sim.numerics.types import TensorType
@@ -46,6 +46,12 @@ class Memory:
         without = np.arange(len(self._holds_value))[index][~holds]
         cuts = self.operands.atoms.cuts
         return int((cuts[without + 1] - cuts[without]).sum()), int(cuts[without.min()])
+
+    def holds_value(self, operand: int) -> Bools:
+        """Of each byte of an operand that is contiguous: whether it holds a value."""
+        index, cuts = self.operands[operand].atoms, self.operands.atoms.cuts
+        atoms = np.arange(len(self._holds_value))[index]
+        return np.repeat(self._holds_value[atoms], cuts[atoms + 1] - cuts[atoms])
 
     def _slot(self, operand: int) -> Slot:
         patterns, nbytes, _ = self.operands[operand]

@@ -22,7 +22,8 @@ from haulout.sim.nki.activations import ACTIVATIONS
 from haulout.sim.nki.call import Call, Layout, read_call
 from haulout.sim.nki.operators import ARITHMETIC, BITS, UNARY
 from haulout.sim.nki.places import Moved, Place, Room
-from haulout.sim.nki.registers import CoreState
+from haulout.sim.nki.registers import CoreState, RegisterLog, Remarks
+from haulout.sim.nki.remarks import WATCHED, watched
 from haulout.sim.nki.table import KERNELS, LANGUAGE
 from haulout.sim.nki.types import element_type
 from haulout.support.diagnostics import bad_input
@@ -33,8 +34,12 @@ PREFIX = "nki."
 class NkiBinder:
     """Makes the steps of a program's NKI instructions in one arena."""
 
-    def __init__(self, code: Code, layout: MemoryLayout, arena: Bytes) -> None:
+    def __init__(self, code: Code, layout: MemoryLayout, arena: Bytes, log: RegisterLog | None = None) -> None:
         self.code, self.program, self.layout, self.arena = code, code.program, layout, arena
+        self.log = RegisterLog() if log is None else log
+        self._counts = has_registers(code.program)
+        """Whether executions are counted, for the values of registers."""
+        self.remarks = Remarks()
         self._rooms: dict[int, Room] = {}
         self._states: dict[int, CoreState] = {}
         self._halves: dict[int, Call] = {}
@@ -48,7 +53,7 @@ class NkiBinder:
         attrs = program.instruction_attrs(row)
         second = attrs.get("freezes")
         if isinstance(second, str):
-            return partial(self._freeze, self._row(row, second))
+            return self._counted(self._row(row, second), partial(self._freeze, self._row(row, second)))
         kernel = _kernel(name)
         if kernel is None:
             bad_input(f"`nki.{name}` cannot be computed: the simulator does not have it")
@@ -60,7 +65,18 @@ class NkiBinder:
         if middle == end and name != "register_load":
             return _nothing
         call = self._call(row, name, attrs.get("call", attrs.get("args")), attrs.get("at"), range(begin, end))
-        return partial(_compute, name, kernel, call)
+        return self._counted(row, partial(_compute, name, kernel, call))
+
+    def _counted(self, row: int, step: Callable[[], None]) -> Callable[[], None]:
+        """A step that counts its executions, where that matters."""
+        if not self._counts:
+            return step
+
+        def counted() -> None:
+            self.log.begin(row)
+            step()
+
+        return counted
 
     def exchange(self, row: int) -> Call | None:
         """The tensors `src` and `dst` of a `sendrecv` that takes elements in another order than their bytes."""
@@ -106,9 +122,9 @@ class NkiBinder:
     ) -> Call:
         if args is None:
             bad_input(f"`nki.{name}` cannot be computed: it has no attribute `args`, so not all it does is known")
-        state = self._states.setdefault(int(self.code.core[row]), CoreState())
+        state = self._states.setdefault(int(self.code.core[row]), CoreState(self.log, self.remarks))
         with _explained(name):
-            return read_call(name, args, at, partial(self._place, operands), state)
+            return read_call(name, args, at, partial(self._place, operands), state, row)
 
     def _place(
         self, operands: Sequence[int], number: int, layout: Layout, offset: int | None, moved: Moved | None
@@ -156,7 +172,7 @@ class NkiBinder:
 
 def _kernel(name: str) -> Callable[[Call], None] | None:
     if name in KERNELS:
-        return KERNELS[name]
+        return watched(name, KERNELS[name]) if name in WATCHED else KERNELS[name]
     return LANGUAGE if any(name in each for each in (ARITHMETIC, UNARY, BITS, ACTIVATIONS)) else None
 
 

@@ -12,6 +12,8 @@ The rest of an instruction's names are operators, modes and numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,12 +38,12 @@ class Layout(NamedTuple):
 
 
 class Call:
-    """One instruction: its arguments by parameter, and the state of its core."""
+    """One instruction: its arguments by parameter, the state of its core, and its row."""
 
-    __slots__ = ("args", "name", "state")
+    __slots__ = ("args", "name", "row", "state")
 
-    def __init__(self, name: str, args: dict[str, Any], state: CoreState) -> None:
-        self.name, self.args, self.state = name, args, state
+    def __init__(self, name: str, args: dict[str, Any], state: CoreState, row: int) -> None:
+        self.name, self.args, self.state, self.row = name, args, state, row
 
     def place(self, parameter: str) -> Place:
         """A tensor that must be given."""
@@ -111,27 +113,30 @@ class Call:
         return [(each[0], each[1]) for each in pairs if each is not None]
 
 
-def read_call(name: str, value: AttrValue, at: AttrValue | None, make: MakePlace, state: CoreState) -> Call:
+def read_call(name: str, value: AttrValue, at: AttrValue | None, make: MakePlace, state: CoreState, row: int) -> Call:
     """The arguments that an attribute gives. Raises `bad-input` where it is malformed."""
     if not isinstance(value, list):
         bad_input(f"attribute `args`: expected [[PARAMETER,VALUE...],...], found {value!r}")
-    places = None if at is None else _pairs(at)
+    reader = _Reader(make, state, None if at is None else _pairs(at), row, count())
     args: dict[str, Any] = {}
     for each in value:
         if not isinstance(each, list) or not each or not isinstance(each[0], str):
             bad_input(f"attribute `args`: expected [PARAMETER,VALUE...], found {each!r}")
         given = each[1:]
-        args[each[0]] = _Reader(make, state, places).read(given[0] if len(given) == 1 else given)
+        args[each[0]] = reader.read(given[0] if len(given) == 1 else given)
     if args.get("oob_mode") == "skip":
         for found in _all_places(args.values()):
             found.skips = True
-    return Call(name, args, state)
+    return Call(name, args, state, row)
 
 
 class _Reader(NamedTuple):
     make: MakePlace
     state: CoreState
     places: Iterator[tuple[int, int]] | None
+    row: int
+    numbers: Iterator[int]
+    """Of expressions."""
 
     def read(self, value: AttrValue) -> Any:
         if value == "none":
@@ -139,7 +144,7 @@ class _Reader(NamedTuple):
         if not isinstance(value, list):
             return value
         if value and value[0] == "$":
-            return expression(value, self.state)
+            return partial(self.state.log.value, self.row, next(self.numbers), expression(value, self.state))
         found = self._tensor(value)
         return [self.read(each) for each in value] if found is None else found
 

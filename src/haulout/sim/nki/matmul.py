@@ -12,7 +12,6 @@ import numpy as np
 
 from haulout.sim.nki.call import Call
 from haulout.sim.nki.places import Place
-from haulout.sim.nki.registers import CoreState
 from haulout.sim.nki.types import to_f32
 from haulout.sim.numerics.types import Array
 from haulout.support.diagnostics import bad_input
@@ -27,7 +26,7 @@ def nc_matmul(call: Call) -> None:
         if found.dtype != dst.dtype:
             found = to_f32(found)
         (dst.put if found.dtype == dst.dtype else dst.store)(found)
-        _mark(dst, call.state)
+        _mark(dst, call)
         return
     mode = call.word("perf_mode", "none")
     if mode.startswith("double_row"):
@@ -37,26 +36,26 @@ def nc_matmul(call: Call) -> None:
         product = stationary.f32().T @ moving.f32()
     else:
         bad_input(f"`perf_mode` {mode} is not one that the simulator has")
-    add(dst, product, accumulate, call.state)
+    add(dst, product, accumulate, call)
 
 
-def add(dst: Place, product: Array, accumulate: bool | None, state: CoreState) -> None:
+def add(dst: Place, product: Array, accumulate: bool | None, call: Call) -> None:
     """Put a product into PSUM or add it to what is there."""
     if accumulate is None:
-        before = dst.mask_of(state.flags(dst.room)).reshape(product.shape) != 0
+        before = dst.mask_of(call.state.flags(dst.room, call.row)).reshape(product.shape) != 0
         if before.any():
             product = np.where(before, to_f32(dst.get()).reshape(product.shape) + product, product)
-        _mark(dst, state)
+        _mark(dst, call)
     elif accumulate:
         product = to_f32(dst.get()).reshape(product.shape) + product
-        _mark(dst, state)
+        _mark(dst, call)
     else:
-        _mark(dst, state)
+        _mark(dst, call)
     dst.store(product)
 
 
-def _mark(dst: Place, state: CoreState) -> None:
-    dst.mask_of(state.flags(dst.room))[...] = 1
+def _mark(dst: Place, call: Call) -> None:
+    dst.mask_of(call.state.flags(dst.room, call.row))[...] = 1
 
 
 def nc_transpose(call: Call) -> None:

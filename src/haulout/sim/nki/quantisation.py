@@ -64,7 +64,7 @@ def nc_matmul_mx(call: Call) -> None:
     """The product of two scaled matrices, summed over partitions and packed elements."""
     one = _scaled(call.place("stationary"), call.place("stationary_scale"))
     two = _scaled(call.place("moving"), call.place("moving_scale"))
-    add(call.place("dst"), one.T @ two, call.args.get("accumulate"), call.state)
+    add(call.place("dst"), one.T @ two, call.args.get("accumulate"), call)
 
 
 def quantize_mx(call: Call) -> None:

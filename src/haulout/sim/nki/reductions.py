@@ -11,6 +11,7 @@ from haulout.sim.nki.call import Call
 from haulout.sim.nki.operators import ARITHMETIC, BITS, arithmetic, reducer
 from haulout.sim.nki.places import Place
 from haulout.sim.nki.registers import IDENTITY
+from haulout.sim.nki.remarks import look_at_input
 from haulout.sim.numerics.types import Array
 from haulout.support.diagnostics import bad_input
 
@@ -52,12 +53,18 @@ def _lanes(place: Place) -> slice:
 
 
 def accumulate(
-    call: Call, registers: Array, values: Array, op: str, command: str, start: Array | float | None = None
+    call: Call, engine: str, values: Array, op: str, command: str, start: Array | float | None = None
 ) -> None:
     """What a `reduce_cmd` does to the registers of one engine, and `reduce_res`, which takes their new values."""
+    registers = call.state.scalar if engine == "scalar" else call.state.vector
     dst = call.place("dst")
     lanes = _lanes(dst)
-    old = registers[lanes]
+    old, known = registers[lanes], call.state.known[engine]
+    if (command == "reduce" or (command == "idle" and call.has("reduce_res"))) and not known[lanes].all():
+        text = f"it takes accumulators of the {engine} engine that have no known value"
+        call.state.remarks.add(call.row, "accumulator", text)
+    if command not in ("reduce", "idle"):
+        known[lanes] = True
     match command:
         case "reset":
             registers[lanes] = IDENTITY.get(op, 0.0)
@@ -80,7 +87,8 @@ def _on_vector(call: Call, values: Array, op: str, command: str, start: Array | 
     if command == "idle":
         # They may be changed all the same, so they are not known.
         call.state.vector[_lanes(call.place("dst"))] = np.nan
-    accumulate(call, call.state.vector, values, op, command, start)
+        call.state.known["vector"][_lanes(call.place("dst"))] = False
+    accumulate(call, "vector", values, op, command, start)
 
 
 def activation(call: Call) -> None:
@@ -89,14 +97,14 @@ def activation(call: Call) -> None:
     call.place("dst").store(found)
     command = call.word("reduce_cmd", "idle")
     if command != "idle" or call.has("reduce_res"):
-        accumulate(call, call.state.scalar, found, call.word("reduce_op", "add"), command)
+        accumulate(call, "scalar", found, call.word("reduce_op", "add"), command)
 
 
 def activation_reduce(call: Call) -> None:
     """The same, and `reduce_res` takes the sum of this instruction."""
     found = _activated(call)
     call.place("dst").store(found)
-    accumulate(call, call.state.scalar, found, call.word("reduce_op", "add"), "reset_reduce")
+    accumulate(call, "scalar", found, call.word("reduce_op", "add"), "reset_reduce")
 
 
 def _activated(call: Call) -> Array:
@@ -106,6 +114,7 @@ def _activated(call: Call) -> Array:
         found = found * scale
     if call.has("bias"):
         found = found + call.operand("bias")
+    look_at_input(call, call.word("op"), found)
     return np.asarray(function_of(call.word("op"))(found))
 
 
@@ -121,11 +130,12 @@ def activate2(call: Call) -> None:
     if op == "prelu":
         found = np.where(found >= 0, found, call.operand("relu_param") * found)
     else:
+        look_at_input(call, op, found)
         found = function_of(op)(found)
     call.place("dst").store(found)
     command = call.word("reduce_cmd", "idle")
     if command != "idle" or call.has("reduce_res"):
-        accumulate(call, call.state.scalar, found, call.word("reduce_op", "add"), command)
+        accumulate(call, "scalar", found, call.word("reduce_op", "add"), command)
 
 
 def exponential(call: Call) -> None:
@@ -191,6 +201,9 @@ def tensor_scalar_cumulative(call: Call) -> None:
             r = np.full(len(source), IDENTITY.get(op1, 0.0), np.float32)
         case "reduce":
             r = call.state.vector[lanes, 0]
+            if not call.state.known["vector"][lanes].all():
+                text = "it takes accumulators of the vector engine that have no known value"
+                call.state.remarks.add(call.row, "accumulator", text)
         case "load_reduce":
             r = np.broadcast_to(call.operand("imm1"), (len(source), 1))[:, 0].astype(np.float32)
         case command:
@@ -200,6 +213,7 @@ def tensor_scalar_cumulative(call: Call) -> None:
         r = combine(values[:, at], r)
         found[:, at] = r
     call.state.vector[lanes, 0] = r
+    call.state.known["vector"][lanes] |= call.word("reduce_cmd", "reset_reduce") != "reduce"
     call.place("dst").store(found)
 
 

@@ -17,7 +17,10 @@ def register_load(call: Call) -> None:
     number = call.args.get("register")
     if not isinstance(number, int):
         bad_input("attribute `call`: `register` must be a number")
-    call.state.registers[number] = int(call.place("src").get().ravel()[0])
+    found = call.place("src").get().ravel()[0]
+    call.state.registers[number] = call.state.log.loaded(
+        call.row, found.item() if found.dtype.kind in "iu" else float(found)
+    )
 
 
 def register_store(call: Call) -> None:

@@ -18,6 +18,7 @@ from haulout.sim.memory.layout import Layout
 from haulout.sim.memory.operands import Operands
 from haulout.sim.memory.slots import Slot
 from haulout.sim.nki.binder import PREFIX, NkiBinder
+from haulout.sim.nki.registers import RegisterLog
 from haulout.sim.numerics.types import TensorType
 from haulout.sim.steps.make import Plans, Step, make_step
 from haulout.support.diagnostics import bad_input
@@ -28,9 +29,16 @@ _BYTE = np.dtype(np.uint8)
 class Binder:
     """Makes the steps of a program's instructions in one arena."""
 
-    def __init__(self, code: Code, operands: Operands, arena: Bytes, layout: Layout | None = None) -> None:
+    def __init__(
+        self,
+        code: Code,
+        operands: Operands,
+        arena: Bytes,
+        layout: Layout | None = None,
+        registers: RegisterLog | None = None,
+    ) -> None:
         self.code, self.program, self.operands, self.arena = code, code.program, operands, arena
-        self.nki = None if layout is None else NkiBinder(code, layout, arena)
+        self.nki = None if layout is None else NkiBinder(code, layout, arena, registers)
         self._attrs: dict[int, dict[str, AttrValue]] = {}
         self._plans: defaultdict[int, Plans] = defaultdict(dict)
         self._types: dict[tuple[int, int, int, tuple[int, ...]], TensorType] = {}
