@@ -154,9 +154,13 @@ def fix(graph: TaskGraph, edges: Sequence[tuple[str, str]], verified: bool) -> D
     """The edges that order all races."""
     message = f"{len(edges)} edges order all races" if len(edges) != 1 else "1 edge orders all races"
     if not verified:
-        message = f"{len(edges)} edges order some of the races; the others have no order that is faithful"
+        message = f"{len(edges)} edges order races; it is not proved that they order all"
     notes = tuple(f"{first} -> {second}" for first, second in edges)
-    help_text = "checked again with these edges: no race" if verified else "remove the unfaithful paths first"
+    help_text = (
+        "checked again with these edges: no race"
+        if verified
+        else "remove paths against the order of submission first"
+    )
     return Diagnostic("missing-edges", Severity.NOTE, message, _file(graph), notes, (help_text,))
 
 

@@ -107,14 +107,14 @@ def from_mirage(graph: MirageGraph, file: str) -> TaskGraph:
         message = f"tasks of type {kind} may access more than their arguments say"
         findings.append(unproved(message, names, file, "check by hand what these tasks access besides them"))
     source, target, remote = _arcs(graph, file, findings)
-    kinds = np.array([each.event_type for each in graph.all_events], np.int64)
+    ends = [each.event_type == END_OF_GRAPH for each in graph.all_events]
     return TaskGraph(
         name=file,
         form="persistent kernel",
         tasks=[str(task) for task in range(len(graph.all_tasks))],
         events=[str(event) for event in range(len(graph.all_events))],
         needed=np.array([_needed(each) for each in graph.all_events], np.int64),
-        ends=kinds == END_OF_GRAPH,
+        ends=np.array(ends, bool),
         remote=remote,
         source=source,
         target=target,
