@@ -36,8 +36,8 @@ from haulout.ir.attributes import format_name, format_value
 from haulout.ir.core_classes import core_classes
 from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.labels import block_name, instruction_label, location_label
-from haulout.ir.paths import named
 from haulout.ir.opcodes import lookup
+from haulout.ir.paths import named
 from haulout.ir.program import Program
 from haulout.ir.schema import Ints
 from haulout.ir.structure import Fork, Loop, Structure, Walk, run
@@ -484,7 +484,8 @@ class _Numbering:
     def _finding(self, row: int, doubt: _Doubt) -> Diagnostic:
         program = self.program
         same = program.strings[int(program.locations.same[row])]
-        message = f"{named(program, row)} is claimed to be equal, same={same}, but that cannot be derived: {doubt.message}"
+        claim = f"{named(program, row)} is claimed to be equal, same={same}"
+        message = f"{claim}, but that cannot be derived: {doubt.message}"
         labels = (location_label(program, row), *(instruction_label(program, each) for each in doubt.rows))
         function = program.strings[int(program.functions.name[self.functions[0]])]
         entity = Entity(int(program.location_core[row]), self._name(row), row=row)
