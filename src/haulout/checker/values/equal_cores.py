@@ -484,14 +484,8 @@ class _Numbering:
     def _finding(self, row: int, doubt: _Doubt) -> Diagnostic:
         program = self.program
         same = program.strings[int(program.locations.same[row])]
-<<<<<<< HEAD
-        message = (
-            f"{named(program, row)} is claimed to be equal, same={same}, but that cannot be derived: {doubt.message}"
-        )
-=======
         claim = f"{named(program, row)} is claimed to be equal, same={same}"
         message = f"{claim}, but that cannot be derived: {doubt.message}"
->>>>>>> h-jax
         labels = (location_label(program, row), *(instruction_label(program, each) for each in doubt.rows))
         function = program.strings[int(program.functions.name[self.functions[0]])]
         entity = Entity(int(program.location_core[row]), self._name(row), row=row)
