@@ -1,4 +1,4 @@
-"""Lists as attribute values: short and flat ones have a way of their own, long and deep ones another; the text is one."""
+"""Lists as attribute values: short, flat ones are formatted in another way than long or deep ones, to the same text."""
 
 from __future__ import annotations
 
