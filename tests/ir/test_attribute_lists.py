@@ -1,4 +1,4 @@
-"""Lists as attribute values: short, flat ones are formatted in another way than long or deep ones, to the same text."""
+"""Lists as attribute values: short, flat ones are formatted in another way than others, to the same text."""
 
 from __future__ import annotations
 
