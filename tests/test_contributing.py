@@ -212,7 +212,11 @@ def test_every_table_of_opcodes_is_in_the_recipe() -> None:
         if not own and tabulates(path, set(KERNELS)):
             found.add(path.relative_to(ROOT).as_posix())
     functions = {f"src/haulout/sim/numerics/{name}.py" for name in ("evaluate", "elementwise", "reductions")}
-    tables = {"src/haulout/ir/opcodes.py", "src/haulout/sim/steps/make.py"}
+    tables = {
+        "src/haulout/ir/opcodes.py",
+        "src/haulout/sim/steps/make.py",
+        "src/haulout/report/exchange.py",
+    }
     assert found == tables | functions <= listed
 
 

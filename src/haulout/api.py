@@ -316,6 +316,7 @@ def check(
     barrier_scope: BarrierScope = "data",
     target: str = "gen3",
     cores: int | None = None,
+    fix: bool = False,
 ) -> list[Diagnostic]:
     """The findings of the independent checker in a program, compiled or written by hand, in an NKI kernel, or in a
     task graph (a JSON file; see `haulout.tasks`).
@@ -323,7 +324,7 @@ def check(
     The options are those of `check_source`, which also returns the program.
     """
     return check_source(
-        source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target, cores=cores
+        source, lnc=lnc, arguments=arguments, barrier_scope=barrier_scope, target=target, cores=cores, fix=fix
     ).diagnostics
 
 

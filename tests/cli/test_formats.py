@@ -128,6 +128,7 @@ def test_help_and_version() -> None:
     commands = [line.split()[0] for line in text[text.index("Commands:") :].splitlines()[1:] if line.strip()]
     assert {"compile", "check", "simulate", "opt"} <= set(commands)
     promised = [
+        "compare",
         "compile",
         "check",
         "simulate",
