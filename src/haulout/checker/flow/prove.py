@@ -147,20 +147,11 @@ def _lead_to(text: Text, block: int, core: int, later: tuple[int, int], path: di
 
 
 def _wrong(text: Text, touches: Touches) -> list[WrongRead] | Refusal:
-    """The reads and outputs that are wrong; where arms are walked in parts, each core's arms one after the other:
-    what cores choose there must not touch bytes of each other.
-    """
-    walked = text
-    if text.core_by_core is not None:
-        if _exchanges(text, touches):
-            return Refusal("cores that choose for themselves touch bytes of each other in arms with barriers")
-        walked = text.core_by_core
-    found = find_wrong(walked, touches)
-    return (
-        Refusal("some read may find bytes that are not of its tensor, or an output is not whole")
-        if found is None
-        else found
-    )
+    """The reads and outputs that are wrong."""
+    if text.core_by_core is not None and _exchanges(text, touches):
+        return Refusal("cores that choose for themselves touch bytes of each other in arms with barriers")
+    found = find_wrong(text, touches)
+    return found if found is not None else Refusal("some read may find bytes that are not of its tensor")
 
 
 def _exchanges(text: Text, touches: Touches) -> bool:
