@@ -73,8 +73,8 @@ class WrongRead:
 def find_wrong(text: Text, touches: Touches, *, limit: int = _MAX_WRONG) -> list[WrongRead] | None:
     """The reads and outputs that are not right in some run, at most `limit` of them; an empty list is the proof.
 
-    None: that is not known. Holds if all conflicts are ordered, and cores touch no bytes of each other in arms that are
-    walked in parts: these are walked one core after the other here.
+    None: that is not known. Holds if all conflicts are ordered, and cores touch no bytes of each other in arms that
+    are walked in parts: these are walked one core after the other here.
     """
     return _Judge(text.core_by_core or text, touches).wrong(limit)
 
