@@ -128,7 +128,7 @@ def passes_page() -> str:
         "its passes as entry points of the group `haulout.passes`. `--print-before`, `--print-after`, their forms "
         "with `-all`, and `--print-after-changed` show the program on stderr. The program is verified after each "
         "pass. The one that crashes or breaks it is named, and `--reproducer DIR` keeps the program before it, with "
-        "the pipeline in its first line: `haulout opt DIR/reproducer.NAME.bir` runs that pass again.",
+        "the pipeline in its first line: `haulout opt` of that file runs the pass again.",
     ]
     for name, kind in REGISTRY.items():
         parts += [f"## {name}", " ".join(_facts(kind)), inspect.cleandoc(kind.__doc__ or "")]

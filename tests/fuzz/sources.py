@@ -45,6 +45,8 @@ _PROGRAM = (
     "reduce {} --code cross-core-race --time-limit 0.2 -o {out}/program.bir",
     "map {} -o {out}/map.html",
     "explain-split {} --split axis=0",
+    "trace {} -o {out}/trace.json",
+    "compare --max-instructions 2000 {} {}",
     "compile -q -O3 --split x=0 {} -o {out}",
     "opt -q --passes build_fdeps,extend_shared_lifetimes --print-after build_fdeps {}",
 )

@@ -65,7 +65,9 @@ def compare(
     max_instructions: int,
     style: str,
 ) -> int:
-    """Run A and B on the same inputs and say which results differ, on which cores, and the first operation that does.
+    """Compare a program with the split one, on the same inputs.
+
+    Says which results differ, on which cores, and the first operation that does.
 
     A is the program before the split, on one core, and B the split one: its inputs are cut as its shardings, --split,
     or the shapes say. Or both are for as many cores, before and after a pass. They are .hlo, .bir or .npz files.

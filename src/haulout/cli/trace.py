@@ -21,10 +21,11 @@ from haulout.target import load_target
 )
 @guarded
 def trace(source: str, lnc: int | None, target: str, output: str) -> int:
-    """Write when each line of a program does what, as the target's times say: trace events, JSON.
+    """Write the estimated timeline of a program.
 
-    Open the file at ui.perfetto.dev, which reads it locally, or in chrome://tracing. Cores are processes, engines and
-    queues threads, barriers and exchanges flows, the live bytes of DRAM a counter. The end is the estimated makespan.
+    When each line does what, as the target's times say: trace events, JSON. Open the file at ui.perfetto.dev, which
+    reads it locally, or in chrome://tracing. Cores are processes, engines and queues threads, barriers and exchanges
+    flows, the live bytes of DRAM a counter. The end is the estimated makespan.
     """
     write_text(output, estimated_trace(api.load(source, lnc=lnc), load_target(target)))
     return 0

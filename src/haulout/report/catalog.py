@@ -181,7 +181,8 @@ CATALOG: dict[str, Entry] = {
         "Nothing is required if every order is correct, as for tickets. Otherwise order the two accesses.",
     ),
     "unproved-paths": Entry(
-        "The program has more paths through branches and loops than the checker examines.",
+        "The proof of all paths together does not cover a construct, which the note names, and the program has more "
+        "paths through branches and loops than the checker examines.",
         "The reported findings are correct, but a path that was not examined may have other faults.",
         "Add a `core_barrier` on engine `all` of all cores between the branches and outside of them: the checker "
         "then proves the parts before and after it separately. Or give loops a `trip`, or split the function.",
