@@ -4,19 +4,19 @@ A state is the progress of each queue. In a state, any operation that can happen
 operations that can both happen in one state race: either may be first. A state in which nothing can happen, before
 all operations are over, is a hang.
 
-What has become possible stays possible until it happens, whatever else happens. So an operation without a conflict
-with any later operation may be taken at once, and no other choice needs to be explored. That, and remembering states,
-keeps small programs small.
+What has become possible stays possible until it happens, whatever else happens. So the operations without a conflict
+with any later operation may be taken at once, all of them, and no other choice needs to be explored. That, and
+remembering states, keeps small programs small.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout_judges.queues import Op, OpKind, Queues, queue_programs
+from haulout_judges.queues import Op, OpKind, Queues, mask_of, queue_programs
 from haulout_judges.straight import Semaphore, Step, runs
 from haulout_judges.verdict import Outcome, Verdict, hang, joined, of_pairs, unjudged
 from haulout_judges.walks import NotStraightError
@@ -45,12 +45,9 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
 class _Exploration:
     def __init__(self, made: Queues) -> None:
         self.made = made
-        ops = range(len(made.ops))
-        self.rivals = [
-            _mask(b for b in ops if made.ops[b].queue != op.queue and op.conflicts(made.ops[b])) for op in made.ops
-        ]
+        self.rivals = made.rivals()
         """For each operation, a bit set of the conflicting ones of other queues."""
-        self.waits = [_mask(each for each in op.waits if each != NONE) for op in made.ops]
+        self.waits = [mask_of(each for each in op.waits if each != NONE) for op in made.ops]
         self.never = [NONE in op.waits for op in made.ops]
         self.signals: dict[Semaphore, list[tuple[int, int]]] = defaultdict(list)
         """Of each semaphore: (operation, what it adds)."""
@@ -73,8 +70,8 @@ class _Exploration:
             self.note_races([ops[0] for ops in enabled if len(ops) == 1])
             left = ~over
             quiet = [ops for ops in enabled if not self.rivals[ops[0]] & left]
-            for ops in quiet[:1] or enabled:
-                reached = over | _mask(ops)
+            for ops in [[op for each in quiet for op in each]] if quiet else enabled:
+                reached = over | mask_of(ops)
                 if reached in visited:
                     continue
                 visited.add(reached)
@@ -88,7 +85,7 @@ class _Exploration:
         return of_pairs(frozenset(self.pairs))
 
     def note_races(self, enabled: Sequence[int]) -> None:
-        among = _mask(enabled)
+        among = mask_of(enabled)
         for a in enabled:
             found = self.rivals[a] & among
             if found:
@@ -118,10 +115,3 @@ class _Exploration:
             sum(added for number, added in self.signals[semaphore] if over >> number & 1) >= value
             for semaphore, value in op.needs
         )
-
-
-def _mask(numbers: Iterable[int]) -> int:
-    mask = 0
-    for number in numbers:
-        mask |= 1 << number
-    return mask

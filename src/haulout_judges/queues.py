@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from haulout.ir.enums import NONE, Engine
 from haulout_judges.straight import Barrier, Semaphore, Step, is_fence
@@ -47,16 +49,6 @@ class Op:
     needs: tuple[tuple[Semaphore, int], ...] = ()
     """The counts of semaphores before it may happen."""
 
-    def conflicts(self, other: Op) -> bool:
-        """True if they touch a common byte, one writing, as different instructions."""
-        if self.row == other.row and self.queue == other.queue:
-            return False
-        return not (
-            self.writes.isdisjoint(other.writes)
-            and self.writes.isdisjoint(other.reads)
-            and self.reads.isdisjoint(other.writes)
-        )
-
     def pair(self, other: Op) -> tuple[int, int]:
         """Their rows, as verdicts name pairs."""
         return min(self.row, other.row), max(self.row, other.row)
@@ -71,6 +63,22 @@ class Queues:
     """Operations of each queue, in order."""
     wanted: list[int] = field(default_factory=list)
     """The number of operations of each rendezvous."""
+
+    def rivals(self) -> list[int]:
+        """For each operation a bit set of those of other queues that touch a common byte, one of both writing."""
+        users: dict[int, int] = defaultdict(int)
+        writers: dict[int, int] = defaultdict(int)
+        for number, op in enumerate(self.ops):
+            for byte in op.reads | op.writes:
+                users[byte] |= 1 << number
+            for byte in op.writes:
+                writers[byte] |= 1 << number
+        mine = [mask_of(queue) for queue in self.queues]
+        found = []
+        for op in self.ops:
+            touching = [*(users[byte] for byte in op.writes), *(writers[byte] for byte in op.reads)]
+            found.append(reduce(or_, touching, 0) & ~mine[op.queue])
+        return found
 
 
 def queue_programs(steps: Sequence[Step]) -> Queues:
@@ -161,3 +169,11 @@ def _participants(barrier: Barrier, of_core: dict[int, list[int]]) -> int:
         return len(barrier.cores)
     counts = [len(of_core.get(core, [])) for core in barrier.cores]
     return NONE if 0 in counts else sum(counts)
+
+
+def mask_of(numbers: Iterable[int]) -> int:
+    """The bit set of some numbers."""
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask

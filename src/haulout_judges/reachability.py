@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from haulout.ir.enums import NONE
+from haulout.ir.enums import NONE, Engine
 from haulout.ir.program import Program
+from haulout_judges.queues import mask_of
 from haulout_judges.straight import Barrier, Semaphore, Step, is_fence, runs
 from haulout_judges.verdict import Verdict, hang, joined, of_pairs, unjudged
 from haulout_judges.walks import NotStraightError
@@ -96,14 +97,18 @@ def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) 
     """The predecessors of each event, without semaphores."""
     edges: list[set[int]] = [set() for _ in range(count)]
     arrived: dict[object, dict[str, int]] = defaultdict(dict)
+    last: dict[int, dict[int, int]] = defaultdict(dict)
+    """For each core, the last step of each engine, and the last fence before them."""
     for at, step in enumerate(steps):
         if start[at] != end[at]:
             edges[end[at]].add(start[at])
         edges[start[at]] |= {end[other] for other in step.waits}
-        for other in range(at):
-            earlier = steps[other]
-            if earlier.core == step.core and (earlier.engine == step.engine or is_fence(earlier) or is_fence(step)):
-                edges[start[at]].add(end[other])
+        mine = last[step.core]
+        needed = list(mine) if is_fence(step) else (step.engine, Engine.ALL)
+        edges[start[at]] |= {end[mine[engine]] for engine in needed if engine in mine}
+        if is_fence(step):
+            mine.clear()
+        mine[step.engine] = at
         if step.sends is not None:
             arrived[step.sends]["sender"] = at
         if step.receives is not None:
@@ -150,31 +155,35 @@ class _Counted:
 def _without_each(counted: _Counted, edges: list[set[int]]) -> list[int] | None:
     """For each event a bit set of those that it needs; None: not all can happen."""
     predecessors = [sum(1 << other for other in each) for each in edges]
+    order: Sequence[int] = range(len(edges))
 
-    def reached(blocked: int) -> int:
-        """All that happens while one event is blocked."""
-        over, counts = 0, defaultdict[Semaphore, int](int)
-        waiting = [event for event in range(len(edges)) if event != blocked]
+    def reached(blocked: int) -> list[int]:
+        """All that happens while one event is blocked, in an order in which it can."""
+        over, counts, happened = 0, defaultdict[Semaphore, int](int), []
+        waiting = [event for event in order if event != blocked]
         while True:
             left = []
             for event in waiting:
-                enough = all(counts[semaphore] >= value for semaphore, value in counted.needs[event])
-                if predecessors[event] & ~over or not enough:
+                if predecessors[event] & ~over or any(
+                    counts[semaphore] < value for semaphore, value in counted.needs[event]
+                ):
                     left.append(event)
                     continue
                 over |= 1 << event
+                happened.append(event)
                 for semaphore, value in counted.adds[event]:
                     counts[semaphore] += value
             if len(left) == len(waiting):
-                return over
+                return happened
             waiting = left
 
-    everything = (1 << len(edges)) - 1
-    if reached(NONE) != everything:
+    order = reached(NONE)
+    if len(order) != len(edges):
         return None
+    everything = (1 << len(edges)) - 1
     before = [0] * len(edges)
     for event in range(len(edges)):
-        needs_it = everything & ~reached(event) & ~(1 << event)
+        needs_it = everything & ~mask_of(reached(event)) & ~(1 << event)
         for other in range(len(edges)):
             if needs_it >> other & 1:
                 before[other] |= 1 << event

@@ -59,8 +59,9 @@ def as_program(steps: Sequence[Step], source: Program) -> Program:
                 raise NotStraightError("semaphores")
             engine = free if step.engine == SEQUENCER else Engine(step.engine)
             deps = [row_of[each] for each in dict.fromkeys(step.waits)]
+            # One operand a byte: two operands of one instruction are the same bytes, or disjoint.
             reads, writes = (
-                [(memory, pattern) for pattern in _ranges(touched)] for touched in (step.reads, step.writes)
+                [(memory, Pattern(byte, 1)) for byte in sorted(touched)] for touched in (step.reads, step.writes)
             )
             if step.barrier is not None:
                 first = attended.setdefault(step.barrier.key, step.barrier)
@@ -82,13 +83,3 @@ def as_program(steps: Sequence[Step], source: Program) -> Program:
             else:
                 row_of[at] = build.instruction(block, f"i{at}", "mix", engine, reads, writes, deps=deps)
     return build.freeze()
-
-
-def _ranges(touched: frozenset[int]) -> list[Pattern]:
-    found: list[Pattern] = []
-    for byte in sorted(touched):
-        if found and found[-1].offset + found[-1].run == byte:
-            found[-1] = found[-1]._replace(run=found[-1].run + 1)
-        else:
-            found.append(Pattern(byte, 1))
-    return found

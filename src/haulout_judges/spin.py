@@ -167,7 +167,7 @@ def _queue(number: int, made: Queues, queue: Sequence[int]) -> list[str]:
     state in which two operations are in flight.
     """
     lines: list[str] = []
-    numbers = _semaphores(made)
+    numbers, all_rivals = _semaphores(made), made.rivals()
     for at in queue:
         op = made.ops[at]
         guards = ["false" if each == NONE else f"over[{each}]" for each in op.waits]
@@ -178,7 +178,7 @@ def _queue(number: int, made: Queues, queue: Sequence[int]) -> list[str]:
             f"; count[{numbers[semaphore]}] = count[{numbers[semaphore]}] + {value}"
             for semaphore, value in op.signals
         )
-        rivals = [other for other, rival in enumerate(made.ops) if rival.queue != op.queue and op.conflicts(rival)]
+        rivals = [other for other in range(len(made.ops)) if all_rivals[at] >> other & 1]
         if op.kind is OpKind.ATTEND:
             wanted = made.wanted[op.rendezvous]
             met = f"arrived[{op.rendezvous}] == {wanted}" if wanted != NONE else "false"

@@ -2,7 +2,8 @@
 
 A run is a list of steps, core after core, in list order. A step is one execution of one instruction, or of a branch.
 `walks.py` chooses the blocks that run. The bytes of an operand are numbers: the physical bytes where there are
-addresses, else bytes of the location of the owner. `?` is all bytes of its location.
+addresses, else bytes of the location of the owner, and bytes that all steps treat alike are one. `?` is all bytes of
+its location.
 
 A step has its order as data: `waits` (dependences, and the branch that decided that the step runs), `engine`,
 semaphores (`signals`, `needs`), and for rendezvous `barrier`, `sends` and `receives`, whose keys are equal on all
@@ -148,6 +149,8 @@ class _Reader:
     moves: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
     """Operand -> (header, stride, modulus, phase)."""
     semaphores: dict[int, _Semaphores] = field(default_factory=dict)
+    touched: dict[tuple[int, Pattern | None], frozenset[int]] = field(default_factory=dict)
+    """The bytes of patterns that were met before."""
 
     def __post_init__(self) -> None:
         program = self.program
@@ -175,6 +178,7 @@ class _Reader:
         for core, function in enumerate(self.functions):
             self._core(core, function, visits[core], made)
         self._mark_atomics(made)
+        _merge_bytes(made)
         return made
 
     def _mark_atomics(self, made: Sequence[Step]) -> None:
@@ -304,6 +308,12 @@ class _Reader:
         return operation, next((program.strings[each] for each in named if each != NONE), None), owner
 
     def _bytes(self, location: int, pattern: Pattern | None) -> frozenset[int]:
+        found = self.touched.get((location, pattern))
+        if found is None:
+            found = self.touched[location, pattern] = self._find_bytes(location, pattern)
+        return found
+
+    def _find_bytes(self, location: int, pattern: Pattern | None) -> frozenset[int]:
         rows = self.program.locations
         size = int(rows.size[location])
         if pattern is None or pattern.is_unknown:
@@ -360,6 +370,21 @@ class _Reader:
             if source != NONE:
                 step.receives = (source, step.core, tag, counters["from", source, tag])
                 counters["from", source, tag] += 1
+
+
+def _merge_bytes(made: Sequence[Step]) -> None:
+    """Give bytes new numbers, one number to those that all steps treat alike: no judge can tell them apart."""
+    users: dict[int, list[int]] = {}
+    for at, step in enumerate(made):
+        for byte in step.reads:
+            users.setdefault(byte, []).append(2 * at)
+        for byte in step.writes:
+            users.setdefault(byte, []).append(2 * at + 1)
+    numbers: dict[tuple[int, ...], int] = {}
+    number_of = {byte: numbers.setdefault(tuple(mine), len(numbers)) for byte, mine in users.items()}
+    for step in made:
+        step.reads = frozenset(map(number_of.__getitem__, step.reads))
+        step.writes = frozenset(map(number_of.__getitem__, step.writes))
 
 
 def is_fence(step: Step) -> bool:

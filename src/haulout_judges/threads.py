@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout_judges.atoms import atoms
 from haulout_judges.needed import semaphores_to_waits
 from haulout_judges.queues import queue_programs
 from haulout_judges.straight import Step, runs
@@ -51,13 +51,14 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
         return unjudged(f"more than {MAX_QUEUES} queues")
     if not semaphores_to_waits(made):
         return unjudged("too many signals of several queues to one semaphore")
-    reads, writes, count = atoms(made)
+    count = max((max(op.reads | op.writes, default=NONE) for op in made.ops), default=NONE) + 1
     lines = [f"{len(made.queues)} {len(made.ops)} {count} {len(made.wanted)}", _row(made.wanted)]
     for queue in made.queues:
         lines.append(str(len(queue)))
         for number in queue:
             op = made.ops[number]
-            lists = " ".join(f"{len(each)} {_row(each)}" for each in (op.waits, reads[number], writes[number]))
+            bytes_of = sorted(op.reads - op.writes), sorted(op.writes)
+            lists = " ".join(f"{len(each)} {_row(each)}" for each in (op.waits, *bytes_of))
             lines.append(f"{number} {int(op.kind)} {op.rendezvous} {lists}")
     path = command.with_suffix(".txt")
     path.write_text("\n".join(lines) + "\n")
