@@ -86,6 +86,28 @@ def test_compilation_is_watched_and_timed(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(told) == 2
 
 
+@njit
+def _double_thrice(values: NDArray[np.int32]) -> int:
+    total = _double(7) + _double(len(values))
+    for value in values:
+        total += _double(value)
+    return total
+
+
+def test_constants_and_narrow_integers_need_no_version_of_a_callee(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from numba.core import config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setitem(globals(), "_double", njit(_double.py_func))
+    told: list[str] = []
+    most = np.iinfo(np.int32).max
+    with watch_compilation(told.append):
+        assert njit(_double_thrice.py_func)(np.array([1, most], np.int32)) == 14 + 4 + 2 + 2 * most
+    assert [name.rpartition(".")[2] for name in told] == ["_double_thrice", "_double"]
+
+
 def test_always_compiled() -> None:
     """What the cache has of a caller counts for its callees."""
     kernel = njit(_total.py_func)
