@@ -146,6 +146,11 @@ ELEMENTWISE_TO_TARGETS: Cases = {
             lines("nisa.iota(eight, [[1, 8]])", "nisa.activation(eight, nl.log, eight)"),
             lines("nisa.iota(eight, [[1, 8]], offset=1)", "nisa.activation(eight, nl.log, eight)"),
         ),
+        (
+            "gen3",
+            lines("nisa.iota(eight, [[1, 8]], offset=-1)", "nisa.activation(eight, nl.sqrt, eight)"),
+            lines("nisa.iota(eight, [[1, 8]])", "nisa.activation(eight, nl.sqrt, eight)"),
+        ),
     ],
     "select-dtype": [
         (

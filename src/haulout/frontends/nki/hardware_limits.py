@@ -15,6 +15,7 @@ from haulout.frontends.nki.engines import chosen_engine
 from haulout.frontends.nki.hardware_checks import Breach, Check, Found, Given, Operands, all_of, free_size
 from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.value_rules import activation_input
+from haulout.target.activation_ranges import VALID, outside_range
 
 _BITWISE = frozenset(
     {
@@ -51,15 +52,6 @@ _ENGINES = {
     "nc_transpose": ("tensor", "vector"),
     "activation": ("scalar", "gpsimd"),
 }
-_VALID = {
-    "log": (2.0**-64, 2.0**64),
-    "sqrt": (2.0**-116, 2.0**118),
-    "rsqrt": (2.0**-87, 2.0**97),
-    "sin": (-math.pi, math.pi),
-    "arctan": (-math.pi / 2, math.pi / 2),
-    "reciprocal": (2.0**-42, 2.0**42),
-}
-"""Least and greatest valid input; of `reciprocal`, of its magnitude."""
 _LEAST_FLOAT32 = float(np.finfo(np.float32).min)
 
 
@@ -221,14 +213,13 @@ def _activation(given: Given, operands: Operands, target: str) -> Found:
         yield Breach("act-bias", "bias", f"bias is {bias}", "put it into a tensor of one element in each partition")
     elif op == "reciprocal" and isinstance(bias, Tensor):
         yield Breach("act-bias", "bias", "nl.reciprocal with a bias", "add it in an instruction before")
-    valid = _VALID.get(op)
-    numbers = None if valid is None else activation_input(given)
-    if valid is None or numbers is None:
+    numbers = activation_input(given) if op in VALID else None
+    if numbers is None:
         return
-    seen = np.abs(numbers) if op == "reciprocal" else numbers
-    wrong = numbers[(seen < valid[0]) | (seen > valid[1])]
+    wrong = numbers[outside_range(op, numbers)]
     if wrong.size:
-        message = f"nl.{op} of {wrong.flat[0]:g}; it is valid from {valid[0]:.6g} to {valid[1]:.6g}"
+        low, high = VALID[op]
+        message = f"nl.{op} of {wrong.flat[0]:g}; it is valid from {low:.6g} to {high:.6g}"
         yield Breach("act-range", "data", message)
 
 

@@ -10,7 +10,6 @@ Each is said once for each source line, with the first instruction that met it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -20,6 +19,7 @@ from haulout.sim.nki.operators import BITS, COMPARISONS
 from haulout.sim.nki.places import Place
 from haulout.sim.nki.types import is_integer
 from haulout.sim.numerics.types import Array
+from haulout.target.activation_ranges import VALID, outside_range
 
 _COMPARE = frozenset(["maximum", "max", "minimum", "min", "abs_max", "abs_min", *COMPARISONS])
 _SEARCH = frozenset(["max8", "nc_find_index8", "nc_match_replace8"])
@@ -27,15 +27,6 @@ _OPERATORS = ("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1")
 _WHOLE = 1 << 24
 _FRESH = np.int32(-0x55555556)
 """An integer that was never written (`fresh.py`); `uninitialized-read` says where it matters."""
-VALID = {
-    "log": (2.0**-64, 2.0**64),
-    "sqrt": (2.0**-116, 2.0**118),
-    "rsqrt": (2.0**-87, 2.0**97),
-    "sin": (-math.pi, math.pi),
-    "arctan": (-math.pi / 2, math.pi / 2),
-    "reciprocal": (2.0**-42, 2.0**42),
-}
-"""Least and greatest valid input; of `reciprocal`, of its magnitude."""
 WATCHED = frozenset(
     [
         *("tensor_tensor", "tensor_scalar", "scalar_tensor_tensor", "tensor_reduce", "tensor_partition_reduce"),
@@ -82,14 +73,9 @@ def _rounds(found: Array) -> bool:
 
 def look_at_input(call: Call, function: str, values: Array) -> None:
     """An activation is about to take values."""
-    if function not in VALID:
-        return
-    low, high = VALID[function]
-    given = np.abs(values) if function == "reciprocal" else values
-    outside = (given < low) | (given > high)
-    if function == "sqrt":
-        outside &= given != 0
+    outside = outside_range(function, values)
     if outside.any():
+        low, high = VALID[function]
         worst = float(np.asarray(values)[outside].ravel()[0])
         text = f"{function} takes {worst:g}; its valid inputs are {low:g} to {high:g}"
         call.state.remarks.add(call.row, "range", text + (" in magnitude" if function == "reciprocal" else ""))
