@@ -353,8 +353,7 @@ class _Reader:
         program = self.program
         if step.row in self.barriers:
             at = self.barriers[step.row]
-            mask = int(program.barriers.cores[at]) or (1 << program.lnc) - 1
-            cores = tuple(core for core in range(program.lnc) if mask >> core & 1)
+            cores = program.core_sets.members[program.core_sets.of[at]]
             key = (step.engine, cores)
             name = program.strings[int(program.barriers.name[at])]
             step.barrier = Barrier(step.engine, cores, counters[key], name, visit.arms)

@@ -84,8 +84,8 @@ class _Judge:
     # -- barriers and meetings ------------------------------------------------------------------------------------
 
     def participants(self, at: int) -> frozenset[int]:
-        mask = int(self.program.barriers.cores[at])
-        return frozenset(range(self.cores)) if mask == 0 else frozenset(c for c in range(64) if mask >> c & 1)
+        text = self.program.strings.get(int(self.program.barriers.cores[at]))
+        return frozenset(range(self.cores) if text is None else map(int, text.strip("[]").split(",")))
 
     def mismatch(self) -> bool:
         for first, second in combinations(range(self.cores), 2):

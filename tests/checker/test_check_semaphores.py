@@ -315,7 +315,7 @@ def test_malformed_ones_are_refused(attributes: str, message: str) -> None:
     ("attributes", "message"),
     [
         ("remote_signal=[[s,1]]", "remote_signal: expected a list of [INT,NAME,INT]"),
-        ("remote_signal=[[64,s,1]]", "remote_signal: expected a core from 0 to 63, found 64"),
+        ("remote_signal=[[1024,s,1]]", "remote_signal: expected a core from 0 to 1023, found 1024"),
         ("remote_signal=[[1,s,true]]", "remote_signal: expected a list of [INT,NAME,INT]"),
         ("wait_back=s", "wait_back: expected a list of [NAME,INT]"),
     ],

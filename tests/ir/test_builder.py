@@ -58,7 +58,7 @@ def test_what_is_right_is_made() -> None:
 
 
 CALLS: dict[str, tuple[Callable[[Made], Any], str]] = {
-    "cores": (lambda made: ProgramBuilder("p", 65), "program 'p': lnc=65, expected an integer from 1 to 64"),
+    "cores": (lambda made: ProgramBuilder("p", 1025), "program 'p': lnc=1025, expected an integer from 1 to 1024"),
     "no number": (lambda made: ProgramBuilder("p", True), "program 'p': lnc=True, expected an integer"),
     "line break": (lambda made: ProgramBuilder("p\n", 1), "program: name='p\\n' has control characters"),
     "module of a core too many": (

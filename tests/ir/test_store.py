@@ -39,5 +39,5 @@ def test_a_store_of_another_version_is_said_to_be_one(tmp_path: Path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr("haulout.ir.store.VERSION", 1)
         save_program(random_program(Random(0)), path)
-    with pytest.raises(HauloutError, match="version 1 of the store, expected 3"):
+    with pytest.raises(HauloutError, match="version 1 of the store, expected 4"):
         load_program(path)

@@ -186,14 +186,13 @@ def _columns(program: Program, target: Target) -> Columns:
 
 def barrier_groups(program: Program) -> Groups:
     """Groups of the barriers."""
-    barriers, row = program.barriers, program.barriers.instruction
+    row = program.barriers.instruction
     if not len(row):
         return Groups(np.zeros(0, np.int32), np.zeros(0, np.int32), 0)
-    everyone = np.uint64((1 << program.lnc) - 1)
-    mask = np.where(barriers.cores == 0, everyone, barriers.cores)
+    cores = program.core_sets.of.astype(np.int64)
     line = program.instructions.engine[row].astype(np.int64)
     function = program.functions.name[program.instruction_function[row]].astype(np.int64)
-    kind = np.unique(np.stack([line, function, mask.astype(np.int64)]), axis=1, return_inverse=True)[1].ravel()
+    kind = np.unique(np.stack([line, function, cores]), axis=1, return_inverse=True)[1].ravel()
     ordinal = _ordinals(kind * program.lnc + program.instruction_core[row])
     plain = ~fence_mask(program)
     keys, group, size = np.unique(

@@ -18,9 +18,7 @@ from haulout.ir.schema import Bools, Ids
 def fence_mask(program: Program, *, permanent: bool = False) -> Bools:
     """Whether each row of `barriers` is a fence; with `permanent`, only the user's own, which no pass removes."""
     barriers = program.barriers
-    everyone = (1 << program.lnc) - 1
-    full = (barriers.cores == 0) | (barriers.cores == everyone)
-    mask: Bools = full & (program.instructions.engine[barriers.instruction] == Engine.ALL)
+    mask: Bools = program.core_sets.full & (program.instructions.engine[barriers.instruction] == Engine.ALL)
     return mask & (barriers.made_by == NONE) if permanent else mask
 
 

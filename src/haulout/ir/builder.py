@@ -23,6 +23,7 @@ import numpy as np
 
 from haulout.ir.attributes import AttrValue, format_attrs, format_value
 from haulout.ir.builder_checks import Checks, check_program
+from haulout.ir.core_sets import set_text
 from haulout.ir.enums import NONE, DependenceKind, Engine, Kind, Space
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
@@ -334,7 +335,7 @@ class ProgramBuilder:
             "barriers",
             instruction=row,
             name=self.strings.intern(rendezvous),
-            cores=sum(1 << core for core in set(cores)) if cores is not None else 0,
+            cores=self.strings.optional(set_text(cores) if cores else None),
             index=NONE if index is None else index,
             made_by=self.strings.optional(made_by),
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from haulout.ir.attributes import AttrValue, parse_attrs
+from haulout.ir.core_sets import CoreSets, core_sets
 from haulout.ir.enums import NONE
 from haulout.ir.patterns import Pattern
 from haulout.ir.schema import (
@@ -126,6 +127,11 @@ class Program:
     def owner(self) -> Ids:
         """Owner location of each location: itself, or for a view its target, by name; NONE when it has no target."""
         return _resolve_owners(self)
+
+    @cached_property
+    def core_sets(self) -> CoreSets:
+        """The participants of each row of `barriers`."""
+        return core_sets(self.barriers.cores, self.strings, self.lnc)
 
     def starts(self, child: str, parent: str) -> Ints:
         """Where each parent row's children begin: `children of p` = rows `starts[p]:starts[p + 1]`."""

@@ -22,10 +22,9 @@ Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
-Masks = npt.NDArray[np.uint64]
 
-MAX_CORES = 64
-"""Participants of a barrier are a mask of 64 bits."""
+MAX_CORES = 1024
+"""Rows grow with the cores: more of them are hardly meant."""
 INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
 SIZE_MAX = 2**62
@@ -264,7 +263,7 @@ class Barriers(Table):
     parent = "instruction"
     instruction: Ids = ids("the `core_barrier`", "instructions")
     name: Ids = ids("rendezvous name, equal on all participants", "strings")
-    cores: Masks = column(np.uint64, "participants, a bit a core; 0: all")
+    cores: Ids = ids("participants, `[0,1,2]` in rising order; null: all (`core_sets.py`)", "strings", null=True)
     index: Ints = column(np.int64, "dense index on its engine line, after renumbering", null=True)
     made_by: Ids = ids("the pass that made it; null: the user's", "strings", null=True)
 

@@ -18,7 +18,7 @@ from haulout.support.diagnostics import bad_input
 from haulout.support.files import read_bytes, write_bytes
 from haulout.support.readers import reading
 
-VERSION = 3
+VERSION = 4
 
 
 def save_program(program: Program, path: Path) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 from haulout.ir import dtypes
 from haulout.ir.attributes import format_name
 from haulout.ir.core_classes import classes_error, core_classes
+from haulout.ir.core_sets import set_cores, set_text
 from haulout.ir.enums import LINES, NONE, Engine, Kind, Space
 from haulout.ir.labels import instruction_label, location_label, place
 from haulout.ir.program import Program
@@ -32,6 +33,7 @@ from haulout.ir.schema import MAX_CORES, SIZE_MAX, TABLES
 from haulout.ir.semaphores import MAX_COUNT, semaphore_use
 from haulout.ir.verify_operands import bad, check_atomics, check_operands, check_steps, first_rows
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label
+from haulout.support.shown import shown
 
 
 def verify(program: Program) -> list[Diagnostic]:
@@ -283,13 +285,13 @@ def _check_order(program: Program, found: Diagnostics) -> None:
             f"seq falls from {instructions.seq[row]} to {instructions.seq[row + 1]}",
             instruction_label(program, row + 1),
         )
-    cores = program.barriers.cores
-    for at in first_rows((cores >> np.uint64(program.lnc - 1)) > 1):
-        bad(
-            found,
-            f"a participant is not a core of lnc={program.lnc}",
-            instruction_label(program, int(program.barriers.instruction[at])),
-        )
+    for text in np.unique(program.barriers.cores[program.barriers.cores != NONE]).tolist():
+        members = set_cores(program.strings[text])
+        label = instruction_label(program, int(program.barriers.instruction[program.barriers.cores == text][0]))
+        if set_text(members) != program.strings[text] or not members:
+            bad(found, f"its participants {shown(program.strings[text])} are no list of cores that rise", label)
+        elif members[0] < 0 or members[-1] >= program.lnc:
+            bad(found, f"a participant is not a core of lnc={program.lnc}", label)
     meetings = program.meetings
     for at in first_rows((meetings.to >= program.lnc) | (meetings.source >= program.lnc)):
         bad(

@@ -92,8 +92,7 @@ class LowerBarriers(Pass):
 
 def _check_participants(program: Program) -> None:
     barriers = program.barriers
-    core = program.instruction_core[barriers.instruction].astype(np.uint64)
-    outside: Bools = (barriers.cores != 0) & (barriers.cores >> core & np.uint64(1) == 0)
+    outside: Bools = ~program.core_sets.has(program.instruction_core[barriers.instruction])
     for at in np.flatnonzero(outside)[:1].tolist():
         row = int(barriers.instruction[at])
         fail(

@@ -81,14 +81,16 @@ def _moves(program: Program) -> Bools:
     owner = program.owner[accesses.location]
     core = program.instruction_core[accesses.instruction]
     real = (owner != NONE) & ~np.isin(accesses.instruction, program.barriers.instruction)
-    # Bits of cores by owner location.
-    bits = np.zeros((2, len(locations)), np.uint64)
-    for write in (False, True):
-        mask = real & (accesses.write == write)
-        np.bitwise_or.at(bits[int(write)], owner[mask], np.uint64(1) << core[mask].astype(np.uint64))
-    own = np.uint64(1) << core.astype(np.uint64)
-    read, written = bits[0][owner], bits[1][owner]
-    crosses = np.where(accesses.write, (read != 0) & (read & own == 0), written & ~own != 0)
+    # A write crosses when only other cores read the location; a read, when another core writes it.
+    place = owner.astype(np.int64) * program.lnc + core
+    reads, writes = real & ~accesses.write, real & accesses.write
+    is_read = np.zeros(len(locations), bool)
+    is_read[owner[reads]] = True
+    least, most = np.full(len(locations), program.lnc), np.full(len(locations), NONE)
+    np.minimum.at(least, owner[writes], core[writes])
+    np.maximum.at(most, owner[writes], core[writes])
+    elsewhere = (most[owner] != NONE) & ((least[owner] != core) | (most[owner] != core))
+    crosses = np.where(accesses.write, is_read[owner] & ~np.isin(place, place[reads]), elsewhere)
     crosses &= real & ~np.isin(locations.kind[owner], (Kind.INPUT, Kind.CONST))
     found = np.zeros(len(program.instructions), bool)
     found[accesses.instruction[crosses]] = True

@@ -242,8 +242,7 @@ class _Binder:
 
     def _barrier(self, line: Line, row: int) -> Step:
         program, at = self.program, self.barriers[row]
-        mask, every = int(program.barriers.cores[at]), range(program.lnc)
-        members = tuple(each for each in every if mask >> each & 1) if mask else tuple(every)
+        members = program.core_sets.members[program.core_sets.of[at]]
         if line.core not in members:
             listed = ", ".join(map(str, members))
             fail(

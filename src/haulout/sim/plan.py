@@ -81,8 +81,9 @@ def plan_section(
     unfinished: Collection[int] = (),
 ) -> Plan:
     """The events of one section after everything before it; `cores` is a mask, None: all."""
-    every = mask_of(tuple(range(prepared.program.lnc)))
-    return plan_visits(prepared, one_visit(section, every if cores is None else cores), tally, unfinished)
+    lnc = prepared.program.lnc
+    mask = mask_of(tuple(range(lnc))) if cores is None else cores
+    return plan_visits(prepared, one_visit(section, mask, lnc), tally, unfinished)
 
 
 @contextmanager

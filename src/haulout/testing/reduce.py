@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from haulout.ir.core_sets import sets_without
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import TABLES, Bools, Column, Ids
@@ -187,8 +188,8 @@ class _Reduction:
     def participants(self, program: Program) -> Program:
         """Barriers of all cores in place of those of some."""
         rows = program.barriers
-        for at in np.flatnonzero(rows.cores).tolist():
-            cores = np.where(np.arange(len(rows)) == at, 0, program.barriers.cores).astype(np.uint64)
+        for at in np.flatnonzero(rows.cores != NONE).tolist():
+            cores = np.where(np.arange(len(rows)) == at, NONE, program.barriers.cores)
             program = self.better(program, [program.replace(barriers=program.barriers.replace(cores=cores))])
         return program
 
@@ -255,16 +256,14 @@ def without_core(program: Program, core: int) -> Program:
     signals = program.semaphores.take(program.semaphores.core != core)
     meetings = program.meetings
     to, source = (np.where(each == core, NONE, moved(each)) for each in (meetings.to, meetings.source))
-    mask = program.barriers.cores
-    low = mask & np.uint64((1 << core) - 1)
-    high = (mask >> np.uint64(core + 1)) << np.uint64(core)
+    sets = sets_without(program.barriers.cores, program.strings, core)
     return program.replace(
         lnc=program.lnc - 1,
         modules=program.modules.replace(core=moved(program.modules.core)),
         locations=program.locations.replace(remote_core=moved(program.locations.remote_core)),
         meetings=meetings.replace(to=to, source=source),
         semaphores=signals.replace(core=moved(signals.core)),
-        barriers=program.barriers.replace(cores=low | high),
+        barriers=program.barriers.replace(cores=sets),
     )
 
 

@@ -126,8 +126,8 @@ def test_a_header_that_says_one_is_one() -> None:
 
 
 def test_too_many_cores() -> None:
-    with pytest.raises(HauloutError, match=f"replica_count=128: at most {MAX_CORES} cores"):
-        program("ROOT y = f32[2] negate(x)", ", replica_count=128")
+    with pytest.raises(HauloutError, match=f"replica_count=2000: at most {MAX_CORES} cores"):
+        program("ROOT y = f32[2] negate(x)", ", replica_count=2000")
 
 
 def test_replicas_of_partitions_do_not_communicate() -> None:

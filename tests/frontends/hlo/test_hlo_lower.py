@@ -390,7 +390,7 @@ def test_what_does_not_fit_is_said(instruction: str, expected: str) -> None:
 
 def test_too_many_cores_and_replicas() -> None:
     body = "ROOT x = f32[2] parameter(0)"
-    assert "at most 64 cores" in message(body, "num_partitions=65")
+    assert "at most 1024 cores" in message(body, "num_partitions=1025")
     assert "replica_count=2" in message("ROOT x = u32[] replica-id()", "num_partitions=2, replica_count=2")
     assert lines(program("x = u32[] replica-id()\nROOT y = u32[] add(x, x)")) == ["add(x,x)->(y)"]
 

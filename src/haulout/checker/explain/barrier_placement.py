@@ -230,11 +230,9 @@ class Placer:
     def _fences(self) -> Bools:
         """Rows of the barriers on `all` of all cores."""
         program = self.program
-        table, everyone = program.barriers, np.uint64((1 << program.lnc) - 1)
+        table = program.barriers
         fence = np.zeros(len(program.instructions), bool)
-        full = ((table.cores == 0) | (table.cores == everyone)) & (
-            program.instructions.engine[table.instruction] == Engine.ALL
-        )
+        full = program.core_sets.full & (program.instructions.engine[table.instruction] == Engine.ALL)
         fence[table.instruction[full]] = True
         return fence
 

@@ -25,7 +25,7 @@ class Chains:
         self._rows: dict[tuple[int, int], Ids] = {}
         first = np.unique(barriers.chain, return_index=True)[1]
         self.engine: list[int] = barriers.engine[first].tolist()
-        self.cores: list[int] = barriers.cores[first].tolist()
+        self.members = [barriers.members[each] for each in barriers.cores[first].tolist()]
 
     def rows(self, chain: int, core: int) -> Ids:
         """The barriers (rows of `Barriers`) of a chain on one core, by index."""
@@ -47,9 +47,8 @@ class Chains:
 
     def common(self, first: int, second: int) -> list[int]:
         """Chains that both cores attend, `all` first, then by how many cores attend."""
-        both = 1 << first | 1 << second
-        chains = [chain for chain, cores in enumerate(self.cores) if cores & both == both]
-        return sorted(chains, key=lambda chain: (-self.engine[chain], -self.cores[chain].bit_count(), chain))
+        chains = [chain for chain, members in enumerate(self.members) if first in members and second in members]
+        return sorted(chains, key=lambda chain: (-self.engine[chain], -len(self.members[chain]), chain))
 
     def band(self, access: int, chain: int) -> str:
         """The barriers of a chain between which an access runs."""

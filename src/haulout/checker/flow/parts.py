@@ -36,17 +36,16 @@ def find_parts(
 ) -> Parts | Refusal:
     """The forks that have `meetings`, events in arms that each core chooses for itself."""
     found = Parts()
-    cores = np.zeros(len(model.rows), np.uint64)
-    cores[barriers.instruction] = barriers.cores
-    everyone = (1 << model.cores) - 1
+    count = np.zeros(len(model.rows), np.int32)
+    count[barriers.instruction] = np.array([len(each) for each in barriers.members], np.int32)[barriers.cores]
     sequences: dict[int, tuple[list[list[int]], list[list[int]]]] = {}
     for event in meetings.tolist():
         block, instruction = int(events.block[event]), int(events.instruction[event])
         fork, region = structure.divergent_fork(block), structure.regions[structure.region_of[block]]
         if not isinstance(region, Arm) or region.fork != fork:
             return refused(model, events, event, f"is inside a loop or a branch {_APART}")
-        if int(cores[instruction]) != everyone:
-            kind = "a barrier of some cores" if cores[instruction] else "a sendrecv"
+        if count[instruction] != model.cores:
+            kind = "a barrier of some cores" if count[instruction] else "a sendrecv"
             return refused(model, events, event, f"is {kind} {_APART}")
         if fork not in sequences:
             sequences[fork] = [[] for _ in range(model.cores)], [[] for _ in range(model.cores)]

@@ -22,8 +22,8 @@ from haulout.ir.structure import Arm, Loop
 from haulout.support.jit import njit
 
 NOTHING_LOST = Trust()
-_MAX_CELLS = 1 << 23
-"""Cells of all notes."""
+_MAX_CELLS = 1 << 25
+"""Cells of all notes, of 32 bytes."""
 
 
 def find_graph(text: Text, trust: Trust = NOTHING_LOST) -> Graph | Refusal:

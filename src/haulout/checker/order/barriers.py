@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from haulout.checker.columns import occurrence
 from haulout.checker.model import Model
 from haulout.ir.attributes import format_name, format_value
+from haulout.ir.core_sets import CoreSets
 from haulout.ir.enums import NONE, Engine
-from haulout.ir.schema import Bools, Bytes, Ids, Ints, Masks
+from haulout.ir.schema import Bools, Bytes, Ids, Ints
 from haulout.support.diagnostics import Diagnostic, Label, Severity, Subject
 
 _SHOWN_AROUND = 2
@@ -36,14 +38,16 @@ class Barriers:
     core: Ids
     engine: Bytes
     name: Ids
-    cores: Masks
-    """Participants, a bit a core; never 0."""
+    cores: Ids
+    """Participants: the number of the set in `members`."""
     given: Ints
     """`index=`, NONE when absent."""
     chain: Ids
     """(engine, participants), numbered densely."""
     index: Ids
     """Position on the chain, on this core."""
+    members: list[tuple[int, ...]]
+    """The cores of each set; the last has all."""
 
     @property
     def chains(self) -> int:
@@ -57,11 +61,10 @@ def find_barriers(model: Model) -> Barriers:
     rows = np.flatnonzero(model.local[table.instruction] != NONE)
     rows = rows[np.argsort(model.local[table.instruction[rows]], kind="stable")]
     instruction = model.local[table.instruction[rows]]
-    everyone = np.uint64((1 << model.program.lnc) - 1)
-    cores = np.where(table.cores[rows] == 0, everyone, table.cores[rows])
+    sets = model.program.core_sets
+    cores = sets.of[rows]
     engine, core = model.engine[instruction], model.core[instruction]
-    _, participants = np.unique(cores, return_inverse=True)
-    _, chain = np.unique(engine.astype(np.int64) * (len(rows) + 1) + participants, return_inverse=True)
+    _, chain = np.unique(engine.astype(np.int64) * len(sets.members) + cores, return_inverse=True)
     return Barriers(
         instruction=instruction,
         core=core,
@@ -71,6 +74,7 @@ def find_barriers(model: Model) -> Barriers:
         given=table.index[rows],
         chain=chain.astype(np.int32),
         index=occurrence(chain * np.int64(model.cores) + core).astype(np.int32),
+        members=sets.members,
     )
 
 
@@ -79,22 +83,32 @@ def check_barriers(model: Model, barriers: Barriers) -> list[Diagnostic]:
     found = [*_outsiders(model, barriers), *_falling_indices(model, barriers)]
     if found:
         return found
+    lists = _lists(model, barriers)
     for second in range(1, model.cores):
         for first in range(second):
-            if wrong := _mismatch(model, barriers, first, second):
+            if lists[first] != lists[second] and (wrong := _mismatch(model, barriers, first, second)):
                 found.append(wrong)
                 break
     return found
 
 
+def _lists(model: Model, barriers: Barriers) -> list[int]:
+    """Of each core a number, equal for cores with equal lists of barriers: these need not be compared."""
+    order = np.lexsort((barriers.engine, barriers.core))
+    columns = np.stack([barriers.engine, barriers.name, barriers.cores], axis=1, dtype=np.int64)[order]
+    cuts = np.searchsorted(barriers.core[order], np.arange(model.cores + 1)).tolist()
+    numbers: dict[bytes, int] = {}
+    return [numbers.setdefault(columns[begin:end].tobytes(), len(numbers)) for begin, end in pairwise(cuts)]
+
+
 def _outsiders(model: Model, barriers: Barriers) -> list[Diagnostic]:
     """Barriers on a core that is not one of their participants."""
-    inside = barriers.cores >> barriers.core.astype(np.uint64) & np.uint64(1)
+    inside = CoreSets(barriers.cores, barriers.members).has(barriers.core)
     found = []
-    for at in np.flatnonzero(inside == 0)[:1].tolist():
+    for at in np.flatnonzero(~inside)[:1].tolist():
         message = (
             f"{_title(model, barriers, at)} is on core {barriers.core[at]}, but its participants are "
-            f"{_cores(int(barriers.cores[at]))}"
+            f"{list(barriers.members[barriers.cores[at]])}"
         )
         label = model.label(int(barriers.instruction[at]))
         entity = model.instruction_entity(int(barriers.instruction[at]))
@@ -130,8 +144,7 @@ def _falling_indices(model: Model, barriers: Barriers) -> list[Diagnostic]:
 
 def _mismatch(model: Model, barriers: Barriers, first: int, second: int) -> Diagnostic | None:
     """The first difference between the common barriers of two cores, engine by engine."""
-    both = np.uint64(1 << first | 1 << second)
-    common = (barriers.cores & both) == both
+    common = np.array([first in each and second in each for each in barriers.members])[barriers.cores]
     here, there = (np.flatnonzero(common & (barriers.core == core)) for core in (first, second))
     engines = np.union1d(barriers.engine[here], barriers.engine[there]).tolist()
     for engine in sorted(engines, reverse=True):  # `all` first
@@ -176,8 +189,9 @@ def _show_mismatch(
             return "(none)"
         row = int(sequence[position])
         text = format_value(model.program.strings[int(barriers.name[row])])
-        if int(barriers.cores[row]) != (1 << model.cores) - 1:
-            text += f" cores={_cores(int(barriers.cores[row]))}"
+        members = barriers.members[barriers.cores[row]]
+        if len(members) < model.cores:
+            text += f" cores={list(members)}"
         return f"{text} {model.name(int(barriers.instruction[row]))}"
 
     # The sentence depends on which side has a barrier at this position.
@@ -247,12 +261,8 @@ def _inverted(barriers: Barriers, sequences: Sequence[Ids], at: int) -> bool:
 def _described(model: Model, barriers: Barriers, row: int) -> str:
     """The name and the participants of a barrier."""
     text = format_value(model.program.strings[int(barriers.name[row])])
-    return f"{text} of cores {_cores(int(barriers.cores[row]))}"
+    return f"{text} of cores {list(barriers.members[barriers.cores[row]])}"
 
 
 def _title(model: Model, barriers: Barriers, row: int) -> str:
     return f"barrier {format_name(model.program.strings[int(barriers.name[row])])}"
-
-
-def _cores(mask: int) -> str:
-    return str([core for core in range(mask.bit_length()) if mask >> core & 1])

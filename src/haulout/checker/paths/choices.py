@@ -79,7 +79,8 @@ def find_nodes(structure: Structure, copies: Mapping[int, Copies]) -> tuple[Node
 
 def count_paths(structure: Structure, copies: Mapping[int, Copies], cores: int) -> float:
     """How many paths there are, exact up to 2**53; it may be infinite."""
-    ways = np.array([1.0, *np.cumprod(np.arange(1.0, cores + 1))])  # factorials
+    with np.errstate(over="ignore"):
+        ways = np.array([1.0, *np.cumprod(np.arange(1.0, cores + 1))])  # factorials; infinite above 170
 
     # Values are vectors: of 0, 1, ... cores that come here, how many paths those have.
     def loop(loop: Loop, header: Column, body: Column) -> Column:

@@ -312,12 +312,15 @@ class _Parser:
         rendezvous = attrs.take_text("name")
         if rendezvous is None:
             attrs.missing("name", "the barrier's rendezvous name")
+        cores = attrs.take_ints("cores", 0, MAX_CORES - 1)
+        if cores == []:
+            attrs.error("cores", "expected at least one core, found []")
         return self.build.barrier(
             block,
             name,
             rendezvous,
             engine=engine,
-            cores=attrs.take_ints("cores", 0, MAX_CORES - 1),
+            cores=cores,
             index=attrs.take_int("index", 0, INT64_MAX),
             made_by=attrs.take_text("made_by"),
             attrs=attrs.values,

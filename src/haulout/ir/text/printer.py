@@ -213,8 +213,8 @@ class _Printer:
     def barrier(self, row: int) -> str:
         rows = self.program.barriers
         text = f" name={quote(self.text[rows.name[row]])}"
-        if mask := int(rows.cores[row]):
-            text += f" cores=[{','.join(str(core) for core in range(64) if mask >> core & 1)}]"
+        if rows.cores[row] != NONE:
+            text += f" cores={self.text[rows.cores[row]]}"
         if rows.index[row] != NONE:
             text += f" index={rows.index[row]}"
         if rows.made_by[row] != NONE:

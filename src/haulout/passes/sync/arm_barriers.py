@@ -42,7 +42,7 @@ def check_equal_barriers(program: Program) -> None:
     found = []
     for engine in sorted(set(lines.tolist())):
         mine = lines == engine
-        cores = dict(zip(rows[mine].tolist(), program.barriers.cores[mine].tolist(), strict=True))
+        cores = dict(zip(rows[mine].tolist(), program.core_sets.of[mine].tolist(), strict=True))
 
         def block(at: int, cores: dict[int, int] = cores) -> _Barriers | _Refused:
             return tuple(cores[row] for row in range(starts[at], starts[at + 1]) if row in cores)

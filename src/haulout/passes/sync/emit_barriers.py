@@ -110,9 +110,9 @@ class _Plan:
     def parts(self) -> list[_Part]:
         """In the order of their list."""
         program, found = self.program, []
+        sets = program.core_sets
         for at, row in enumerate(program.barriers.instruction.tolist()):
-            mask = int(program.barriers.cores[at])
-            members = [core for core in range(program.lnc) if not mask or mask >> core & 1]
+            members = sets.members[sets.of[at]]
             others = [core for core in members if core != program.instruction_core[row]]
             engine = Engine(int(program.instructions.engine[row]))
             met = ".".join([_MET, *([] if engine == Engine.ALL else [engine.text])])

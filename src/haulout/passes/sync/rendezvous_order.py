@@ -34,9 +34,7 @@ class _Event(NamedTuple):
 def lists_agree(program: Program) -> bool:
     """Whether cores that execute their lists in order reach their ends."""
     barriers = program.barriers
-    everyone = (1 << program.lnc) - 1
-    full = (barriers.cores == 0) | (barriers.cores == everyone)
-    full &= program.instructions.engine[barriers.instruction] == Engine.ALL
+    full = program.core_sets.full & (program.instructions.engine[barriers.instruction] == Engine.ALL)
     if not len(program.meetings) and bool(full.all()):
         return True
     structure, core_of = program.structure, program.function_core
@@ -56,11 +54,10 @@ def lists_agree(program: Program) -> bool:
 
 
 def _events(program: Program) -> list[tuple[int, _Event]]:
-    barriers, meetings = program.barriers, program.meetings
+    barriers, meetings, sets = program.barriers, program.meetings, program.core_sets
     found: list[tuple[int, _Event]] = []
     for at, row in enumerate(barriers.instruction.tolist()):
-        mask = int(barriers.cores[at])
-        members = tuple(core for core in range(program.lnc) if not mask or mask >> core & 1)
+        members = sets.members[sets.of[at]]
         found.append((row, _Event((int(program.instructions.engine[row]), members), members)))
     for at, row in enumerate(meetings.instruction.tolist()):
         here, tag = int(program.instruction_core[row]), int(meetings.tag[at])

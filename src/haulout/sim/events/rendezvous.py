@@ -122,9 +122,7 @@ def senders(trace: Trace, pairs: list[tuple[int, int]]) -> dict[int, int]:
 
 
 def _participants(program: Program, row: int) -> tuple[int, ...]:
-    mask = int(program.barriers.cores[row])
-    every = range(program.lnc)
-    return tuple(core for core in every if mask >> core & 1) if mask else tuple(every)
+    return program.core_sets.members[int(program.core_sets.of[row])]
 
 
 def _expect_same(

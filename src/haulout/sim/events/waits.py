@@ -62,7 +62,7 @@ def dependences(trace: Trace, waits: Waits) -> tuple[Ids, Ids]:
     rows = np.arange(len(waits.consumer))
     core = code.core[waits.consumer]
     ends = code.section[waits.consumer], code.section[waits.producer]
-    diverge = visits.diverge(trace.first.shape[0])
+    diverge = visits.diverge()
     if diverge:
         rows = np.lexsort((core, waits.carried, ends[1], ends[0]))
         attended = [visits.attended(each) for each in range(trace.first.shape[0])]

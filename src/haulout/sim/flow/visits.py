@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from haulout.ir.enums import NONE
-from haulout.ir.schema import Bools, Ids, Masks
+from haulout.ir.schema import Bools, Ids
 from haulout.sim.flow.code import Code
 from haulout.support.diagnostics import bad_input
 
@@ -41,10 +41,10 @@ class Visits:
     """
     before: Ids
     """Of a header: its visit in the previous iteration; NONE in the first one, and for other sections."""
-    cores: Masks
-    """The cores that take part, a bit a core."""
-    taken: Masks
-    """The cores whose branch at the end of the section takes the first successor."""
+    cores: Bools
+    """[core, visit]: whether the core takes part."""
+    taken: Bools
+    """[core, visit]: whether the core's branch at the end of the section takes the first successor."""
 
     def __len__(self) -> int:
         return len(self.section)
@@ -56,15 +56,15 @@ class Visits:
 
     def attended(self, core: int) -> Bools:
         """Which visits a core takes part in."""
-        return np.asarray((self.cores >> np.uint64(core)) & np.uint64(1) != 0)
+        return np.asarray(self.cores[core])
 
-    def diverge(self, cores: int) -> bool:
+    def diverge(self) -> bool:
         """Whether a core does not take part in all visits."""
-        return bool((self.cores != np.uint64(mask_of(tuple(range(cores))))).any())
+        return not self.cores.all()
 
     def takes(self, visit: int, core: int) -> bool:
         """Whether a core's branch takes the first successor."""
-        return bool(int(self.taken[visit]) >> core & 1)
+        return bool(self.taken[core, visit])
 
 
 class Place(NamedTuple):
@@ -152,15 +152,15 @@ class Walk:
         at = {visit: number for number, visit in enumerate(chosen)}
         at[NONE] = NONE
         depth = max(self.sections.depths, default=0)
-        places = [self.places[visit] for visit in chosen]
+        places, lnc = [self.places[visit] for visit in chosen], self.code.program.lnc
         began = [self._began(place, visit) for place, visit in zip(places, chosen, strict=True)]
         return Visits(
             np.array([place.section for place in places], np.int32),
             _padded([place.iteration for place in places], depth),
             _padded([tuple(at.get(visit, NONE) for visit in each) for each in began], depth),
             np.array([at.get(place.before, NONE) for place in places], np.int32),
-            np.array([self.cores[visit] if some is None else some[visit] for visit in chosen], np.uint64),
-            np.array([self.taken[visit] for visit in chosen], np.uint64),
+            _of_masks([self.cores[visit] if some is None else some[visit] for visit in chosen], lnc),
+            _of_masks([self.taken[visit] for visit in chosen], lnc),
         )
 
     def chosen(self, some: dict[int, int]) -> list[int]:
@@ -219,13 +219,19 @@ def walk(code: Code, decide: Decide, limit: int) -> Visits:
     return going.visits()
 
 
-def one_visit(section: int, cores: int) -> Visits:
-    """The visit of one section alone, by a mask of cores."""
+def one_visit(section: int, mask: int, cores: int) -> Visits:
+    """The visit of one section alone, by a mask of the `cores` that there are."""
     none = np.zeros((1, 0), np.int32)
     first = np.array([NONE], np.int32)
-    return Visits(
-        np.array([section], np.int32), none, none, first, np.array([cores], np.uint64), np.zeros(1, np.uint64)
-    )
+    return Visits(np.array([section], np.int32), none, none, first, _of_masks([mask], cores), _of_masks([0], cores))
+
+
+def _of_masks(masks: list[int], cores: int) -> Bools:
+    """[core, mask]: whether the mask has the core's bit."""
+    width = (cores + 7) // 8
+    packed = np.frombuffer(b"".join(mask.to_bytes(width, "little") for mask in masks), np.uint8)
+    bits = np.unpackbits(packed.reshape(len(masks), width), axis=1, count=cores, bitorder="little")
+    return np.ascontiguousarray(bits.T).view(bool)
 
 
 def _padded(rows: list[tuple[int, ...]], depth: int) -> Ids:
