@@ -243,6 +243,12 @@ def test_python_with_jax_runs(page: Path, folder: Path) -> None:
     _run(page, "python jax")
 
 
+@pytest.mark.skipif(importlib.util.find_spec("executorch") is None, reason="needs the extra `executorch`")
+@pytest.mark.parametrize("page", _pages_with("python executorch"), ids=_name)
+def test_python_with_executorch_runs(page: Path, folder: Path) -> None:
+    _run(page, "python executorch")
+
+
 def _commands(body: str) -> Iterator[tuple[str, list[str]]]:
     """Each `$ command` with the lines shown below it."""
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
@@ -282,4 +288,4 @@ def test_transcripts_are_what_is_printed(page: Path, folder: Path) -> None:
 def test_no_other_kind_of_block_hides_code() -> None:
     """A fence with another name would not be run: these are all that there are."""
     kinds = {info.strip() for page in PAGES for info, _ in _FENCE.findall(page.read_text(encoding="utf-8"))}
-    assert kinds <= {"python", "python jax", "console", "text"}
+    assert kinds <= {"python", "python executorch", "python jax", "console", "text"}
