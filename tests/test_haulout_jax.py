@@ -56,12 +56,13 @@ def test_a_closure_over_a_mesh() -> None:
 def test_one_device_a_shard_map_and_a_donated_argument() -> None:
     import jax
     import jax.numpy as jnp
-    from jax.sharding import AbstractMesh, PartitionSpec
+    from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
     vector = jax.ShapeDtypeStruct((4,), jnp.float32)
     assert haulout.jax.lower(lambda x: x + 1, vector).lnc == 1
 
-    mesh = AbstractMesh((2, 2), ("x", "y"))
+    # Since 0.11 axes are explicit by default, and the array would have to be split by its type.
+    mesh = AbstractMesh((2, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
 
     def total(x: Any) -> Any:
         summed = jax.shard_map(

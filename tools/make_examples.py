@@ -34,6 +34,8 @@ import numpy as np
 from example_arrays import Array
 from hlo_text import entry_parameters
 
+from haulout.frontends.hlo.lost_shardings import with_shardings
+
 if TYPE_CHECKING:
     from example_program import Example
 
@@ -153,10 +155,12 @@ def _shards(array: Any, cores: int) -> list[Array]:
 
 
 def _dumped(name: str) -> str:
-    """The text that XLA dumped when it compiled the example."""
+    """The text that XLA dumped when it compiled the example, with the shardings that it leaves out from 0.12 on."""
     flag = next(f for f in os.environ["XLA_FLAGS"].split() if f.startswith("--xla_dump_to="))
-    (path,) = Path(flag.partition("=")[2]).glob(f"*.jit_{name}.*.after_spmd-partitioning.*txt")
-    return path.read_text()
+    folder = Path(flag.partition("=")[2])
+    (after,) = folder.glob(f"*.jit_{name}.*.after_spmd-partitioning.*txt")
+    (before,) = folder.glob(f"*.jit_{name}.*.before_spmd-partitioning.txt")
+    return with_shardings(after.read_text(), before.read_text())
 
 
 def _write(stem: Path, text: str, arrays: dict[str, Array]) -> None:

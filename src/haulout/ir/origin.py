@@ -41,23 +41,29 @@ def with_origin(
     program: Program,
     *,
     donated: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     results: Sequence[str] = (),
     memory: XlaMemory | None = None,
 ) -> Program:
-    """The program with these facts: `donated` are names of locations, `results` paths in the order of `outputs=`."""
+    """The program with these facts: `donated` are names of locations, `results` paths in the order of `outputs=`.
+
+    `arguments` are paths in the order of the parameters, which are the first locations of each core. Paths of another
+    number than that of `outputs=` are not used.
+    """
     attrs: dict[str, AttrValue] = dict(program.attrs)
     if donated:
         attrs[DONATED] = list(donated)
     if memory is not None:
         attrs[XLA_MEMORY] = list(memory)
-    if not results or len(results) != len(program.output_names):
-        return program.replace(attrs=attrs)
-    attrs[RESULTS] = list(results)
-    paths = dict(zip(program.output_names, results, strict=True))
     rows, column = program.locations, program.locations.attrs.copy()
-    for row, kind in enumerate(rows.kind.tolist()):
-        path = paths.get(program.strings[int(rows.name[row])])
-        if kind == Kind.OUTPUT and path is not None:
+    inputs = {int(name): path for name, path in zip(rows.name.tolist(), arguments, strict=False)}
+    outputs: dict[int, str] = {}
+    if results and len(results) == len(program.output_names):
+        attrs[RESULTS] = list(results)
+        outputs = {program.strings.intern(n): path for n, path in zip(program.output_names, results, strict=True)}
+    for row, (kind, name) in enumerate(zip(rows.kind.tolist(), rows.name.tolist(), strict=True)):
+        paths = outputs if kind == Kind.OUTPUT else inputs if kind in (Kind.INPUT, Kind.INOUT) else {}
+        if (path := paths.get(name)) is not None:
             text = program.strings.get(int(column[row]))
             column[row] = program.strings.intern(format_attrs({**(parse_attrs(text) if text else {}), KEY: path}))
     return program.replace(attrs=attrs, locations=rows.replace(attrs=column))

@@ -6,7 +6,8 @@
 closures and lambdas work, and nothing of the user's has to be imported a second time. The child
 (`partition_child.py`) has as many CPU devices as the mesh, compiles the module with XLA's dump
 switched on, and exits; the module after the pass `spmd-partitioning` is what `partition` returns and `lower`
-parses. A program for one device is never partitioned: there the module before any pass is taken.
+parses, with shardings of parameters from the one before it where they are lost (`lost_shardings.py`). A program for one
+device is never partitioned: there the module before any pass is taken.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from haulout.frontends.hlo import parse_hlo
 from haulout.frontends.hlo import partition_child as child
 from haulout.frontends.hlo.donation import donated_names, with_donors
 from haulout.frontends.hlo.jitted import jit_options
+from haulout.frontends.hlo.lost_shardings import with_shardings
 from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import COLLECTIVES
 from haulout.frontends.hlo.shardings import classes
@@ -41,16 +43,33 @@ from haulout.ir.program import Program
 from haulout.support.diagnostics import HauloutError, bad_input, fail
 
 _AFTER_PARTITIONING = "*.after_spmd-partitioning.*.txt"
+_BEFORE_PARTITIONING = "*.before_spmd-partitioning.txt"
 _BEFORE_ANY_PASS = "*.before_optimizations.txt"
 _AXIS_SIZE = re.compile(r"=(\d+)")
 MAX_LINES = 12
 """Of the child's complaint that are shown."""
 
 
-def lower(fn: Callable[..., Any], *specs: Any, divide: bool = False, **options: Any) -> Program:
+class Names(NamedTuple):
+    """What the author calls the arrays, in their order."""
+
+    arguments: Sequence[str]
+    results: Sequence[str]
+
+
+def lower(
+    fn: Callable[..., Any],
+    *specs: Any,
+    divide: bool = False,
+    names: Names | None = None,
+    how: str = "in_shardings=",
+    **options: Any,
+) -> Program:
     """The program of a JAX function on as many cores as its mesh has devices.
 
-    With `divide` XLA partitions nothing: it is the program of one core, and its shardings ask for cuts.
+    With `divide` XLA partitions nothing: it is the program of one core, and its shardings ask for cuts. `names` are
+    those of the arrays, where they are not the paths in the function's arguments and results. `how` is what a caller
+    gives shardings by.
 
     Arguments and errors are those of `partition`, and those of the HLO front end. Warns if no argument is sharded:
     XLA then gives all of the work to every core.
@@ -60,12 +79,13 @@ def lower(fn: Callable[..., Any], *specs: Any, divide: bool = False, **options: 
     if not divide and _is_undivided(module):
         warnings.warn(
             f"no argument of {_name(fn)} has a sharding, so XLA gives all of the work to each of the "
-            f"{module.num_partitions} cores; pass in_shardings=, or lower it without a mesh",
+            f"{module.num_partitions} cores; pass {how}, or lower it without a mesh",
             stacklevel=3,  # the caller of `haulout.jax.lower`
         )
     program = lower_hlo(module, whole=divide)
     donated = donated_names(module, program, traced.donated)
-    return with_origin(program, donated=donated, results=traced.results, memory=traced.memory)
+    arguments, results = names or Names((), traced.results)
+    return with_origin(program, donated=donated, arguments=arguments, results=results, memory=traced.memory)
 
 
 def _is_undivided(module: HloModule) -> bool:
@@ -254,4 +274,7 @@ def _compile(bytecode: bytes, devices: int, packages: Path, partitioned: bool) -
             )
         memory = json.loads(sizes.read_text()) if sizes.exists() else None
         text = found[0].read_text(encoding="utf-8")
+        before = sorted(dump.glob(_BEFORE_PARTITIONING))
+        if partitioned and len(before) == 1:
+            text = with_shardings(text, before[0].read_text(encoding="utf-8"))
     return text, None if memory is None else XlaMemory(devices, *memory)

@@ -5,6 +5,7 @@
     {devices=[2,2,2]<=[8] last_tile_dims={manual, replicated}}  the same with a kind for each of the last dimensions
     {mesh['x'=2,'y'=2], [{'y'}, {}], manual={'x'}}              those that differ in axes only that are not named
     {mesh['x'=2,'y'=2], replicated}                             all of them
+    {mesh[], replicated}                                        all of them
     {devices=[2,2]<=[4]}                                        none: each core has a tile of its own
     {{replicated}, {devices=[2,2]<=[4]}}                        of a tuple, leaf by leaf
     xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {}]>"           all of them: where there is no `sharding`, and no axis
@@ -128,6 +129,8 @@ def _of_mesh(text: str, cores: int) -> Classes | None:
     listed = _numbers(match[2])
     others = re.findall(r"(replicated|unreduced|manual)=\{([^}]*)\}", match[4] or "")
     named = _NAMES.findall(" ".join([match[3] or "", *(names for kind, names in others if kind != "replicated")]))
+    if not axes and match[1].strip() == "" and match[2] is None and match[3] is None and not others:
+        return (tuple(range(cores)),)
     if listed is None or math.prod(axes.values()) != cores or not axes:
         return None
     # Part of an axis, `'x':(1)2`, is not supported.
