@@ -1,7 +1,8 @@
 """One step of decoding, as an inference server runs it: a token in, logits out, caches of keys and values updated.
 
-The caches are donated, and their heads are split over the cores.  `kv_decode` has the layers one after the other, each
-with caches of its own, stacks of one layer; `kv_decode_scan` walks over stacked layers and writes into stacked caches.
+The caches are donated, and their heads are split over the cores.  `kv_decode` has its layers one after the other,
+each with caches of its own, stacks of one layer; `kv_decode_scan` walks over stacked layers, and writes into stacked
+caches.
 """
 
 # JAX leaves many of its functions without annotations.
@@ -70,8 +71,9 @@ def _decode(p: Tree, caches: Tree, token: jax.Array, position: jax.Array) -> tup
 
 
 def _decode_scan(p: Tree, caches: Tree, token: jax.Array, position: jax.Array) -> tuple[jax.Array, Tree]:
-    def step(state: tuple[jax.Array, ...], layer: tuple[Tree, jax.Array]) -> tuple[tuple[jax.Array, ...], None]:
-        return _layer(layer[0], *state, position, layer[1]), None
+    def step(state: Any, layer: tuple[Tree, jax.Array]) -> tuple[Any, None]:
+        x, keys, values = state
+        return _layer(layer[0], x, keys, values, position, layer[1]), None
 
     state = (p["embedding"][token], caches["keys"], caches["values"])
     (x, keys, values), _ = lax.scan(step, state, (p["layers"], jnp.arange(LAYERS)))
@@ -79,7 +81,7 @@ def _decode_scan(p: Tree, caches: Tree, token: jax.Array, position: jax.Array) -
 
 
 def _layer_args(stacked: bool) -> Tree:
-    def arg(shape: tuple[int, ...], *spec: str | None, **values: float) -> Arg:
+    def arg(shape: tuple[int, ...], *spec: str | None, **values: Any) -> Arg:
         return Arg((LAYERS, *shape), P(None, *spec), **values) if stacked else Arg(shape, P(*spec), **values)
 
     heads = {name: arg((WIDTH, HEADS, HEAD), None, "core", None, scale=0.3) for name in ("wq", "wk", "wv")}
