@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "end_to_end" / "data"
 SHOWN = ROOT / "examples" / "jax"
-SHOWN_NAMES = ("mlp_tp.n2", "decoder_train.n4", "ring_matmul.n4", "clipped_steps.n4")
+SHOWN_NAMES = ("mlp_tp.n2", "decoder_train.n4", "ring_matmul.n4", "clipped_steps.n4", "kv_decode.n4")
 CORES = (2, 4, 8)
 
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make(cores: int, options: argparse.Namespace) -> int:
     """In the child: make the examples for `cores` cores."""
-    groups = ("models", "images", "collectives", "operations", "branches", "algorithms")
+    groups = ("models", "decoding", "images", "collectives", "operations", "branches", "algorithms")
     examples: list[Example] = [e for group in groups for e in import_module(f"example_{group}").EXAMPLES]
     texts = import_module("example_texts").TEXTS
     known = {e.name: e.cores for e in examples} | {t.name: t.cores for t in texts}

@@ -20,6 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 import haulout
+from haulout.ir.text import print_bir
 
 Array = NDArray[Any]
 
@@ -91,6 +92,20 @@ def test_every_core_computes_what_jax_computes(example: str) -> None:
     assert len(names) * cores == len(expected)
     ours = {f"nc{core}/{k}": outputs[f"nc{core}/{name}"] for core in range(cores) for k, name in enumerate(names)}
     assert list(disagreements(ours, expected)) == []
+
+
+@pytest.mark.parametrize("example", ["kv_decode.n2", "kv_decode.n4", "kv_decode.n8", "kv_decode_scan.n4"])
+def test_a_decode_step_updates_its_caches_in_place(example: str) -> None:
+    """The results are the donated caches themselves, which nothing copies."""
+    program = haulout.compile(DATA / f"{example}.hlo").program
+    text = print_bir(program)
+    caches = set(re.findall(r'mloc %(\S+) .*path="args\[1\]', text))
+    assert set(program.output_names[1:]) == caches
+    assert len(caches) == (2 if "scan" in example else 4)
+    for name in caches:
+        uses = re.findall(rf"= (\w+) @\w+ \([^=]*%{re.escape(name)}[,)\[]", text)
+        assert "dynamic_update_slice" in uses
+        assert set(uses) <= {"dynamic_update_slice", "dynamic_slice", "dot"}
 
 
 def test_stored_results_are_finite() -> None:

@@ -182,6 +182,52 @@ def test_an_all_reduce_of_several_types() -> None:
         assert np.array_equal(found, 22 * X + 2)
 
 
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_a_token_among_the_arrays_of_a_reduce_scatter(kind: str) -> None:
+    """As `torch_xla` writes it, also with a token of another type: the scalar is reduced on every member."""
+    body = (
+        f"x = f32[4] parameter(0)\nt = {kind}[] constant(1)\n"
+        f"a = (f32[2], {kind}[]) reduce-scatter(x, t), {HOW}, dimensions={{0}}, to_apply=sum\n"
+        f"b = f32[2] get-tuple-element(a), index=0\nk = {kind}[] get-tuple-element(a), index=1\n"
+        "c = f32[] convert(k)\ns = f32[2] broadcast(c), dimensions={}\nROOT r = f32[2] add(b, s)"
+    )
+    found = run_two(body, X, SUM)
+    assert np.array_equal(found[0], 11 * X[:2] + 2)
+    assert np.array_equal(found[1], 11 * X[2:] + 2)
+
+
+def test_a_reduce_scatter_of_several_types() -> None:
+    body = (
+        f"x = f32[4] parameter(0)\nh = bf16[4] convert(x)\n"
+        f"a = (bf16[2], f32[2]) reduce-scatter(h, x), {HOW}, dimensions={{0}}, to_apply=sum\n"
+        "b = bf16[2] get-tuple-element(a), index=0\nw = f32[2] convert(b)\n"
+        "c = f32[2] get-tuple-element(a), index=1\nROOT r = f32[2] add(w, c)"
+    )
+    found = run_two(body, X, SUM)
+    assert np.array_equal(np.concatenate(found), 22 * X)
+
+
+def test_a_token_among_the_arrays_of_other_collectives() -> None:
+    """A scalar has no dimension to gather or exchange along: it is passed on."""
+    gathered = (
+        f"x = f32[4] parameter(0)\nt = bf16[] constant(3)\n"
+        f"a = (f32[8], bf16[]) all-gather(x, t), {HOW}, dimensions={{0}}\n"
+        "b = f32[8] get-tuple-element(a), index=0\nk = bf16[] get-tuple-element(a), index=1\n"
+        "c = f32[] convert(k)\ns = f32[8] broadcast(c), dimensions={}\nROOT r = f32[8] add(b, s)"
+    )
+    for found in run_two(gathered, X):
+        assert np.array_equal(found, np.concatenate([X, 10 * X]) + 3)
+    exchanged = (
+        "x = f32[4] parameter(0)\nt = f32[] constant(3)\n"
+        "a = (f32[4], f32[]) all-to-all(x, t), channel_id=1, replica_groups={{0,1}}, dimensions={0}\n"
+        "b = f32[4] get-tuple-element(a), index=0\nk = f32[] get-tuple-element(a), index=1\n"
+        "s = f32[4] broadcast(k), dimensions={}\nROOT r = f32[4] add(b, s)"
+    )
+    found = run_two(exchanged, X)
+    assert np.array_equal(found[0], np.concatenate([X[:2], 10 * X[:2]]) + 3)
+    assert np.array_equal(found[1], np.concatenate([X[2:], 10 * X[2:]]) + 3)
+
+
 @pytest.mark.parametrize("sizes", [[2, 1, 3], [0, 6, 0], [1, 2, 1]])
 def test_ragged_dot(sizes: list[int]) -> None:
     generator = np.random.default_rng(5)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from haulout.frontends.hlo.expand import lapack, marks, neuron, normalization, other, random
+from haulout.frontends.hlo.expand import collectives, lapack, marks, neuron, normalization, other, random
 from haulout.frontends.hlo.expand.asynchronous import is_asynchronous, synchronous
 from haulout.frontends.hlo.expand.writer import Value, Writer, excerpt
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
@@ -22,7 +22,12 @@ from haulout.ir.dtypes import NUMPY
 
 Expansion = Callable[[Writer], Value | None]
 """Writes what an instruction stands for, and gives its result; None: it cannot be written."""
-EXPANSIONS: dict[str, Expansion] = {**normalization.EXPANSIONS, **random.EXPANSIONS, **other.EXPANSIONS}
+EXPANSIONS: dict[str, Expansion] = {
+    **normalization.EXPANSIONS,
+    **random.EXPANSIONS,
+    **collectives.EXPANSIONS,
+    **other.EXPANSIONS,
+}
 """By opcode."""
 CUSTOM_CALLS: dict[str, Expansion] = {**neuron.EXPANSIONS, **lapack.EXPANSIONS, **other.CUSTOM_CALLS}
 """By target."""

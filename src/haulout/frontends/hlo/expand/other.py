@@ -5,7 +5,6 @@
     bitcast                   between layouts: transposes and a reshape; of a scalar `bitcast-convert`
     dot, reduce, ...          of arrays without elements: zeros, or initial values
     map                       its computation, on whole arrays
-    all-reduce                of several types: one for each type, as it is when a token joins arrays of another type
     ragged-dot                the product with each group's matrix, of which each row takes that of its group
     custom-call of TopK       `topk`
 
@@ -20,7 +19,6 @@ from haulout.frontends.hlo.expand.writer import Value, Writer
 from haulout.frontends.hlo.opcodes import ELEMENTWISE
 from haulout.frontends.hlo.types import Shape, TupleShape
 from haulout.ir.dtypes import NUMPY
-from haulout.ir.opcodes import REDUCTIONS
 
 MAX_GROUPS = 64
 """Of a `ragged-dot`: each is a product of all rows."""
@@ -122,26 +120,6 @@ def _map(writer: Writer) -> Value | None:
     return values[computation.root.name]
 
 
-def _all_reduce(writer: Writer) -> Value | None:
-    types = {each.shape.dtype for each in writer.parameters if isinstance(each.shape, Shape)}
-    given = writer.instruction.attributes
-    computation = writer.known.get(attributes.name(given["to_apply"])) if "to_apply" in given else None
-    if len(types) < 2 or computation is None or computation.root.opcode not in REDUCTIONS:
-        return None
-    texts = {key: value.text for key, value in given.items() if key not in ("to_apply", "metadata")}
-    results: dict[int, Value] = {}
-    for dtype in sorted(types):
-        chosen = [at for at, each in enumerate(writer.parameters) if each.dtype == dtype]
-        operands = [writer.parameters[at] for at in chosen]
-        texts["to_apply"] = writer.combiner(computation.root.opcode, dtype)
-        if len(operands) == 1:
-            results[chosen[0]] = writer.same("all-reduce", *operands, **texts)
-            continue
-        made = writer.write(TupleShape(tuple(each.shape for each in operands)), "all-reduce", *operands, **texts)
-        results |= {at: writer.element(made, index) for index, at in enumerate(chosen)}
-    return writer.tuple(*(results[at] for at in range(len(writer.parameters))))
-
-
 def _ragged_dot(writer: Writer) -> Value | None:
     """Of [rows, k] and [groups, k, columns]: `group_sizes` rows belong to each group, in order."""
     shape, given = writer.instruction.shape, writer.instruction.attributes
@@ -181,7 +159,6 @@ def _ragged_dot(writer: Writer) -> Value | None:
 EXPANSIONS = {
     **dict.fromkeys(("dot", "convolution", "reduce", "reduce-window"), _of_nothing),
     "map": _map,
-    "all-reduce": _all_reduce,
     "ragged-dot": _ragged_dot,
     "after-all": _after_all,
     "get-dimension-size": _dimension_size,
