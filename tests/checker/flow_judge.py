@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -23,8 +24,7 @@ from haulout.checker.model import Model, Runs
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
-from haulout.checker.paths.choices import all_paths, count_paths, find_nodes
-from haulout.checker.paths.runs import Path, walk
+from haulout.checker.paths.runs import Path, Run, every_run, follow
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ints
@@ -84,20 +84,27 @@ def all_pairs_of_runs(runs: Runs, most: int, taken: Mapping[tuple[int, int], int
     """
     structure, cores = runs.flow.structure, len(runs.flow.functions)
     copies = run_copies(runs)
-    everyone = (1 << cores) - 1
-    if count_paths(structure, copies, cores) > most:
+    every = list(islice(every_run(structure, copies, cores, most), most + 1))
+    if len(every) > most:
         return None
-    given = taken or {}
-    paths = [
-        path
-        for path in all_paths(find_nodes(structure, copies), everyone)
-        if all(given.get((at, core), arm) == arm for (at, _, core), arm in path.items())
-    ]
-    seen = Seen(set(), set(), len(paths))
-    for path in paths:
-        if not judge_run(runs, copies, path, seen):
+    chosen = [run for run in every if _takes(runs, run, taken or {})]
+    seen = Seen(set(), set(), len(chosen))
+    for run in chosen:
+        if not judge_run(runs, copies, run, seen):
             return None
     return seen
+
+
+def _takes(runs: Runs, run: Run, given: Mapping[tuple[int, int], int]) -> bool:
+    """Whether forks of a run take the arms that are given."""
+    structure = runs.flow.structure
+    for place, arms in run.taken:
+        block = run.executions[place][0]
+        divergent = structure.forks[structure.fork_at[block]].divergent
+        for core, arm in enumerate(arms):
+            if arm != NONE and given.get((block, core if divergent else NONE), arm) != arm:
+                return False
+    return True
 
 
 def run_copies(runs: Runs) -> dict[int, Copies]:
@@ -106,10 +113,14 @@ def run_copies(runs: Runs) -> dict[int, Copies]:
     return {loop.header: Copies(3, 2) if loop.trip == NONE else Copies(loop.trip) for loop in loops}
 
 
-def judge_run(runs: Runs, copies: dict[int, Copies], path: Path, seen: Seen) -> bool:
+def run_of(runs: Runs, copies: dict[int, Copies], path: Path) -> Run:
+    """The run of a path."""
+    return follow(runs.flow.structure, copies, len(runs.flow.functions), path)
+
+
+def judge_run(runs: Runs, copies: dict[int, Copies], run: Run, seen: Seen) -> bool:
     """Add the pairs of one run; False: it is stuck."""
-    structure, cores = runs.flow.structure, len(runs.flow.functions)
-    run = walk(structure, copies, cores, path)
+    structure = runs.flow.structure
     model = runs.model(run, copies)
     barriers, exchanges = find_barriers(model), find_sendrecvs(model)
     if check_barriers(model, barriers) or check_sendrecvs(model, exchanges):

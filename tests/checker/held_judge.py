@@ -6,13 +6,12 @@ leaves a byte in several states. The runs are unrolled by the checker; what they
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 
 from haulout.checker.model import Model, Runs
-from haulout.checker.paths.choices import all_paths, count_paths, find_nodes
-from haulout.checker.paths.runs import walk
+from haulout.checker.paths.runs import every_run
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.enums import NONE, Kind
 
@@ -35,13 +34,12 @@ def faults_of_runs(runs: Runs, most: int) -> set[Fault] | None:
         limit = runs.wanted[loop.header]
         if loop.trip == NONE and limit.stepped and not _turns_round(runs, loop.header):
             copies[loop.header] = limit
-    everyone = (1 << cores) - 1
-    if count_paths(structure, copies, cores) > most:
+    every = list(islice(every_run(structure, copies, cores, most), most + 1))
+    if len(every) > most:
         return None
-    paths = all_paths(find_nodes(structure, copies), everyone)
     found: set[Fault] = set()
-    for path in paths:
-        found |= _faults(runs.model(walk(structure, copies, cores, path), copies))
+    for run in every:
+        found |= _faults(runs.model(run, copies))
     return found
 
 

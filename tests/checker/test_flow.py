@@ -17,6 +17,7 @@ from tests.checker.flow_judge import (
     judge_run,
     pairs_of,
     run_copies,
+    run_of,
     turned,
 )
 from tests.checker.loop_generate import random_loops
@@ -78,7 +79,7 @@ def compare(program: Program, seen: Counter[str], *, most: int = MOST, shown: in
             path = followed.path(row, trips)
             if followed.known(row) == UNORDERED:
                 run = Seen(set(), set(), 1)
-                assert path is not None and judge_run(runs, copies, path, run)
+                assert path is not None and judge_run(runs, copies, run_of(runs, copies, path), run)
                 assert {pairs[row], turned(pairs[row])} & run.unordered, (pairs[row], path)
                 seen["shown"] += 1
 
@@ -196,7 +197,7 @@ def test_a_run_of_many_iterations_leaves_a_pair_unordered() -> None:
     assert path is not None
     assert sorted(around for (_, around, _), side in path.items() if side == 1) == [(at,) for at in range(200)]
     copies, run = {header: Copies(200) for header in run_copies(runs)}, Seen(set(), set(), 1)
-    assert judge_run(runs, copies, path, run)
+    assert judge_run(runs, copies, run_of(runs, copies, path), run)
     assert (0, 1, 0, 0) in run.unordered
 
 

@@ -2,7 +2,8 @@
 
     soundness    the verifier first (`haulout.ir.verify`): what is not sound is refused, not judged
     model        one function on all cores as columns; what is not supported is refused, not skipped; a function with
-                 loops and forks is checked run by run, each straight code; if runs remain unchecked: unproved-paths
+                 loops and forks is proved by data flow, and runs, each straight code, show what that leaves open;
+                 where it does not decide and runs remain unchecked: unproved-paths
     barriers     every two cores attend their common barriers in one sequence: barrier-mismatch
     fused graph  one node a rendezvous; a topological order of it, or the cycle: deadlock
     order        clocks inside a core, bands between cores
@@ -23,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -32,13 +34,13 @@ from haulout.checker.explain.dedup import Dedup, Faults, finding_key, unordered
 from haulout.checker.explain.findings import Reporter, bare
 from haulout.checker.explain.unproved import unproved_paths
 from haulout.checker.flow.prove import Examined, examine
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.model import Function, Model, Runs, functions
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph, check_acyclic
 from haulout.checker.order.happens_before import build_order, schedule_accesses
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
-from haulout.checker.paths.choices import Paths, all_paths, count_paths, covering_paths, first_path
-from haulout.checker.paths.runs import MAX_INSTRUCTIONS, Choice, longest
+from haulout.checker.paths.runs import MAX_INSTRUCTIONS, Run, every_run, follow, longest
 from haulout.checker.paths.step_trips import Copies
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.benign_writes import excuse_writes
@@ -50,7 +52,6 @@ from haulout.checker.proofs.storage import check_lifetimes, check_placements, ch
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.checker.proofs.uninitialized import check_written
 from haulout.checker.values.equal_cores import unproved_claims
-from haulout.ir.enums import NONE
 from haulout.ir.idle_collectives import idle_collectives
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
@@ -59,11 +60,11 @@ from haulout.support.diagnostics import Diagnostic, HauloutError
 from haulout.support.jit import compiled_if_large, plain_if_small
 
 _MAX_RUNS = 64
-"""Runs of a function that are all checked ..."""
+"""Runs of a function that are checked where data flow does not decide ..."""
 _MAX_WORK = 1 << 22
 """... and their instructions together; 8 runs are checked however long they are."""
 _MAX_SOME = 32
-"""Runs of a function that has more."""
+"""Runs of a function that has more, and runs that show what data flow leaves open."""
 MAX_FINDINGS = 50
 """Findings that are listed for one program."""
 
@@ -142,8 +143,8 @@ def _faults_of(program: Program, work: int, *, name: str, source: Program | None
         return Faults(others=frozenset(map(finding_key, error.diagnostics)))
 
 
-_Run = tuple[dict[Choice, int], dict[int, Copies]]
-"""A path, with so many iterations of loops."""
+_Run = tuple[Run, dict[int, Copies]]
+"""A run, with so many iterations of loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,55 +162,59 @@ class _Checked:
 
 
 def _check_runs(runs: Runs, source: Program | None, examined: Examined, work: int = 0) -> _Checked:
-    """What is wrong with a function that is not proved as a whole: in every run of one that has few, else in runs
-    that show what the proof by data flow leaves open.
-    """
-    structure, cores = runs.flow.structure, len(runs.flow.functions)
-    checked: _Checked | None = None
-    before: dict[int, Copies] = {}
-    for deep in (False, True):
-        copies = runs.copies(deep)
-        if checked is not None and (not checked.faults or copies == before):
-            break  # what few iterations find clean is clean; more may order what is left unordered so far
-        size = max(longest(structure, copies, runs.flow.sizes), 1)
-        many = count_paths(structure, copies, cores) > min(_MAX_RUNS, max(8, _MAX_WORK // size))
-        if many or any(each.distant for each in copies.values()):
-            return _check_some(runs, source, examined, work)
-        dedup = Dedup(work) if checked is None else Dedup(checked.faults.work, checked.faults.runs)
-        every = [(path, copies) for path in all_paths(runs.nodes(copies), (1 << cores) - 1)]
-        _look(runs, every, source, dedup)
-        checked, before = _Checked(dedup.faults(), [], every), copies
-    assert checked is not None
-    return checked
-
-
-def _check_some(runs: Runs, source: Program | None, examined: Examined, work: int) -> _Checked:
-    """What is wrong with few runs. If they show all that the proof by data flow leaves open, the rest is proved."""
+    """What is wrong with a function that is not proved as a whole, in runs that show what data flow leaves open."""
     copies, structure, dedup = runs.copies(deep=True), runs.flow.structure, Dedup(work)
     cores = len(runs.flow.functions)
-    first: Paths = []
+    if examined.refusal is not None:
+        return _check_some(runs, source, examined.refusal, [], dedup)
+    looked: list[_Run] = []
     if longest(structure, copies, runs.flow.sizes) <= MAX_INSTRUCTIONS:
         # Everything first, then little: what both show does not depend on what else runs.
-        nodes, everyone = runs.nodes(copies), (1 << cores) - 1
-        first = covering_paths(nodes, everyone, _MAX_SOME) if examined.refusal else [first_path(nodes, everyone)]
-    looked: list[_Run] = [(path, copies) for path in first]
-    _look(runs, looked, source, dedup)
+        looked = [(run, copies) for run in islice(every_run(structure, copies, cores, 1), 2)]
+        _look(runs, looked, source, dedup)
     left = [each for each in examined.pairs if not dedup.has(*each.operands)]
     while left and len(looked) < _MAX_SOME:
-        looked.append((left[0].path, copies))
+        looked.append((follow(structure, copies, cores, left[0].path), copies))
         _look(runs, looked[-1:], source, dedup)
         left = [each for each in left[1:] if not dedup.has(*each.operands)]
-    wrong = {(each.location, each.access == NONE, each.finds): each for each in examined.wrong[::-1]}
-    for each in wrong.values():
+    for each in examined.wrong:
         if len(looked) < _MAX_SOME:
-            looked.append((each.path, {**copies, **each.copies}))
+            more = {**copies, **each.copies}
+            looked.append((follow(structure, more, cores, each.path), more))
             _look(runs, looked[-1:], source, dedup)
     unshown = (each for each in examined.pairs if not (dedup.has(*each.operands) or each.is_certain()))
-    refusal = examined.refusal or next((each.why() for each in unshown), None)
-    unproved = []
-    if refusal or not dedup.faults():
-        unproved = unproved_paths(runs, refusal, len(looked), count_paths(structure, copies, cores))
-    return _Checked(dedup.faults(), unproved, looked)
+    why = next((each.why() for each in unshown), None)
+    if why is None and dedup.faults():
+        return _Checked(dedup.faults(), [], looked)
+    return _check_some(runs, source, why, looked, dedup)
+
+
+def _check_some(
+    runs: Runs, source: Program | None, why: Refusal | None, looked: list[_Run], dedup: Dedup
+) -> _Checked:
+    """What is wrong where data flow does not decide: in every run of a function that has few, else in some, besides
+    what those that have been looked at show.
+    """
+    structure, cores, sizes = runs.flow.structure, len(runs.flow.functions), runs.flow.sizes
+    found: _Checked | None = None
+    for deep in (False, True):
+        copies = runs.copies(deep)
+        if found is not None and (not found.faults or copies == found.runs[0][1]):
+            break  # what few iterations find clean is clean; more may order what is left unordered so far
+        most = min(_MAX_RUNS, max(8, _MAX_WORK // max(longest(structure, copies, sizes), 1)))
+        every = list(islice(every_run(structure, copies, cores, most), most + 1))
+        if len(every) > most or any(each.distant for each in copies.values()):
+            copies = runs.copies(deep=True)
+            if longest(structure, copies, sizes) <= MAX_INSTRUCTIONS:
+                some = [(run, copies) for run in islice(every_run(structure, copies, cores, _MAX_SOME), _MAX_SOME)]
+                _look(runs, some, source, dedup)
+                looked = [*some, *looked]
+            return _Checked(dedup.faults(), unproved_paths(runs, why, len(looked)), looked)
+        known = Dedup(dedup.work if found is None else found.faults.work)
+        _look(runs, [(run, copies) for run in every], source, known)
+        found = _Checked(known.faults(), [], [(run, copies) for run in every])
+    assert found is not None
+    return found
 
 
 def _look(runs: Runs, some: list[_Run], source: Program | None, dedup: Dedup) -> None:

@@ -6,7 +6,7 @@ instructions; the operands of a barrier are handles and are left out. A *queue* 
 densely over all cores; a *column* is an engine, numbered densely over the engines in use.
 
 A function with loops or forks has many runs. Each run that is checked is a model of its own, of the straight lines
-that it executes (`paths/control_flow.py`, `paths/choices.py`, `paths/runs.py`, `paths/unroll.py`).
+that it executes (`paths/control_flow.py`, `paths/runs.py`, `paths/unroll.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from haulout.checker.columns import sorted_by
-from haulout.checker.paths.choices import Node, find_nodes
 from haulout.checker.paths.control_flow import ControlFlow, find_control_flow
 from haulout.checker.paths.footprints import Footprints, find_footprints
-from haulout.checker.paths.runs import Path, Run, choose_copies, walk
+from haulout.checker.paths.runs import Run, choose_copies
 from haulout.checker.paths.step_trips import Copies, FunctionSteps, assumed_trips, find_copies, find_steps
 from haulout.checker.paths.unroll import BRANCH, Unrolled, unroll
 from haulout.checker.paths.wait_trips import counted_copies
@@ -240,15 +239,10 @@ class Runs:
         queues = sum(len(np.unique(engine[begin:end])) for begin, end in rows)
         return choose_copies(self.flow.structure, self.wanted, self.flow.sizes, queues, deep)
 
-    def nodes(self, copies: Mapping[int, Copies]) -> tuple[Node, ...]:
-        """What is chosen on the way through it."""
-        return find_nodes(self.flow.structure, copies)
-
-    def models(self, some: Iterable[tuple[Path, Mapping[int, Copies]]]) -> Iterator[Model]:
-        """The models of the runs of some paths, each with so many iterations of loops; equal ones once."""
+    def models(self, some: Iterable[tuple[Run, Mapping[int, Copies]]]) -> Iterator[Model]:
+        """The models of some runs, each with so many iterations of loops; equal ones once."""
         known = set()
-        for path, copies in some:
-            run = walk(self.flow.structure, copies, len(self.flow.functions), path)
+        for run, copies in some:
             key = run.executions, run.cores
             if key not in known:
                 known.add(key)

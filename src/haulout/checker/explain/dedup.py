@@ -57,8 +57,8 @@ class Dedup:
     runs: int = 0
     _pairs: dict[int, Ints] = field(default_factory=dict)
     """Kind -> packed pairs of operands."""
-    _findings: dict[object, bool] = field(default_factory=dict)
-    """Key -> True if the finding is about a pair."""
+    _findings: dict[object, Diagnostic] = field(default_factory=dict)
+    """Key -> the finding: of the runs that show it, that which assumes least."""
     _provisos: dict[int, tuple[Proviso, ...]] = field(default_factory=dict)
     """Packed pair of instructions -> the provisos of all runs in which it was found."""
 
@@ -81,14 +81,13 @@ class Dedup:
         return replace(conflicts, first=conflicts.first[fresh], second=conflicts.second[fresh], total=len(fresh))
 
     def has(self, one: int, other: int) -> bool:
-        """True if two operands were found unordered, or ordered against the source."""
-        keys = [one << 32 | other, other << 32 | one]
-        return any(bool(np.isin(keys, known).any()) for known in self._pairs.values())
+        """True if two operands, the earlier first, were found unordered, or ordered against the source."""
+        return any(one << 32 | other in known for known in self._pairs.values())
 
     def faults(self) -> Faults:
         """All that is wrong in the runs so far."""
         # A finding on a pair represents others, and which one is shown may vary: pairs count, not findings.
-        others = frozenset(key for key, pairs in self._findings.items() if not pairs)
+        others = frozenset(key for key, each in self._findings.items() if not _is_hazard(each))
         return Faults({kind: keys for kind, keys in self._pairs.items() if len(keys)}, others, self.work, self.runs)
 
     # -- what a finding depends on ----------------------------------------------------------------------------------
@@ -110,13 +109,17 @@ class Dedup:
             self._provisos[pair] = tuple(each for each in self._provisos[pair] if each in now)
 
     def with_common_provisos(self, findings: list[Diagnostic]) -> list[Diagnostic]:
-        """The findings with the provisos that all runs which show them have in common, and the notes on these."""
+        """The findings as the run shows them that assumes least, those on order with the provisos that all runs which
+        show them have in common; and the notes on these.
+        """
         found = []
         for finding in findings:
+            if not _is_hazard(finding):
+                finding = self._findings.get(finding_key(finding), finding)
             subject = finding.subject
             if subject is not None and subject.provisos:
                 provisos = subject.provisos
-                if subject.kind in HAZARDS:
+                if _is_hazard(finding):
                     provisos = self._provisos.get(_pair(subject.instructions), provisos)
                 notes = (*finding.notes, *_happens(provisos))
                 finding = replace(finding, notes=notes, subject=replace(subject, provisos=provisos))
@@ -128,9 +131,11 @@ class Dedup:
         kept = []
         for each in findings:
             key = finding_key(each)
-            if key not in self._findings:
-                self._findings[key] = each.subject is not None and each.subject.kind in HAZARDS
+            known = self._findings.get(key)
+            if known is None:
                 kept.append(each)
+            if known is None or _assumed(each) < _assumed(known):
+                self._findings[key] = each
         return kept
 
 
@@ -164,6 +169,16 @@ def finding_key(finding: Diagnostic) -> object:
         names = tuple(sorted({each.name for each in subject.instructions}))
         return finding.code, subject.kind, subject.function, subject.position, names
     return finding.code, subject.identity
+
+
+def _is_hazard(finding: Diagnostic) -> bool:
+    """True if it is about a pair of accesses."""
+    return finding.subject is not None and finding.subject.kind in HAZARDS
+
+
+def _assumed(finding: Diagnostic) -> tuple[int, int]:
+    """How much a finding assumes: less if it is certain, less with fewer provisos."""
+    return -finding.severity, 0 if finding.subject is None else len(finding.subject.provisos)
 
 
 def _happens(provisos: tuple[Proviso, ...]) -> tuple[str, ...]:

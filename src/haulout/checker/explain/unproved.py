@@ -12,9 +12,9 @@ _MAX_BLOCKS = 8
 """Blocks that are shown."""
 
 
-def unproved_paths(runs: Runs, refusal: Refusal | None, checked: int, total: float) -> list[Diagnostic]:
-    """`unproved-paths`: of all paths through the loops and forks of a function only some were checked; `refusal` is
-    what the proof of all together does not cover.
+def unproved_paths(runs: Runs, refusal: Refusal | None, checked: int) -> list[Diagnostic]:
+    """`unproved-paths`: so many paths through the loops and forks of a function were checked, and not all; `refusal`
+    is what the proof of all together does not cover.
     """
     program, structure = runs.flow.program, runs.flow.structure
     loops = [
@@ -31,8 +31,7 @@ def unproved_paths(runs: Runs, refusal: Refusal | None, checked: int, total: flo
     shown = ", ".join(names[:_MAX_BLOCKS]) + (
         f" and {len(names) - _MAX_BLOCKS} more" if len(names) > _MAX_BLOCKS else ""
     )
-    count = f"{int(total):,}" if total < 10**12 else "more than 10**12"
-    message = f"checked {checked} of {count} paths through {shown}: the others are not proved"
+    message = f"checked {checked} paths through {shown}: the others are not proved"
     help_text = (
         "put a core_barrier @all of all cores between the branches, outside of them, to prove both sides separately",
         "or give the number of iterations of the loops with trip=, or split the function",

@@ -7,8 +7,8 @@
     patterns  whether such a pair meets at all, when its patterns move with loops                    motions.py
     values    every read finds the bytes of its own tensor, outputs are whole                        held.py
 
-What is proved here has no finding. Where something is not, runs are judged one by one (`paths/`): they name the
-fault, or show that there is none. So this proof may give up wherever it does not know.
+What is proved here has no finding. What is left open comes with the path of a run that shows it (`paths/`). Where
+this proof does not know, runs decide, if they are few: so it may give up anywhere.
 """
 
 from __future__ import annotations

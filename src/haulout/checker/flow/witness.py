@@ -1,4 +1,4 @@
-"""The shortest way through a walk on which one access finds one cell in a wrong state, as a path of the function.
+"""A short way through a walk on which one access finds one cell in a wrong state, as a path of the function.
 
 Only what touches the cell counts, and the forks and loops around that. A place on the way is an operation, the state
 of the cell, and how often the bodies of loops with a known trip count have run. All places that can be reached are
@@ -133,23 +133,35 @@ class _Search:
         return min(trip, max(_TURNS, self.ways.copies[header].count))
 
     def run(self) -> Witness | None:
-        """Search breadth first."""
+        """Search breadth first; where loops that may not run do run first, so that little is assumed."""
         begin: _Place = (0, self.goal.begin, ())
-        todo = [begin]
-        self.came[begin] = begin, NONE
-        for place in todo:
-            at, state, _ = place
-            if at == len(self.kept):
-                if self.goal.row == NONE and state & self.goal.states:
-                    return self.witness(place)
-                continue
-            for following, taker, done in self.steps(place):
-                if following not in self.came:
+        later: dict[_Place, tuple[_Place, int]] = {begin: (begin, NONE)}
+        while later:
+            todo = [place for place in later if place not in self.came]
+            self.came.update((place, later[place]) for place in todo)
+            later = {}
+            for place in todo:
+                at, state, _ = place
+                if at == len(self.kept):
+                    if self.goal.row == NONE and state & self.goal.states:
+                        return self.witness(place)
+                    continue
+                for following, taker, done in self.steps(place):
+                    if following in self.came:
+                        continue
+                    if self.skips(place, following):
+                        later.setdefault(following, (place, taker))
+                        continue
                     self.came[following] = place, taker
                     if done:
                         return self.witness(following)
                     todo.append(following)
         return None
+
+    def skips(self, place: _Place, following: _Place) -> bool:
+        """True if a loop that may run does not."""
+        kind, first, _, _, _ = self.operations[place[0]]
+        return kind == LOOP and self.turns[first] == NONE and following[0] != place[0] + 1
 
     def steps(self, place: _Place) -> list[tuple[_Place, int, bool]]:
         """What may come next: the place, the row that took the cell, and whether it is the goal."""
@@ -229,13 +241,13 @@ class _Search:
 
     def chosen(self, replay: _Replay) -> dict[int, Copies]:
         """The iterations of each loop in the run."""
-        found = dict(self.ways.copies)
+        found, structure = dict(self.ways.copies), self.ways.text.runs.flow.structure
         for header, count in replay.counts.items():
-            base = found[header]
-            if header in self.ways.walk.headers:
-                found[header] = replace(base, count=count, unknown=False, stepped=True)
-            else:
-                found[header] = replace(base, count=max(count, base.count))
+            base, moves = found[header], header in self.ways.walk.headers
+            if not moves or structure.loops[structure.loop_at[header]].trip == NONE:
+                count = max(count, base.count)  # how many of these run is in the path
+            unknown, stepped = (False, True) if moves else (base.unknown, base.stepped)
+            found[header] = replace(base, count=count, unknown=unknown, stepped=stepped)
         return found
 
 

@@ -2,15 +2,15 @@
 
 A *choice* is made at each execution of the header of a loop whose trip count is unknown (how often the body runs) and
 of a fork (which arm); at a divergent fork by each core for itself. A *path* has values for some of the choices. The
-others are made so that least runs: no iteration, no arm where there is only one, else the first. `choices.py` has
-the paths.
+others are made so that least runs: no iteration, no arm where there is only one, else the first.
 
 One list of executions serves all cores, in layout order; each says which cores take part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from haulout.checker.paths.step_trips import MAX_COPIES, Copies, guessed
@@ -23,6 +23,8 @@ Choice = tuple[int, tuple[int, ...], int]
 """A header or a fork, the iterations of the loops around it, and at a divergent fork the core; else NONE."""
 Path = Mapping[Choice, int]
 """The iterations of a loop; the arm of a fork."""
+Choose = Callable[[Choice, Sequence[int], int], int]
+"""The value of a choice, given its options, the one in which most runs first, and the one in which least runs."""
 
 MAX_INSTRUCTIONS = 1 << 18
 """Instructions of the longest run. In a longer one, stepped patterns are taken for unknown ones."""
@@ -43,8 +45,54 @@ class Run:
     """(Place of the execution of a fork, the arm of each core); NONE: the core was not there."""
 
 
-def walk(structure: Structure, copies: Mapping[int, Copies], cores: int, path: Path) -> Run:
+def follow(structure: Structure, copies: Mapping[int, Copies], cores: int, path: Path) -> Run:
     """The run of a path."""
+    return walk(structure, copies, cores, lambda choice, options, least: path.get(choice, least))
+
+
+def every_run(structure: Structure, copies: Mapping[int, Copies], cores: int, most: int) -> Iterator[Run]:
+    """The runs of a function, each once, all of them if they are no more than `most`.
+
+    First comes the one in which all loops run and all forks take their first arm, then the others that differ from it
+    in one choice and in what follows, and so on. Behind that choice all loops run, and all forks take the second arm
+    if they took the first in the run before, else the first. So few runs show most combinations of two arms.
+    """
+    todo: deque[_Start] = deque([((), 0)])
+    while todo:
+        start, arm = todo.popleft()
+        chosen = _Chosen(start, structure.fork_at, arm)
+        yield walk(structure, copies, cores, chosen.choose)
+        values = tuple(chosen.values)
+        for at in range(len(start), len(values)):
+            if len(todo) > most:
+                break
+            others = (value for value in chosen.options[at] if value != values[at])
+            todo.extend(((*values[:at], value), 1 - arm) for value in others)
+
+
+_Start = tuple[tuple[int, ...], int]
+"""The first choices of a run, and which arm the others take."""
+
+
+class _Chosen:
+    """Chooses the values of a run, and keeps them."""
+
+    def __init__(self, start: tuple[int, ...], forks: Mapping[int, int], arm: int) -> None:
+        self.start, self.forks, self.arm = start, forks, arm
+        self.values: list[int] = []
+        self.options: list[Sequence[int]] = []
+
+    def choose(self, choice: Choice, options: Sequence[int], least: int) -> int:
+        """The next value."""
+        at = len(self.values)
+        most = self.arm if choice[0] in self.forks else options[0]
+        self.values.append(self.start[at] if at < len(self.start) else most)
+        self.options.append(options)
+        return self.values[at]
+
+
+def walk(structure: Structure, copies: Mapping[int, Copies], cores: int, choose: Choose) -> Run:
+    """The run that choices make."""
     executions: list[Execution] = []
     masks: list[int] = []
     shortened: list[tuple[int, int]] = []
@@ -67,7 +115,8 @@ def walk(structure: Structure, copies: Mapping[int, Copies], cores: int, path: P
     def run_loop(loop: Loop, around: tuple[int, ...], mask: int) -> None:
         most = times = copies[loop.header].count
         if loop.trip == NONE:
-            times = path.get((loop.header, around, NONE), 0)
+            options = dict.fromkeys([most, *range(1, copies[loop.header].ends + 1), 0])
+            times = choose((loop.header, around, NONE), tuple(options), 0)
         for iteration in range(times):
             enter(loop.header, (*around, iteration), mask)
             sequence(loop.body, (*around, iteration), mask)
@@ -76,11 +125,14 @@ def walk(structure: Structure, copies: Mapping[int, Copies], cores: int, path: P
             shortened.append((len(executions) - 1, times))
 
     def run_fork(fork: Fork, around: tuple[int, ...], mask: int) -> None:
-        open_choice = 0 if len(fork.sides[1]) else 1
+        least = 0 if len(fork.sides[1]) else 1
+        there = [core for core in range(cores) if mask >> core & 1]
         arms = [NONE] * cores
-        for core in range(cores):
-            if mask >> core & 1:
-                arms[core] = path.get((fork.block, around, core if fork.divergent else NONE), open_choice)
+        for group in [[core] for core in there] if fork.divergent else [there]:
+            chooser = group[0] if fork.divergent else NONE
+            arm = choose((fork.block, around, chooser), (0, 1), least)
+            for core in group:
+                arms[core] = arm
         taken.append((len(executions) - 1, tuple(arms)))
         for arm, blocks in enumerate(fork.sides):
             if inside := sum(1 << core for core, each in enumerate(arms) if each == arm):

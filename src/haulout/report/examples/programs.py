@@ -120,7 +120,7 @@ PROGRAMS: dict[str, Example] = {
         """,
     ),
     "unproved-paths": checked(
-        "warning[unproved-paths]: checked 5 of 79 paths through ^fork, ^i, ^j, ^k: the others are not proved",
+        "warning[unproved-paths]: checked 32 paths through ^fork, ^i, ^j, ^k: the others are not proved",
         *(_NESTED.format(core) for core in (0, 1)),
     ),
     "unresolved-remote": checked(
