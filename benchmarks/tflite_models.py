@@ -322,12 +322,28 @@ def residual(width: int = 8, side: int = 24) -> Net:
     return net
 
 
+def encoder(layers: int = 2, tokens: int = 32, width: int = 48) -> Net:
+    """Attention with one head, and a wide layer behind it; reshaped between both."""
+    net = Net()
+    x = net.input(tokens, width)
+    for _ in range(layers):
+        q, k, v = (net.reshape(net.dense(x, width), 1, tokens, width) for _ in range(3))
+        scores = net.apply("BATCH_MATMUL", [q, k], (1, tokens, tokens), _options("BatchMatMulOptions", AdjY=1))
+        shares = net.apply("SOFTMAX", [scores], (1, tokens, tokens), _options("SoftmaxOptions", Beta=1))
+        mixed = net.apply("BATCH_MATMUL", [shares, v], (1, tokens, width), _plain("BatchMatMul"))
+        x = net.add(x, net.dense(net.reshape(mixed, tokens, width), width))
+        x = net.add(x, net.dense(net.dense(x, 4 * width), width))
+    net.outputs = [x]
+    return net
+
+
 MODELS: dict[str, Callable[[], Net]] = {
     "inception": inception,
     "wired-1": wired,
     "wired-2": lambda: wired(2),
-    "wired-3": lambda: wired(3, 40),
+    "wired-8": lambda: wired(8, 32),
     "unet": unet,
+    "encoder": encoder,
     "layers-3": layers,
     "layers-4": lambda: layers(4),
     "layers-5": lambda: layers(5, 40),
