@@ -388,7 +388,8 @@ def _flat(specs: Any) -> Iterator[Any]:
 
 
 def _line(node: Any) -> str:
-    """`file:line` of the innermost call that made a node."""
+    """`file:line` of the innermost call that made a node, outside of torch if there is one."""
     trace = "" if node is None else node.meta.get("stack_trace") or ""
     found = re.findall(r'File "([^"<]+)", line (\d+)', trace)
-    return ":".join(found[-1]) if found else ""
+    own = [each for each in found if not re.search(r"[\\/]torch[\\/]", each[0])]
+    return ":".join((own or found)[-1]) if found else ""

@@ -71,6 +71,12 @@ def test_usage(arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
+def test_usage_that_a_command_finds_itself(tmp_path: Path) -> None:
+    problem = _write(tmp_path / "p.csv", b"id,lower,upper,size\na,0,1,16\n")
+    result = haulout("plan", problem, "--pool", "SRAM=1K", "--pool", "DRAM", "--capacity", "64")
+    assert result.status == 2 and "--pool is not combined with" in result.stderr
+
+
 def _write(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     return path

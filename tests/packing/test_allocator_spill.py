@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haulout.packing import Pool, Problem, solve, solve_tiers, spill, violations
+from haulout.packing import Pool, Problem, Rules, solve, solve_tiers, spill, violations
 from haulout.packing.conflict_set import subset
 from haulout.support.diagnostics import HauloutError
 
@@ -64,3 +65,15 @@ def test_pools_in_order() -> None:
     assert not solve_tiers(problem, [Pool("fast", 100), Pool("slow", 300)]).solution.fits
     with pytest.raises(HauloutError, match="must have a capacity"):
         solve_tiers(problem, [Pool("fast"), Pool("slow")])
+
+
+def test_aliases_go_into_one_memory_together() -> None:
+    rules = Rules(aliases=((0, 2),), in_place=((1, 3),))
+    problem = Problem.of([0, 0, 2, 1], [2, 2, 4, 4], [64, 64, 64, 64], rules=rules)
+    tiers = solve_tiers(problem, [Pool("fast", 64), Pool("slow")], [1, 5, 5, 1])
+    assert tiers.solution.pool.tolist() == [0, 1, 0, 1]  # the pair of aliases is worth 6, more than the others
+    assert tiers.solution.offset[0] == tiers.solution.offset[2]
+    assert violations(tiers.problem, tiers.solution.offset, pool=tiers.solution.pool) == []
+    with pytest.raises(HauloutError, match="equal offsets"):
+        symmetric = Rules(symmetric=((0, 1),), pools=(Pool("a"), Pool("b")))
+        solve_tiers(replace(problem, rules=symmetric), [Pool("fast", 64), Pool("slow")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,7 @@ from haulout.ir.schema import SIZE_MAX
 from haulout.packing import Pool, Problem, Progress, Solution, over_capacity, solve, violations
 from haulout.packing.csvio import to_csv
 from haulout.packing.readers import read_problem
-from haulout.support.files import write_text
+from haulout.support.files import read_bytes, write_bytes, write_text
 from haulout.support.shown import format_bytes
 
 if TYPE_CHECKING:
@@ -59,10 +60,9 @@ class _PoolType(click.ParamType):  # type: ignore[type-arg]
 @click.option("-o", "--output", metavar="FILE", help="Write the placement to this file; - is stdout.")
 @click.option(
     "--output-format",
-    type=click.Choice(["csv", "json", "header", "table"]),
-    default="csv",
-    show_default=True,
-    help="Of -o: the problem with offsets as CSV, JSON, a C header, or a table.",
+    type=click.Choice(["csv", "json", "header", "table", "tflite"]),
+    help="Of -o: the problem with offsets as CSV, the default, JSON, a C header, or a table; tflite, the default for"
+    " *.tflite: the model with an offline plan for the micro interpreter, if that makes its arena smaller.",
 )
 @format_option
 @quiet_option
@@ -76,7 +76,7 @@ def plan(
     effort: float,
     time_limit: float | None,
     output: str | None,
-    output_format: str,
+    output_format: str | None,
     style: str,
     quiet: bool,
 ) -> int:
@@ -84,11 +84,14 @@ def plan(
 
     PROBLEM is a CSV file with the columns of MiniMalloc: id, lower, upper (or start, end), size, and optionally
     alignment, gaps, offset (pinned) and hint (start of the search); a dsa-problem document of version 1 (JSON) with
-    pools and constraints; an ONNX model with known shapes (extra `onnx`); or the *buffer-assignment.txt that XLA
-    writes with --xla_dump_to, with the *live-range.txt next to it. With a capacity the search ends at the first
-    placement that fits. Ctrl-C keeps the best placement so far.
+    pools and constraints; an ONNX model with known shapes (extra `onnx`); a TensorFlow Lite model (extra `tflite`);
+    or the *buffer-assignment.txt that XLA writes with --xla_dump_to, with the *live-range.txt next to it. With a
+    capacity the search ends at the first placement that fits. Ctrl-C keeps the best placement so far.
     """
     table = read_problem(problem)
+    output_format = output_format or ("tflite" if output is not None and output.endswith(".tflite") else "csv")
+    if output_format == "tflite" and (table.own_planner is None or pools):
+        raise click.UsageError("an offline plan is for a TensorFlow Lite model and one pool")
     rows = table.problem
     wanted = Problem.of(
         rows.lower,
@@ -117,17 +120,17 @@ def plan(
             effort=effort,
             progress=None if quiet else _report,
         )
-        if problem.endswith(".onnx"):
-            from haulout.packing.greedy import greedy_by_size
-
-            more.append(f"greedy by size, first fit: peak {greedy_by_size(wanted)} bytes")
+        if table.own_planner is not None:
+            more.append(_against(*table.own_planner, solution))
         if table.costs and solution.fits:
             wanted, solution, lines = _with_costs(wanted, solution, table, capacity)
             more += lines
     if not solution.fits:
         emit([over_capacity(wanted, solution, table.ids)], style, err=err, summary=_figures(wanted, solution))
         return FOUND
-    if output is not None:
+    if output is not None and output_format == "tflite":
+        more.append(_write_model(problem, output, solution, table))
+    elif output is not None:
         write_text(output, _placement(wanted, solution, table, output_format))
     emit([], style, err=err, summary=_figures(wanted, solution))
     if style == "text":
@@ -173,6 +176,28 @@ def _with_costs(
     before = reuse_cost(problem, solution, table.costs)
     solution = with_less_reuse(problem, solution, table.costs)
     return problem, solution, [f"reuse cost {reuse_cost(problem, solution, table.costs)}, before {before}"]
+
+
+def _against(name: str, theirs: int, solution: Solution) -> str:
+    """What another planner needs, and whether it could be improved."""
+    line = f"{name}: peak {theirs} bytes"
+    if solution.peak < theirs:
+        return f"{line}, {theirs - solution.peak} more"
+    if theirs <= solution.lower_bound:
+        return f"{line}, already the smallest"
+    return line if solution.capacity is not None else f"{line}; no smaller placement was found"
+
+
+def _write_model(model: str, output: str, solution: Solution, table: Table) -> str:
+    """Write a model with an offline plan if that makes the interpreter's arena smaller, else as it is."""
+    from haulout.packing.tflite_model import with_offline_plan
+
+    assert table.own_planner is not None
+    if solution.peak >= table.own_planner[1]:
+        write_bytes(output, read_bytes(Path(model)))
+        return "the model was written as it is: a plan would not make its arena smaller"
+    write_bytes(output, with_offline_plan(model, solution.offset))
+    return "the model was written with an offline plan"
 
 
 def _placement(problem: Problem, solution: Solution, table: Table, kind: str) -> str:

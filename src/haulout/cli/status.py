@@ -105,6 +105,8 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
                 status = command(*args, **kwargs)
         except KeyboardInterrupt:
             status = interrupted()
+        except click.ClickException:  # wrong usage: click prints it and exits with 2
+            raise
         except Exception as error:
             raised = findings_of(error)
             status = exit_status(raised)

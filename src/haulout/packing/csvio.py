@@ -50,7 +50,8 @@ class Table:
     """The contents of a file. `offset` and `hint` are -1 in empty fields, None when the column is missing.
 
     `own`: so many rows are buffers of the file; those after them stand for reserved ranges (`structured.py`).
-    `costs`: reuse penalties (buffer, buffer, cost), lowered as a second objective.
+    `costs`: reuse penalties (buffer, buffer, cost), lowered as a second objective. `own_planner`: the planner that a
+    model's runtime has, its name and its peak in bytes.
     """
 
     problem: Problem
@@ -59,6 +60,7 @@ class Table:
     hint: I64 | None = None
     own: int | None = None
     costs: tuple[tuple[int, int, int], ...] = ()
+    own_planner: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

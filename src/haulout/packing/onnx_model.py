@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from haulout.packing.csvio import Table
+from haulout.packing.greedy import greedy_by_size
 from haulout.packing.problem import Problem
 from haulout.packing.rules import Rules
 from haulout.support.diagnostics import Label, Span, bad_input, error_text
@@ -90,19 +91,17 @@ def read_onnx(path: str | Path) -> Table:
         while root in alias:
             root = alias[root]
         groups.setdefault(row[root], []).append(k)
-    return Table(
-        Problem.of(
-            [*birth.values(), *(moment for _, moment in inner)],
-            [*(max(death.get(name, 0), at + 1) for name, at in birth.items()), *(moment + 1 for _, moment in inner)],
-            [size[name] for name in names],
-            ALIGNMENT,
-            rules=Rules(
-                aliases=tuple(tuple(group) for group in groups.values() if len(group) > 1),
-                in_place=tuple((row[one], row[two]) for one, two in pairs if size[one] == size[two]),
-            ),
+    problem = Problem.of(
+        [*birth.values(), *(moment for _, moment in inner)],
+        [*(max(death.get(name, 0), at + 1) for name, at in birth.items()), *(moment + 1 for _, moment in inner)],
+        [size[name] for name in names],
+        ALIGNMENT,
+        rules=Rules(
+            aliases=tuple(tuple(group) for group in groups.values() if len(group) > 1),
+            in_place=tuple((row[one], row[two]) for one, two in pairs if size[one] == size[two]),
         ),
-        tuple(names),
     )
+    return Table(problem, tuple(names), own_planner=("greedy by size, first fit", greedy_by_size(problem)))
 
 
 def _sizes(onnx: Any, graph: Any, size: dict[str, int], unknown: set[str]) -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 from haulout.packing.csvio import Table, read_csv
 from haulout.packing.onnx_model import read_onnx
 from haulout.packing.structured import parse_structured
+from haulout.packing.tflite_model import IDENTIFIER, read_tflite
 from haulout.packing.xla_dump import HEADER, read_xla_dump
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import read_text
 
 
 def read_problem(path: str | Path) -> Table:
-    """CSV in the columns of MiniMalloc or idealloc, a structured problem, an ONNX model, or XLA's buffer assignment.
+    """CSV in the columns of MiniMalloc or idealloc, a structured problem, XLA's buffer assignment, or a model of ONNX
+    or TensorFlow Lite.
 
     Raises `HauloutError`.
     """
@@ -24,6 +26,8 @@ def read_problem(path: str | Path) -> Table:
         bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
     if str(path).endswith(".onnx"):  # the format has no mark
         return read_onnx(path)
+    if start[4:8] == IDENTIFIER or str(path).endswith(".tflite"):
+        return read_tflite(path)
     if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return parse_structured(read_text(Path(path)).removeprefix("\ufeff"), str(path))
     lines = start.decode("utf-8", errors="replace").splitlines()

@@ -19,6 +19,7 @@ from haulout.packing.problem import I64, Column, Problem
 from haulout.packing.rules import Pool, Rules
 from haulout.packing.solution import PoolUse, Solution, Status
 from haulout.packing.spill import Spill, spill
+from haulout.packing.storages import merge
 from haulout.support.diagnostics import bad_input
 
 
@@ -37,15 +38,36 @@ def solve_tiers(
 ) -> Tiers:
     """Place buffers in pools, the fastest first. Every pool but the last needs a capacity.
 
-    `weight`: what a buffer is worth in a faster pool; its size if absent. Raises `bad-input`; the status of the
+    `weight`: what a buffer is worth in a faster pool; its size if absent. Aliases are one storage, worth the sum of
+    its buffers' weights; `spills` count storages. Raises `bad-input`; the status of the
     solution tells whether the rest fits the last pool.
     """
     for pool in pools[:-1]:
         if pool.capacity is None:
             bad_input(f"pool {pool.name}: every pool but the last must have a capacity")
-    if not problem.rules.trivial or problem.window_low is not None or problem.has_pins:
-        bad_input("pools in order are for problems without rules, windows and pinned buffers")
-    worth: I64 = np.asarray(problem.size if weight is None else weight).astype(np.int64)
+    rules = problem.rules
+    if len(rules.pools) > 1 or rules.symmetric or rules.pools[0].segment is not None:
+        bad_input("pools in order are for problems without pools, segments and equal offsets of their own")
+    if problem.window_low is not None or problem.has_pins:
+        bad_input("pools in order are for problems without windows and pinned buffers")
+    aliases = Rules(aliases=rules.aliases)  # in-place pairs are a permission that is not used
+    storages = merge(replace(problem, rules=aliases))
+    if weight is None:
+        worth = storages.problem.size
+    else:
+        worth = np.zeros(len(storages.problem), np.int64)
+        np.add.at(worth, storages.of, np.asarray(weight).astype(np.int64))
+    tiers = _solve_apart(storages.problem, pools, worth, effort)
+    solution = replace(
+        tiers.solution, offset=tiers.solution.offset[storages.of], pool=tiers.solution.pool[storages.of]
+    )
+    allowed = tuple((number,) for number in solution.pool.tolist())
+    whole = replace(problem, rules=replace(aliases, pools=tuple(pools), allowed=allowed))
+    return Tiers(whole, solution, tiers.spills)
+
+
+def _solve_apart(problem: Problem, pools: Sequence[Pool], worth: I64, effort: float) -> Tiers:
+    """The same for a problem without rules."""
     where = np.full(len(problem), len(pools) - 1, np.int64)
     offset = np.zeros(len(problem), np.int64)
     left = np.arange(len(problem))
