@@ -4,10 +4,10 @@
 
 `lower` traces the function for an abstract mesh, which takes no devices, and writes the result as StableHLO: so
 closures and lambdas work, and nothing of the user's has to be imported a second time. The child
-(`partition_child.py`) has as many CPU devices as the mesh, compiles the module with XLA's dump
-switched on, and exits; the module after the pass `spmd-partitioning` is what `partition` returns and `lower`
-parses, with shardings of parameters from the one before it where they are lost (`lost_shardings.py`). A program for one
-device is never partitioned: there the module before any pass is taken.
+(`partition_child.py`) has as many CPU devices as the mesh, compiles the module with XLA's dump switched on and exits;
+the module after the pass `spmd-partitioning` is what `partition` returns and `lower` parses, with shardings of
+parameters from the one before it where they are lost (`lost_shardings.py`). A program for one device is never
+partitioned: there the module before any pass is taken.
 """
 
 from __future__ import annotations
