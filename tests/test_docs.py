@@ -236,6 +236,14 @@ def test_python_runs(page: Path, folder: Path) -> None:
     _run(page, "python")
 
 
+@pytest.mark.torch
+@pytest.mark.long("40 s")
+@pytest.mark.skipif(importlib.util.find_spec("torchax") is None, reason="needs the extra `torch`")
+@pytest.mark.parametrize("page", _pages_with("python torch"), ids=_name)
+def test_python_with_torch_runs(page: Path, folder: Path) -> None:
+    _run(page, "python torch")
+
+
 @pytest.mark.jax
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs the extra `jax`")
 @pytest.mark.parametrize("page", _pages_with("python jax"), ids=_name)
@@ -288,4 +296,4 @@ def test_transcripts_are_what_is_printed(page: Path, folder: Path) -> None:
 def test_no_other_kind_of_block_hides_code() -> None:
     """A fence with another name would not be run: these are all that there are."""
     kinds = {info.strip() for page in PAGES for info, _ in _FENCE.findall(page.read_text(encoding="utf-8"))}
-    assert kinds <= {"python", "python executorch", "python jax", "console", "text"}
+    assert kinds <= {"python", "python executorch", "python jax", "python torch", "console", "text"}

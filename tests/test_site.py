@@ -12,7 +12,7 @@ import pytest
 from tests.test_docs import DOCS, LINKED, ROOT
 
 import haulout
-from haulout import checker, jax, nki, packing
+from haulout import checker, jax, nki, packing, torch
 
 pytestmark = pytest.mark.long("10 s: builds the site")
 
@@ -38,7 +38,7 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
 
 def test_the_api_is_described_and_can_be_searched(site: Path) -> None:
     search = (site / "searchindex.js").read_text()
-    for module in (haulout, nki, jax, packing, checker):
+    for module in (haulout, nki, jax, torch, packing, checker):
         page = (site / "docs" / "api" / f"{module.__name__.rpartition('.')[2]}.html").read_text()
         for name in module.__all__:
             value = getattr(module, name)
