@@ -365,10 +365,10 @@ def check_source(
 
 def _kept_open(program: Program) -> list[Diagnostic]:
     """What a front end has kept without knowing all of it. It concerns no access."""
-    from haulout.ir.left_out import left_out_constants
+    from haulout.ir.left_out import incomplete_text, left_out_constants
     from haulout.ir.opaque import opaque_instructions
 
-    return [*opaque_instructions(program), *left_out_constants(program)]
+    return [*opaque_instructions(program), *left_out_constants(program), *incomplete_text(program)]
 
 
 def _check_cores(count: int | None, name: str = "lnc") -> None:

@@ -1,4 +1,4 @@
-"""Constants whose data the source leaves out: inputs of the program, with the attribute `left_out=true`."""
+"""What the source leaves out: data of constants, which are inputs with `left_out=true`; and parts of the text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
 from haulout.ir.labels import location_label
+from haulout.ir.origin import INCOMPLETE
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Severity
 
@@ -40,3 +41,13 @@ def left_out_constants(program: Program) -> list[Diagnostic]:
             ),
         )
     ]
+
+
+def incomplete_text(program: Program) -> list[Diagnostic]:
+    """`incomplete-text`, if a part of the source was cut away."""
+    said = program.attrs.get(INCOMPLETE)
+    if not isinstance(said, list) or not said:
+        return []
+    message = f"{program.name} is made of a part of a module; the rest is not in the text"
+    help = ("what was compiled is proved; dump the whole module for the rest of it",)
+    return [Diagnostic("incomplete-text", Severity.WARNING, message, (), tuple(map(str, said)), help)]

@@ -1,8 +1,9 @@
-"""What a program keeps of the function that it was made from: names of results, donation, the memory that XLA plans.
+"""What a program keeps of its source: names of results, donation, the memory that XLA plans, what the text lacks.
 
     results=[TEXT,...]    what the author calls each of `outputs=` (`paths.py`)
     donated=[NAME,...]    inputs that may be overwritten; those that hold a result are kind=inout
     xla_memory=[DEVICES,ARGUMENTS,RESULTS,ALIASED,TEMPORARIES]    bytes on each device
+    incomplete=[TEXT,...]    what the source leaves out; `incomplete-text` says it
 
 Reports alone use it.
 """
@@ -19,6 +20,7 @@ from haulout.ir.program import Program
 
 DONATED = "donated"
 XLA_MEMORY = "xla_memory"
+INCOMPLETE = "incomplete"
 
 
 class XlaMemory(NamedTuple):
@@ -44,6 +46,7 @@ def with_origin(
     arguments: Sequence[str] = (),
     results: Sequence[str] = (),
     memory: XlaMemory | None = None,
+    incomplete: Sequence[str] = (),
 ) -> Program:
     """The program with these facts: `donated` are names of locations, `results` paths in the order of `outputs=`.
 
@@ -55,6 +58,8 @@ def with_origin(
         attrs[DONATED] = list(donated)
     if memory is not None:
         attrs[XLA_MEMORY] = list(memory)
+    if incomplete:
+        attrs[INCOMPLETE] = list(incomplete)
     rows, column = program.locations, program.locations.attrs.copy()
     inputs = {int(name): path for name, path in zip(rows.name.tolist(), arguments, strict=False)}
     outputs: dict[int, str] = {}

@@ -220,6 +220,12 @@ CATALOG: dict[str, Entry] = {
         "computed does.",
         "Dump the module with its constants, or give their values as inputs.",
     ),
+    "incomplete-text": Entry(
+        "HLO text uses operands, parameters or computations that it does not define: it is a part of a dump.",
+        "Operands that nothing defines are inputs; an operation without its computation is opaque; donation is not "
+        "followed. What remains is compiled and proved, and says nothing about the rest.",
+        "Nothing, if the part is what you want to see. Else give the whole module.",
+    ),
     "unexpected-output": Entry(
         "An output of a simulated run differs from the expected value.",
         "The program and the reference compute different results.",

@@ -2,7 +2,7 @@
 
     PK..                          a stored program (.npz)
     bir, then a number            a program as text (.bir)
-    HloModule                     HLO text (.hlo)
+    HloModule, or a computation   HLO text (.hlo)
     module, #loc, func.func, ...  MLIR, such as StableHLO: refused, with what to do instead
     ML\\xefR                       MLIR as bytecode: refused likewise
     other binary data             refused; a serialized HloModuleProto (.pb) can be printed as text
@@ -32,7 +32,11 @@ _BINARY = (".pb", ".bin", ".proto", ".neff", ".mlirbc")
 _SKIPPED = r"(?:\s|#[^\n]*(?:\n|\Z)|//[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
 _STARTS = {
     Kind.BIR: re.compile(_SKIPPED + r"bir\s+\d", re.DOTALL),
-    Kind.HLO: re.compile(_SKIPPED + r"HloModule\b", re.DOTALL),
+    Kind.HLO: re.compile(
+        _SKIPPED + r"(?:HloModule\b|ENTRY\s+%?[\w.\-]+\s*[({]|%?[A-Za-z_][\w.\-]*\s*(?:\([^{}]*\)\s*->[^{}]*)?\{\s*"
+        r"(?:ROOT\s+)?%?[\w.\-]+\s*=\s*\(?[a-z][a-z0-9]*\[)",
+        re.DOTALL,
+    ),
 }
 _MLIR = re.compile(
     r'(?:\s|//[^\n]*(?:\n|\Z))*(?:#\w[\w.]*\s*=|module\b[^\n]*\{|func\.func\b|"?builtin\.module\b)|\b(?:stablehlo|mhlo)\.\w'

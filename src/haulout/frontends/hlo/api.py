@@ -30,4 +30,4 @@ def load_hlo(
     module = with_donors(read_hlo(path))
     whole = divide and not is_partitioned(module)
     program = lower(module, fuse=fuse, replicated=replicated, whole=whole, cores=cores)
-    return with_origin(program, donated=donated_names(module, program))
+    return with_origin(program, donated=donated_names(module, program), incomplete=module.left_out)

@@ -102,6 +102,8 @@ class HloModule:
     num_partitions: int
     replica_count: int
     aliases: tuple[Alias, ...]
+    left_out: tuple[str, ...] = ()
+    """What is cut away from the text, a sentence each (`fragments.py`)."""
     by_replica: bool = False
     """Each core is a replica of the one partition; `num_partitions` is the number of cores all the same."""
 

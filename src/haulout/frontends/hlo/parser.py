@@ -1,6 +1,6 @@
 """The reader of HLO text: a module after partitioning, as XLA prints it.
 
-    module      := "HloModule" NAME ("," attribute)* tables computation+
+    module      := ["HloModule" NAME ("," attribute)* tables] computation+
     computation := ["ENTRY"] NAME [signature] "{" instruction+ "}" ("," attribute)*
     signature   := "(" [NAME ":" shape ("," NAME ":" shape)*] ")" "->" shape
     instruction := ["ROOT"] NAME "=" shape OPCODE "(" operands ")" ("," attribute)*
@@ -10,8 +10,9 @@
 
 Names may stand with or without `%`, comments (`/*index=5*/`) and blanks anywhere. The reader also checks what
 every later step relies on: names are unique, operands and called computations stand before their use,
-parameters are numbered 0, 1, ... without gaps, the root has the declared shape, exactly one computation is
-the entry.
+parameters are numbered 0, 1, ... without gaps, the root has the declared shape, at most one computation is marked as
+the entry. Without a mark the last one is it, as in XLA. An entry of which a part was cut away is read, too
+(`fragments.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from haulout.frontends.hlo import attributes
 from haulout.frontends.hlo.cursor import Cursor
+from haulout.frontends.hlo.fragments import Missing, numbered, opaque_without
 from haulout.frontends.hlo.literals import is_left_out, parse_literal
 from haulout.frontends.hlo.metadata import MetadataTables, parse_tables
 from haulout.frontends.hlo.model import Computation, HloModule, Instruction
@@ -45,6 +47,8 @@ CALLEES = (
 
 _HEADER = re.compile(r"HloModule\b")
 _ENTRY = re.compile(r"ENTRY\b")
+_COMPUTATION = re.compile(r"(?:ENTRY\b\s*)?%?[A-Za-z_][\w.\-]*\s*[({]")
+_ONE_MODULE = "give each module a file of its own"
 _ROOT = re.compile(r"ROOT\b")
 _OPCODE = re.compile(r"[a-z][a-z0-9\-]*(?=\s*\()")
 _ELEMENT = re.compile(r"#([0-9]+)")
@@ -61,22 +65,32 @@ _OPEN, _CLOSE = "{([", "})]"
 def parse_hlo(text: str, file: str = "<hlo>") -> HloModule:
     """Parse HLO text. `file` is the name that messages show. Raises `HauloutError` (`bad-input`)."""
     cursor = Cursor(Source(file, text))
-    cursor.expect(_HEADER, "`HloModule`")
-    name = cursor.name("the name of the module")
-    header = _parse_attributes(cursor)
+    name, header = Path(file).stem, dict[str, Excerpt]()
+    if cursor.take(_HEADER):
+        name = cursor.name("the name of the module")
+        header = _parse_attributes(cursor)
+    elif cursor.at_end() or not cursor.sees(_COMPUTATION):
+        cursor.fail("`HloModule`")
     tables = parse_tables(cursor)
     computations: dict[str, Computation] = {}
     entry: Computation | None = None
+    missing = Missing()
     while not cursor.at_end():
+        if cursor.sees(_HEADER):
+            cursor.source.fail(cursor.skip(), "a second module", "it begins here", help=[_ONE_MODULE])
         is_entry = cursor.take(_ENTRY) is not None
-        computation = _parse_computation(cursor, tables, computations)
+        if is_entry and entry is not None:
+            message = f"a second entry computation; the first is %{entry.name}"
+            cursor.source.fail(cursor.skip(), message, help=[_ONE_MODULE])
+        computation = _parse_computation(cursor, tables, computations, missing if is_entry else None)
         computations[computation.name] = computation
         if is_entry:
-            if entry is not None:
-                computation.where.fail(f"a second entry computation; the first is %{entry.name}")
             entry = computation
-    if entry is None:
+    if not computations:
         cursor.fail("an `ENTRY` computation")
+    entry = entry or computation
+    left_out = tuple(missing.sentences(entry.root))
+    aliased = "input_output_alias" in header and not left_out
     return HloModule(
         name,
         cursor.source,
@@ -85,7 +99,8 @@ def parse_hlo(text: str, file: str = "<hlo>") -> HloModule:
         entry,
         _header_integer(header, "num_partitions"),
         _header_integer(header, "replica_count"),
-        attributes.aliases(header["input_output_alias"]) if "input_output_alias" in header else (),
+        attributes.aliases(header["input_output_alias"]) if aliased else (),
+        left_out=left_out,
     )
 
 
@@ -98,7 +113,10 @@ def _header_integer(header: Mapping[str, Excerpt], key: str) -> int:
     return attributes.integer(header[key], 1) if key in header else 1
 
 
-def _parse_computation(cursor: Cursor, tables: MetadataTables, known: Mapping[str, Computation]) -> Computation:
+def _parse_computation(
+    cursor: Cursor, tables: MetadataTables, known: Mapping[str, Computation], missing: Missing | None
+) -> Computation:
+    """`missing` notes what is cut away from an entry; elsewhere nothing may be."""
     start = cursor.skip()
     name = cursor.name("a computation")
     where = Excerpt(cursor.source, start, cursor.position)
@@ -111,7 +129,7 @@ def _parse_computation(cursor: Cursor, tables: MetadataTables, known: Mapping[st
     root: Instruction | None = None
     while not cursor.take_mark("}"):
         is_root = cursor.take(_ROOT) is not None
-        instruction = _parse_instruction(cursor, tables, by_name, known, instructions)
+        instruction = _parse_instruction(cursor, tables, by_name, known, instructions, missing)
         instructions.append(instruction)
         by_name[instruction.name] = instruction
         if is_root:
@@ -123,6 +141,12 @@ def _parse_computation(cursor: Cursor, tables: MetadataTables, known: Mapping[st
     if not instructions:
         where.fail(f"computation %{name} has no instructions")
     root = root or instructions[-1]
+    if missing is not None:
+        _find_cuts(instructions, signature, root, missing)
+        if missing.sentences(root):
+            instructions, signature = numbered(instructions, missing), None
+            by_name = {each.name: each for each in instructions}
+            root = by_name[root.name]
     parameters = _order_parameters(instructions, where)
     if signature is not None:
         _check_signature(signature, parameters, root, where)
@@ -141,6 +165,27 @@ def _parse_signature(cursor: Cursor) -> tuple[list[AnyShape], AnyShape]:
         shapes.append(parse_shape(cursor))
     cursor.expect_mark("->", "`->` and the shape of the result")
     return shapes, parse_shape(cursor)
+
+
+def _find_cuts(
+    instructions: list[Instruction],
+    signature: tuple[list[AnyShape], AnyShape] | None,
+    root: Instruction,
+    missing: Missing,
+) -> None:
+    """Note the parameters, and the result, that only the signature has. What it contradicts is refused."""
+    if signature is None:
+        return
+    shapes, result = signature
+    own = {
+        each.number: each for each in instructions if each.opcode == "parameter" and each.name not in missing.operands
+    }
+    missing.parameters = [number for number in range(len(shapes)) if number not in own]
+    missing.is_root_cut = result != root.shape
+    if missing.sentences(root):
+        for number, parameter in own.items():
+            if number < len(shapes):
+                _check_parameter(shapes[number], parameter)
 
 
 def _order_parameters(instructions: list[Instruction], where: Excerpt) -> tuple[Instruction, ...]:
@@ -165,12 +210,14 @@ def _check_signature(
     if len(shapes) != len(parameters):
         where.fail(f"the signature has {len(shapes)} parameters, the body {len(parameters)}")
     for shape, parameter in zip(shapes, parameters, strict=True):
-        if shape != parameter.shape:
-            parameter.where.fail(
-                f"parameter {parameter.number} is {shape} in the signature and {parameter.shape} here"
-            )
+        _check_parameter(shape, parameter)
     if result != root.shape:
         root.where.fail(f"the signature's result is {result}, the root is {root.shape}", "the root")
+
+
+def _check_parameter(shape: AnyShape, parameter: Instruction) -> None:
+    if shape != parameter.shape:
+        parameter.where.fail(f"parameter {parameter.number} is {shape} in the signature and {parameter.shape} here")
 
 
 def _parse_instruction(
@@ -179,9 +226,13 @@ def _parse_instruction(
     by_name: dict[str, Instruction],
     known: Mapping[str, Computation],
     before: list[Instruction],
+    missing: Missing | None,
 ) -> Instruction:
     start = cursor.skip()
     name = cursor.name("an instruction or `}`")
+    if missing is not None and name in missing.operands:
+        message = f"%{name} is defined after line {missing.operands[name].line} has used it"
+        cursor.source.fail(start, message, end=cursor.position)
     if name in by_name:
         cursor.source.fail(start, f"a second instruction %{name} in this computation", end=cursor.position)
     cursor.expect_mark("=")
@@ -200,17 +251,23 @@ def _parse_instruction(
     elif opcode == "parameter":
         number = cursor.integer("a parameter number")
     else:
-        operands = _parse_operands(cursor, by_name, before)
+        operands = _parse_operands(cursor, by_name, before, missing)
     cursor.expect_mark(")")
     values = _parse_attributes(cursor)
-    for key in CALLEES:
-        if key in values:
-            _check_callees(values[key], known)
     place = tables.place(values.get("metadata"))
-    return Instruction(name, shape, opcode, operands, values, where, number, literal, place)
+    made = Instruction(name, shape, opcode, operands, values, where, number, literal, place)
+    for key in CALLEES:
+        absent = [each for each in attributes.names(values[key]) if each not in known] if key in values else []
+        if absent and missing is not None and missing.without(made, absent):
+            return opaque_without(made)
+        if absent:
+            values[key].fail(f"computation %{absent[0]} is not defined before this use", "used here")
+    return made
 
 
-def _parse_operands(cursor: Cursor, by_name: dict[str, Instruction], before: list[Instruction]) -> tuple[str, ...]:
+def _parse_operands(
+    cursor: Cursor, by_name: dict[str, Instruction], before: list[Instruction], missing: Missing | None
+) -> tuple[str, ...]:
     """The names of the operands; elements of tuples that are named here for the first time are added to `before`."""
     operands: list[str] = []
     while not cursor.sees_mark(")"):
@@ -219,6 +276,9 @@ def _parse_operands(cursor: Cursor, by_name: dict[str, Instruction], before: lis
         shape = parse_shape(cursor) if sees_shape(cursor) else None
         start = cursor.skip()
         operand = cursor.name("an operand")
+        if operand not in by_name and missing is not None and shape is not None:
+            by_name[operand] = missing.operand(operand, shape, Excerpt(cursor.source, start, cursor.position))
+            before.append(by_name[operand])
         if operand not in by_name:
             cursor.source.fail(start, f"%{operand} is not defined before this use", "used here", cursor.position)
         while (match := cursor.take(_ELEMENT)) is not None:
@@ -242,12 +302,6 @@ def _element(by_name: dict[str, Instruction], before: list[Instruction], of: str
         by_name[name] = made
         before.append(made)
     return name
-
-
-def _check_callees(value: Excerpt, known: Mapping[str, Computation]) -> None:
-    for callee in attributes.names(value):
-        if callee not in known:
-            value.fail(f"computation %{callee} is not defined before this use", "used here")
 
 
 def _parse_attributes(cursor: Cursor) -> dict[str, Excerpt]:

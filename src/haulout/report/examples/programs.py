@@ -254,6 +254,14 @@ PROGRAMS: dict[str, Example] = {
         "mloc %y dram.local size=64 kind=output dtype=f32 shape=[16]\n"
         "%k = negate @vector (%c) -> (%y)",
     ),
+    "incomplete-text": Example(
+        {
+            "example.hlo": "HloModule step, num_partitions=2\n\nENTRY main {\n  %x = f32[4] parameter(0)\n"
+            "  ROOT %y = f32[4] add(f32[4] %x, f32[4] %before)\n}\n"
+        },
+        "haulout check example.hlo",
+        "warning[incomplete-text]: step is made of a part of a module; the rest is not in the text",
+    ),
     "too-few-semaphores": Example(
         {
             "example.bir": program(
