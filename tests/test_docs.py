@@ -149,11 +149,16 @@ _MADE = {
     "demo.bir",
     "deps.json",
     "memory.html",
+    "out/memory.html",
     "out/program.bir",
     "out/report.json",
     "out/site/index.html",
+    "out/timeline.json",
+    "out/trace.json",
     "program.bir",
     "report.json",
+    "timeline.json",
+    "trace.json",
     "task_graph_rank0.json",
 }
 """What commands and snippets write, and a text that is no file."""
