@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from haulout.ir.program import Program
 from haulout.report.memory_map import Drawing, Panel, draw_program, memory_map
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jax" / "decoder_train.n4.hlo"
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 
 @pytest.fixture(scope="module")
@@ -86,26 +83,6 @@ def test_a_fence_of_the_page_names_both_sides(program: Program) -> None:
 
 
 # -- in a browser ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    if BROWSER is None or DRIVER is None:
-        pytest.skip("needs chromium and chromedriver")
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (
-        "headless=new",
-        "no-sandbox",
-        "disable-gpu",
-        "disable-background-networking",
-        "window-size=1400,1000",
-    ):
-        options.add_argument(f"--{flag}")
-    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield made
-    made.quit()
 
 
 @pytest.fixture
