@@ -2,8 +2,8 @@
 
 Every buffer is a box: its live range and its bytes. Above the boxes of a panel the live bytes are a curve; fences are
 lines through all panels. Inputs and constants, which are live all the time, are folded until they are asked for. The
-page (`templates/memory_map.*`) loads no other resource. Its data are compressed; what only a click shows is unpacked at
-the first click.
+page (`templates/memory_map.*`) loads no other resource. Its data are compressed; what only a click shows is unpacked
+at the first click.
 
 The time of a program is a *step*: its instructions in the order in which they start by the estimate, where no
 instruction comes before one that precedes it in its core's list. So lifetimes, which follow the lists, stay apart.
@@ -31,6 +31,7 @@ from haulout.ir.enums import NONE, Kind, Space
 from haulout.ir.paths import location_paths
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools
+from haulout.packing import Problem, solve
 from haulout.support.render import encodable
 from haulout.support.shown import format_bytes
 from haulout.target import DEFAULT, load_target
@@ -81,8 +82,8 @@ class Drawing:
 
 
 def draw_program(program: Program) -> Drawing:
-    """The panels of all placed locations: a panel for DRAM that cores share, or each core's part, and for each core's
-    SBUF and PSUM.
+    """A panel for DRAM that cores share, or each core's part, and for each core's SBUF and PSUM. Locations of DRAM
+    without an address are left out.
     """
     step = _steps(program)
     return Drawing(_panels(program, step), "step", _fences(program, step), _details(program))
@@ -115,9 +116,12 @@ def _panels(program: Program, step: Ints) -> list[Panel]:
         program.strings[name] if path is None else f"{path} ({program.strings[name]})"
         for name, path in zip(locations.name.tolist(), location_paths(program), strict=True)
     ]
-    for title, rows in _spaces(program, placed):
+    for title, rows in [*_spaces(program, placed), *_unplaced(program, life.end > life.begin)]:
         shared, outside = locations.space[rows] == Space.DRAM_SHARED, locations.kind[rows] != Kind.INTERNAL
-        base = int(locations.address[rows].min())
+        offset, height = locations.address[rows], _heights(program, rows)
+        if (offset == NONE).any():
+            offset = solve(Problem.of(begin[rows], end[rows], height), effort=0).offset
+        base = int(offset.min())
         panels.append(
             Panel(
                 f"{title}, from {base:#x}" if base else title,
@@ -125,8 +129,8 @@ def _panels(program: Program, step: Ints) -> list[Panel]:
                 begin[rows],
                 end[rows],
                 np.arange(len(rows)),
-                locations.address[rows] - base,
-                _heights(program, rows),
+                offset - base,
+                height,
                 np.where(outside, 2, np.where(shared, 1, 0)).astype(np.int64),
                 ("local", "shared", "input, output, constant"),
                 folded=2,
@@ -168,6 +172,21 @@ def _spaces(program: Program, placed: Bools) -> list[tuple[str, Ints]]:
             mine = np.flatnonzero(placed & (rows.space == space) & (core == each))
             if len(mine):
                 found.append((f"{space.name}, core {each}", mine))
+    return found
+
+
+def _unplaced(program: Program, lives: Bools) -> list[tuple[str, Ints]]:
+    """Titles and locations on chip whose places are left to a later compiler: the drawing packs them, so that one
+    sees how much is live at once.
+    """
+    rows, core = program.locations, program.location_core
+    wanted = lives & (rows.remote_name == NONE) & (rows.address == NONE) & (rows.size > 0)
+    found = []
+    for space in (Space.SBUF, Space.PSUM):
+        for each in range(program.lnc):
+            mine = np.flatnonzero(wanted & (rows.space == space) & (core == each))
+            if len(mine):
+                found.append((f"{space.name}, core {each}, packed here as it has no addresses", mine))
     return found
 
 
