@@ -7,7 +7,7 @@ WORKERS ?= auto
 # Compiled modules are kept, or each worker and each process that a test starts would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-rest test-all lint docs setup wheel clean
+.PHONY: demo test test-rest test-all lint docs setup dist pythons clean
 
 demo: $(VENV)/.installed
 	$(BIN)/haulout compile examples/jax/decoder_train.n4.hlo -o out/
@@ -36,8 +36,16 @@ lint: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html --conf-dir docs . out/site
 
-wheel: $(VENV)/.installed-dev
-	$(BIN)/python -m pip wheel --no-deps -w dist .
+# What is uploaded: the source distribution, the wheel that is built from it, and a look at both.
+dist: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install -q -e ".[release]"
+	rm -rf dist
+	$(BIN)/python -m build -o dist .
+	$(BIN)/python -m twine check --strict dist/*
+
+# The wheel in a fresh environment of every Python that this machine has.
+pythons: dist
+	.ci/pythons
 
 setup: $(VENV)/.installed-dev
 

@@ -7,6 +7,7 @@ import importlib.util
 import re
 import shlex
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,11 +150,16 @@ _MADE = {
     "demo.bir",
     "deps.json",
     "memory.html",
+    "out/memory.html",
     "out/program.bir",
     "out/report.json",
     "out/site/index.html",
+    "out/timeline.json",
+    "out/trace.json",
     "program.bir",
     "report.json",
+    "timeline.json",
+    "trace.json",
     "task_graph_rank0.json",
 }
 """What commands and snippets write, and a text that is no file."""
@@ -291,6 +297,20 @@ def test_transcripts_are_what_is_printed(page: Path, folder: Path) -> None:
             assert program == "haulout", command
             result = CliRunner().invoke(main, arguments)
             assert _fits(shown, result.stdout.splitlines()), f"{command}\n{result.stdout}{result.stderr}"
+
+
+@pytest.mark.long("10 s")
+def test_transcripts_of_the_readme_are_what_is_printed(folder: Path) -> None:
+    """The README indents its transcripts; a command may go on in the next line."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^(?: {4}.*)?\n)+", text, re.MULTILINE)]
+    commands = [each for block in blocks for each in _commands(block) if each[0].startswith("haulout")]
+    assert len(commands) >= 5
+    for command, shown in commands:
+        while shown and not shown[-1].strip():
+            shown.pop()
+        result = CliRunner().invoke(main, shlex.split(command)[1:])
+        assert _fits(shown, result.stdout.splitlines()), f"{command}\n{result.stdout}{result.stderr}"
 
 
 def test_no_other_kind_of_block_hides_code() -> None:

@@ -1,7 +1,7 @@
-"""Generate the reference pages from the code: tables, passes, diagnostics, commands; and the tables of opcodes and of
-the rules of the hardware.
+"""Generate the reference pages from the code: tables, passes, diagnostics, commands; the tables of opcodes and of the
+rules of the hardware; and the way of a tensor.
 
-    python tools/make_docs.py            # write docs/reference/*.md, and tables in docs/opcodes.md and docs/nki.md
+    python tools/make_docs.py            # write docs/reference, tutorials/tensor.md, tables in opcodes.md and nki.md
     python tools/make_docs.py --check    # exit 1, and say which, when a page is not what the code gives
 
 A page is a function from the code to text; `PAGES` lists them. What a page says is in the code (docstrings, column
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import inspect
 import re
 import textwrap
@@ -320,6 +321,13 @@ def _rules_table() -> str:
     return grid(("", "rule", "what is asked", "targets", "a breach is"), rows)
 
 
+def tensor_page() -> str:
+    """One tensor on its way through the passes."""
+    # This file is a script, and a module of `tools` for the tests.
+    way = importlib.import_module("tools.tensor_way" if __package__ else "tensor_way")
+    return page(way.page_parts())
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/tables.md": tables_page,
     "reference/passes.md": passes_page,
@@ -327,6 +335,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "opcodes.md": opcodes_page,
     "nki.md": nki_page,
+    "tutorials/tensor.md": tensor_page,
 }
 """File of docs -> its text."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.command import FIXED, haulout
@@ -63,10 +66,13 @@ def test_no_name_breaks_the_memory_map(name: str, tmp_path: Path) -> None:
     assert found.texts["title"][0] == name
     assert found.tags.count("script") == 3
     assert "img" not in found.tags
-    data = "".join(found.texts["script"]).partition("use strict")[0]
-    assert "<" not in data and "\u2028" not in data
-    document = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])  # type: ignore[index]
-    assert any(name in panel["names"] for panel in document["panels"])
+    assert any(name in panel["names"] for panel in map_data(page)["panels"])
+
+
+def map_data(page: str) -> Any:
+    """What the script of a page unpacks; no character of it can end the element."""
+    packed = re.search(r'id="data">([A-Za-z0-9+/=]*)</script>', page)[1]  # type: ignore[index]
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
 def test_names_of_a_plan(tmp_path: Path) -> None:
@@ -76,4 +82,4 @@ def test_names_of_a_plan(tmp_path: Path) -> None:
     assert haulout("map", path, "-o", tmp_path / "page.html").status == 0
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "<title>odd\\xff</title>" in page
-    assert '["a\\u003c!--\\u0001"]' in page
+    assert map_data(page)["panels"][0]["names"] == ["a<!--\x01"]

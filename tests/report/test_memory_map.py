@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-import shutil
-from collections.abc import Iterator
+import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from haulout.ir.program import Program
 from haulout.report.memory_map import Drawing, Panel, draw_program, memory_map
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jax" / "decoder_train.n4.hlo"
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,8 @@ def page(program: Program) -> str:
 
 
 def section(page: str, name: str) -> Any:
-    return json.loads(re.search(rf'id="{name}">(.*?)</script>', page)[1])  # type: ignore[index]
+    packed = re.search(rf'id="{name}">(.*?)</script>', page)[1]  # type: ignore[index]
+    return json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
 
 
 def test_boxes_of_one_space_never_overlap(program: Program) -> None:
@@ -88,30 +89,24 @@ def test_a_fence_of_the_page_names_both_sides(program: Program) -> None:
 # -- in a browser ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    if BROWSER is None or DRIVER is None:
-        pytest.skip("needs chromium and chromedriver")
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (
-        "headless=new",
-        "no-sandbox",
-        "disable-gpu",
-        "disable-background-networking",
-        "window-size=1400,1000",
-    ):
-        options.add_argument(f"--{flag}")
-    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield made
-    made.quit()
+def show(driver: Any, page: str, folder: Path) -> None:
+    """Open a page, and wait until it has drawn."""
+    (folder / "memory.html").write_text(page, "utf-8")
+    driver.get((folder / "memory.html").as_uri())
+    until(driver, "return document.documentElement.dataset.ready === 'yes'")
+
+
+def until(driver: Any, condition: str) -> None:
+    """Wait for the page; what it does comes at once, but not in the same moment."""
+    end = time.monotonic() + 60
+    while not driver.execute_script(condition):
+        assert time.monotonic() < end, condition
+        time.sleep(0.05)
 
 
 @pytest.fixture
 def opened(driver: Any, page: str, tmp_path: Path) -> Any:
-    (tmp_path / "memory.html").write_text(page, "utf-8")
-    driver.get((tmp_path / "memory.html").as_uri())
+    show(driver, page, tmp_path)
     yield driver
     assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
 
@@ -139,6 +134,7 @@ def test_a_click_tells_of_the_buffer(opened: Any, page: str) -> None:
     inside = [at for at, group in enumerate(panel["group"]) if group == 0]
     name = panel["names"][max(inside, key=panel["size"].__getitem__)]
     click_box(opened, 0, name)
+    until(opened, "return document.getElementById('side').textContent.includes('writes')")
     text = opened.find_element("id", "side").text
     assert name in text
     assert "offset" in text
@@ -150,6 +146,7 @@ def test_search_toggles_and_keys(opened: Any, page: str) -> None:
     panels = section(page, "data")["panels"]
     field = opened.find_element("id", "search")
     field.send_keys("dot")
+    until(opened, "return document.getElementById('hits').textContent !== ''")
     found = sum("dot" in name for panel in panels for name in panel["names"])
     assert int(opened.find_element("id", "hits").text.split()[0]) >= found > 0
     toggle = opened.find_elements("css selector", "#legend button")[2]
@@ -160,11 +157,11 @@ def test_search_toggles_and_keys(opened: Any, page: str) -> None:
     assert opened.execute_script("return panels[0].height") >= height
     canvas = opened.find_element("css selector", "canvas.map")
     canvas.send_keys("+")
-    begin, end = opened.execute_script("return view")
-    whole = opened.execute_script("return full")
+    begin, end = opened.execute_script("return look().view")
+    whole = opened.execute_script("return look().full")
     assert end - begin == pytest.approx(0.8 * (whole[1] - whole[0]))
     canvas.send_keys("0")
-    assert opened.execute_script("return view") == whole
+    assert opened.execute_script("return look().view") == whole
 
 
 def test_what_is_painted(opened: Any) -> None:
@@ -177,7 +174,8 @@ def test_what_is_painted(opened: Any) -> None:
           const w = p.image.width, h = p.image.height;
           for (let i = 0; i < p.boxes; i++) {
             const buffer = p.buffer[i];
-            const x = Math.floor(((p.lower[i] + p.upper[i]) / 2 - view[0]) / (view[1] - view[0]) * w);
+            const { view } = look(), middle = (p.lower[i] + p.upper[i]) / 2;
+            const x = Math.floor((middle - view[0]) / (view[1] - view[0]) * w);
             const y = Math.floor(h - (p.offset[buffer] + p.size[buffer] / 2 - p.bottom) / p.height * h);
             const tall = p.size[buffer] / p.height * h, wide = (p.upper[i] - p.lower[i]) / (view[1] - view[0]) * w;
             if (tall < 4 || wide < 4 || y < 0 || y >= h) continue;
@@ -198,8 +196,8 @@ def test_names_run_no_script(driver: Any, tmp_path: Path) -> None:
     bad = "</script><img src=x onerror=window.hit=1>"
     one = np.ones(1, np.int64)
     panel = Panel(bad, [bad], 0 * one, 5 * one, 0 * one, 0 * one, 64 * one, 0 * one, (bad,))
-    (tmp_path / "bad.html").write_text(memory_map(bad, Drawing([panel])), "utf-8")
-    driver.get((tmp_path / "bad.html").as_uri())
+    show(driver, memory_map(bad, Drawing([panel])), tmp_path)
     click_box(driver, 0, bad)
+    until(driver, "return document.getElementById('side').textContent.includes('offset')")
     assert bad in driver.find_element("id", "side").text
     assert driver.execute_script("return window.hit") is None

@@ -18,7 +18,7 @@ from haulout.ir.program import Program
 from haulout.ir.text import parse_bir
 from haulout.ir.values import load_values
 from haulout.report.simulated_timeline import simulated_trace
-from haulout.report.timeline import estimated_trace
+from haulout.report.timeline import Flow, Slice, estimated_trace, trace_text
 from haulout.target import load_target
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "jax"
@@ -101,14 +101,14 @@ def test_a_loop_is_shown_once_and_lasts_for_all_iterations() -> None:
     assert loop["args"] == {"iterations": 5}
     body = [each for each in slices if each["name"] in ("r", "n", "s")]
     assert [each["name"] for each in body] == ["r", "n", "s"]
-    assert loop["dur"] >= 5 * (body[-1]["ts"] + body[-1]["dur"] - body[0]["ts"])
+    assert loop["dur"] >= 5 * (body[-1]["ts"] + body[-1]["dur"] - body[0]["ts"]) - 1e-6
     (last,) = [each for each in slices if each["name"] == "e"]
-    assert last["ts"] >= loop["ts"] + loop["dur"]
+    assert last["ts"] >= round(loop["ts"] + loop["dur"], 3)
     live = [(each["ts"], each["args"]["bytes"]) for each in events_of(text, "C")]
     assert live[0] == (0.0, 4104)
     assert max(size for _, size in live) == 5128
     assert dict(live)[loop["ts"]] == 5128  # from its first use to the end of the loop
-    assert dict(live)[loop["ts"] + loop["dur"]] == 4104
+    assert dict(live)[round(loop["ts"] + loop["dur"], 3)] == 4104
     assert live[-1][1] == 0
 
 
@@ -116,6 +116,38 @@ def test_what_runs_has_every_iteration() -> None:
     slices = events_of(simulated_trace(loop_program(), GENERIC, GIVEN))
     assert [each["name"] for each in slices if each["cat"] == "instruction"].count("r") == 5
     assert [each["name"] for each in slices if each["cat"] == "branch"] == ["^loop"] * 6
+
+
+def test_times_that_are_rounded_do_not_overlap() -> None:
+    """Begin and length of these, each rounded to nanoseconds on its own, overlap by one."""
+    ends = np.cumsum(np.full(200, 0.0016)).tolist()
+    slices = [Slice(0, 0, "x", "instruction", end - 0.0016, end, {}) for end in ends]
+    found = [(round(each["ts"] * 1000), round(each["dur"] * 1000)) for each in events_of(trace_text("p", 1, slices))]
+    assert all(begin + length == after for (begin, length), (after, _) in pairwise(found))
+    assert any(round(begin * 1000) + 2 > round(after * 1000) for begin, after in pairwise([0.0, *ends]))
+
+
+def test_arms_at_one_time_have_threads_of_their_own() -> None:
+    slices = [
+        Slice(0, 0, "a", "instruction", 0, 3, {}),
+        Slice(0, 0, "b", "instruction", 1, 4, {}),
+        Slice(0, 0, "meet", "wait", 4, 5, {}),
+        Slice(1, 0, "meet", "wait", 2, 5, {}),
+        Slice(1, 0, "c", "instruction", 1, 4, {}),
+    ]
+    text = trace_text("p", 2, slices, [Flow("barrier", (0, 0, 4), (1, 0, 5))])
+    check_threads(text)
+    threads = {each["tid"]: each["args"]["name"] for each in events_of(text, "M") if each["name"] == "thread_name"}
+    assert [threads[each["tid"]] for each in events_of(text)] == [
+        "pe",
+        "pe, other arm 1",
+        "pe",
+        "pe, other arm 1",
+        "pe",
+    ]
+    (end,) = events_of(text, "f")
+    assert threads[end["tid"]] == "pe, other arm 1"
+    assert 0 not in {each["tid"] for each in events_of(text)} | {each["pid"] for each in events_of(text)}
 
 
 def test_the_commands_write_it(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_the_trace_has_a_thread_a_queue() -> None:
     names = {
         (event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"
     }
-    assert {core for core, _ in names} == {0, 1}
+    assert {process for process, _ in names} == {1, 2}
     assert len(names) > 2
     engines = {
         event["name"]: names[event["pid"], event["tid"]] for event in events if event.get("cat") == "instruction"

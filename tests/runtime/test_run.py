@@ -229,7 +229,7 @@ def test_the_trace_has_every_instruction_of_every_core() -> None:
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert names == [f"{program.name}: core 0", f"{program.name}: core 1"]
     complete = [event for event in events if event["ph"] == "X"]
-    run = {(event["pid"], event["name"]) for event in complete if event["cat"] == "instruction"}
+    run = {(event["pid"] - 1, event["name"]) for event in complete if event["cat"] == "instruction"}
     nops = [row for row, view in enumerate(program.instructions.opcode) if program.strings[int(view)] == "nop"]
     wanted = {
         (int(program.instruction_core[row]), program.instruction_name(row))
@@ -239,5 +239,5 @@ def test_the_trace_has_every_instruction_of_every_core() -> None:
     assert run == wanted
     assert {event["cat"] for event in complete} == {"instruction", "wait", "signal"}
     for core in (0, 1):
-        own = [event for event in complete if event["pid"] == core]
+        own = [event for event in complete if event["pid"] == core + 1]
         assert all(one["ts"] + one["dur"] <= two["ts"] + 1e-3 for one, two in pairwise(own))

@@ -51,30 +51,85 @@ class Flow(NamedTuple):
 def trace_text(
     name: str, cores: int, slices: Sequence[Slice], flows: Sequence[Flow] = (), live: Sequence[tuple[float, int]] = ()
 ) -> str:
-    """The events as JSON; `live` are moments and the bytes of DRAM that are live from then on."""
+    """The events as JSON; `live` are moments and the bytes of DRAM that are live from then on.
+
+    Processes are numbered from 1 and threads behind them, no number twice: 0 is an idle thread to Perfetto, and
+    threads of one number may be one thread.
+    """
+    lanes = _lanes(slices)
+    used = sorted({(each.core, each.line, lane) for each, lane in zip(slices, lanes, strict=True)})
+    thread = {key: {"pid": key[0] + 1, "tid": number} for number, key in enumerate(used, cores + 2)}
     events: list[dict[str, Any]] = []
     for core in range(cores):
-        events += _named("process", core, 0, f"{name}: core {core}", core)
-        for line in sorted({each.line for each in slices if each.core == core}):
-            events += _named("thread", core, line, _line_name(line), line)
-    for core, line, title, category, begin, end, args in slices:
-        times = {"ts": begin, "dur": end - begin}
-        events.append({"ph": "X", "pid": core, "tid": line, **times, "name": title, "cat": category, "args": args})
+        events += _named("process", {"pid": core + 1}, f"{name}: core {core}", core)
+        for key in used:
+            if key[0] == core:
+                title = _line_name(key[1]) + (f", other arm {key[2]}" if key[2] else "")
+                events += _named("thread", thread[key], title, key[1])
+    for (core, line, title, category, begin, end, args), lane in zip(slices, lanes, strict=True):
+        times = {"ts": _moment(begin), "dur": (_nanoseconds(end) - _nanoseconds(begin)) / 1000}
+        events.append({"ph": "X", **thread[core, line, lane], **times, "name": title, "cat": category, "args": args})
+    waits = _waits(slices, lanes) if any(lanes) else {}
     for number, (title, source, target) in enumerate(flows):
         for phase, (core, line, time) in (("s", source), ("f", target)):
-            place = {"ph": phase, "pid": core, "tid": line, "ts": time, "id": number}
+            lane = waits.get((core, line, time), 0)
+            place = {"ph": phase, **thread[core, line, lane], "ts": _moment(time), "id": number}
             events.append({**place, "name": title, "cat": "flow", **({"bp": "e"} if phase == "f" else {})})
+    dram = {"pid": cores + 1}
     if live:
-        events += _named("process", cores, 0, f"{name}: DRAM", cores)
+        events += _named("process", dram, f"{name}: DRAM", cores)
     for time, size in live:
-        events.append({"ph": "C", "pid": cores, "ts": time, "name": "live DRAM", "args": {"bytes": size}})
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":")) + "\n"
+        events.append({"ph": "C", **dram, "ts": _moment(time), "name": "live DRAM", "args": {"bytes": size}})
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}, separators=(",", ":")) + "\n"
 
 
-def _named(what: str, pid: int, tid: int, name: str, place: int) -> Iterator[dict[str, Any]]:
-    event = {"ph": "M", "pid": pid, "tid": tid}
+def _lanes(slices: Sequence[Slice]) -> list[int]:
+    """A number for each slice, so that slices of one line and one number follow each other.
+
+    The arms of a fork begin at one time in an estimate, and Perfetto drops slices that overlap. Loops are inside each
+    other, which it shows.
+    """
+    lanes = [0] * len(slices)
+    ends: dict[tuple[int, int], list[int]] = {}
+    order = sorted(range(len(slices)), key=lambda at: (slices[at].begin, at))
+    for at in order:
+        each = slices[at]
+        if each.line == LOOPS:
+            continue
+        begin, end = _nanoseconds(each.begin), _nanoseconds(each.end)
+        free = ends.setdefault((each.core, each.line), [])
+        lane = next((number for number, last in enumerate(free) if last <= begin), len(free))
+        free[lane : lane + 1] = [end]
+        lanes[at] = lane
+    return lanes
+
+
+def _waits(slices: Sequence[Slice], lanes: Sequence[int]) -> dict[tuple[int, int, float], int]:
+    """The number of the wait that begins or ends on a line at a time."""
+    found: dict[tuple[int, int, float], int] = {}
+    for each, lane in zip(slices, lanes, strict=True):
+        if each.category == "wait":
+            found.setdefault((each.core, each.line, each.begin), lane)
+            found.setdefault((each.core, each.line, each.end), lane)
+    return found
+
+
+def _nanoseconds(time: float) -> int:
+    """Perfetto counts nanoseconds. A begin and a length that are rounded apart can make an end that is one later than
+    the next begin, and Perfetto drops slices that overlap; so moments are rounded, and lengths are their differences.
+    """
+    return round(time * 1000)
+
+
+def _moment(time: float) -> float:
+    """The time, a whole number of nanoseconds."""
+    return _nanoseconds(time) / 1000
+
+
+def _named(what: str, place: dict[str, int], name: str, order: int) -> Iterator[dict[str, Any]]:
+    event = {"ph": "M", **place}
     yield {**event, "name": f"{what}_name", "args": {"name": name}}
-    yield {**event, "name": f"{what}_sort_index", "args": {"sort_index": place}}
+    yield {**event, "name": f"{what}_sort_index", "args": {"sort_index": order}}
 
 
 def _line_name(line: int) -> str:

@@ -1,9 +1,15 @@
 "use strict";
-// Boxes are painted pixel by pixel into an image: they do not overlap, so a frame costs about as many writes as the
-// map has pixels, however many boxes there are. A linear search finds the box under the pointer.
-const data = JSON.parse(document.getElementById("data").textContent);
+// Boxes are painted pixel by pixel into an image: they do not overlap, so a picture costs about as many writes as the
+// map has pixels, however many boxes there are. It is kept; only the cursor moves on it. A linear search finds the box
+// under the pointer. The data are compressed: a browser reads 16 MB of a page in half a second, and 3 MB in a tenth.
+const unpack = async id => {
+  const packed = await fetch("data:application/octet-stream;base64," + document.getElementById(id).textContent);
+  return new Response(packed.body.pipeThrough(new DecompressionStream("deflate"))).json();
+};
+(async () => {
+const data = await unpack("data");
 let parsed = null;
-const details = () => parsed ??= JSON.parse(document.getElementById("details").textContent);
+const details = async () => parsed ??= await unpack("details");
 const side = document.getElementById("side"), search = document.getElementById("search");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const PALETTE = [["#7fadE3", "#3f6fae"], ["#f2a65a", "#b8701f"], ["#b9c3ce", "#56616e"], ["#93cda0", "#3f8450"], ["#d3a2de", "#86519a"]];
@@ -32,8 +38,9 @@ const panels = data.panels.map((p, number) => {
     group: Uint8Array.from(p.group), words: null,
     map: document.querySelector(`canvas.map[data-panel="${number}"]`),
     live: document.querySelector(`canvas.live[data-panel="${number}"]`),
-    match: null, image: null,
+    match: null, image: null, base: document.createElement("canvas"), most: 1,
   };
+  for (const level of p.level) panel.most = Math.max(panel.most, level);
   return panel;
 });
 // The offsets of what is shown, so that folded inputs leave no empty space above or below.
@@ -51,7 +58,7 @@ for (const p of panels) for (let i = 0; i < p.boxes; i++) {
   if (p.upper[i] > full[1]) full[1] = p.upper[i];
 }
 if (!(full[0] < full[1])) full = [0, 1];
-let view = full.slice(), cursor = null, chosen = null, needle = "", waiting = false;
+let view = full.slice(), cursor = null, chosen = null, needle = "", waiting = false, stale = true;
 
 const shown = (p, buffer) => !hidden.has(p.groups[p.group[buffer]]);
 const toX = (t, width) => (t - view[0]) / (view[1] - view[0]) * width;
@@ -64,13 +71,16 @@ function fit(canvas) {
   return [w, h, ratio];
 }
 
+// The picture without the cursor.
 function paint(p) {
-  const [w, h, ratio] = fit(p.map), context = p.map.getContext("2d");
+  const [w, h, ratio] = fit(p.map);
   if (!w || !h) return;
   if (!p.image || p.image.width !== w || p.image.height !== h) {
-    p.image = context.createImageData(w, h);
+    p.base.width = w; p.base.height = h;
+    p.image = p.base.getContext("2d").createImageData(w, h);
     p.pixels = new Uint32Array(p.image.data.buffer);
   }
+  const context = p.base.getContext("2d");
   const pixels = p.pixels, scale = w / (view[1] - view[0]), rise = h / p.height;
   pixels.fill(packed(style("--paper")));
   const colours = p.groups.map((_, group) => packed(colour(group))), faint = packed(dark.matches ? "#2b323d" : "#e4e8ed");
@@ -99,6 +109,17 @@ function paint(p) {
   label(p, context, w / ratio, h / ratio);
   context.setTransform(1, 0, 0, 1, 0, 0);
   curve(p);
+}
+
+// The picture with the cursor.
+function show(p) {
+  const [w, h, ratio] = fit(p.map), context = p.map.getContext("2d");
+  if (!w || !h) return;
+  context.drawImage(p.base, 0, 0);
+  if (cursor === null) return;
+  const x = toX(cursor, w);
+  context.strokeStyle = style("--ink"); context.setLineDash([3 * ratio, 3 * ratio]); context.lineWidth = ratio;
+  stroke(context, x, 0, x, h); context.setLineDash([]);
 }
 
 function label(p, context, width, height) {
@@ -133,38 +154,44 @@ function lines(context, width, height, named) {
     stroke(context, x, 0, x, height);
     if (named && x - last > 70) { context.fillText(fence.name.slice(0, 12), x + 3, 8); last = x; }
   });
-  if (cursor !== null) {
-    context.strokeStyle = style("--ink"); context.setLineDash([3, 3]);
-    const x = toX(cursor, width);
-    stroke(context, x, 0, x, height); context.setLineDash([]);
-  }
 }
 
+// Of each column of pixels the most that is live in it: a path through all moments would take longer than all boxes.
 function curve(p) {
-  const [w, h, ratio] = fit(p.live), context = p.live.getContext("2d");
-  const most = Math.max(...p.level.length ? [p.level.reduce((a, b) => Math.max(a, b), 1)] : [1]);
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  const width = w / ratio, height = h / ratio;
-  context.clearRect(0, 0, width, height);
-  context.fillStyle = colour(0); context.beginPath(); context.moveTo(0, height);
-  let level = 0, x = 0;
-  for (let i = 0; i < p.times.length; i++) {
-    const next = Math.min(Math.max(toX(p.times[i], width), 0), width);
-    context.lineTo(next, height - level / most * (height - 14));
-    level = p.level[i]; x = next;
-    context.lineTo(next, height - level / most * (height - 14));
+  const [w, h, ratio] = fit(p.live), context = p.live.getContext("2d"), { times, level, most } = p;
+  const highest = new Float64Array(w + 1), scale = w / (view[1] - view[0]), rise = (h - 14 * ratio) / most;
+  let low = 0, high = times.length;
+  while (low < high) { const middle = low + high >> 1; if (times[middle] <= view[0]) low = middle + 1; else high = middle; }
+  let column = 0, now = low ? level[low - 1] : 0;
+  highest[0] = now;
+  for (let i = low; i < times.length && column < w; i++) {
+    const next = Math.min(Math.floor((times[i] - view[0]) * scale), w);
+    for (; column < next; column++) highest[column + 1] = now;
+    now = level[i];
+    if (highest[column] < now) highest[column] = now;
   }
-  context.lineTo(Math.max(x, 0), height); context.closePath(); context.fill();
+  for (; column < w; column++) highest[column + 1] = now;
+  context.clearRect(0, 0, w, h);
+  context.fillStyle = colour(0);
+  for (let x = 0; x < w; x++) context.fillRect(x, h - highest[x] * rise, 1, highest[x] * rise);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.fillStyle = style("--ink"); context.font = "11px system-ui, sans-serif"; context.textBaseline = "top";
   context.fillText(`${bytes(most)} at most`, 4, 1);
-  lines(context, width, height, false);
+  lines(context, w / ratio, h / ratio, false);
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
 
-function draw() {
+function draw() { stale = true; refresh(); }
+
+function refresh() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; panels.forEach(paint); });
+  requestAnimationFrame(() => {
+    waiting = false;
+    if (stale) panels.forEach(paint);
+    stale = false;
+    panels.forEach(show);
+  });
 }
 
 function find(p, time, offset) {
@@ -192,10 +219,10 @@ function list(p, time) {
     element("p", live.length > 10 ? `and ${live.length - 10} more` : "")];
 }
 
-function describe(p, i, time) {
+async function describe(p, i, time) {
   const buffer = p.buffer[i], made = [element("h3", p.names[buffer])], facts = element("table"), row = p.row[buffer];
   const add = (name, value) => value && facts.append(element("tr", "", element("td", name), element("td", value)));
-  const known = row === undefined ? null : details();
+  const known = row === undefined ? null : await details();
   if (known) add("type", known.type[row]);
   add("bytes", `${bytes(p.size[buffer])} (${p.size[buffer].toLocaleString("en")})`);
   add("offset", "0x" + p.offset[buffer].toString(16));
@@ -285,7 +312,7 @@ for (const p of panels) {
     const name = i < 0 ? "" : ` · ${p.names[p.buffer[i]]} · ${bytes(p.size[p.buffer[i]])}`;
     document.getElementById("cursor").textContent = `${data.unit} ${Math.floor(time)}${name}`;
     cursor = time;
-    draw();
+    refresh();
   });
   p.map.addEventListener("keydown", event => {
     const act = {
@@ -303,14 +330,14 @@ document.addEventListener("keydown", event => {
 document.getElementById("reset").addEventListener("click", reset);
 dark.addEventListener("change", draw);
 
-function filter() {
+async function filter() {
   needle = search.value.trim().toLowerCase();
   let hits = 0;
   for (const p of panels) {
     p.match = needle ? new Uint8Array(p.names.length) : null;
     if (!needle) continue;
     p.words ??= p.names.map(name => name.toLowerCase());
-    const known = p.row.length ? details() : null;
+    const known = p.row.length ? await details() : null;
     for (let buffer = 0; buffer < p.names.length; buffer++) {
       let found = p.words[buffer].includes(needle);
       const row = p.row[buffer];
@@ -341,3 +368,6 @@ groups.forEach((name, number) => {
 });
 if (panels.length) side.replaceChildren(...list(panels[0], panels[0].time));
 reset();
+Object.assign(window, { panels, shown, colour, packed, style, paint, toX, look: () => ({ view, full, hidden }) });
+requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.ready = "yes"; }));
+})();
