@@ -233,6 +233,32 @@ def test_bodies_of_control_flow_share_the_arena() -> None:
         assert torch.allclose(after[0], Branch()(*some), atol=1e-5)
 
 
+def test_a_state_and_two_memories() -> None:
+    _needs_executorch()
+    import torch
+
+    class Counted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = _attention()
+            self.register_buffer("state", torch.zeros(32, 16))
+
+        def forward(self, x: Any) -> Any:
+            y = self.inner(x + self.state)
+            self.state.add_(y)
+            return y.relu() + self.state
+
+    inputs = [(torch.randn(32, 16),) for _ in range(3)]
+    net = Counted().requires_grad_(False)
+    old, new, apart = (
+        _program(net, inputs[0], planner) for planner in (None, suite(), suite(capacity={1: 6000, 2: None}))
+    )
+    assert sum(_sizes(new)) < sum(_sizes(old))
+    assert 0 < _sizes(apart)[1] <= 6000 and _sizes(apart)[2] > 0
+    for one, two, three in zip(*(_outputs(each, *inputs) for each in (old, new, apart)), strict=True):
+        assert torch.equal(one[0], two[0]) and torch.equal(one[0], three[0])
+
+
 def test_executorch_finds_the_placement_valid() -> None:
     _needs_executorch()
     import torch

@@ -242,6 +242,28 @@ def test_the_command_says_when_nothing_can_be_gained(tmp_path: Path) -> None:
     assert out.read_bytes() == path.read_bytes()
 
 
+def test_in_place_on_request(tmp_path: Path) -> None:
+    net = Net()
+    x = net.dense(net.input(1, 4), 64)
+    y = net.relu(net.add(x, net.dense(x, 64)))
+    wide = net.apply("MUL", [y, net.input(1, 1)], (1, 64))  # the other input is broadcast
+    net.outputs = [net.dense(net.dense(wide, 64), 4)]
+    path, out = _saved(tmp_path / "m.tflite", net.file()), tmp_path / "out.tflite"
+    assert read_tflite(path).problem.rules.in_place == ()
+    table = read_tflite(path, in_place=True)
+    names = [(table.ids[one], table.ids[two]) for one, two in table.problem.rules.in_place]
+    assert names == [("fully_connected0", "add2"), ("fully_connected1", "add2"), ("add2", "relu3")]
+    plain, shared = (haulout("plan", "-q", path, "-o", out, *more) for more in ((), ("--in-place",)))
+    assert "already the smallest" in plain.stdout and "peak 784 bytes" in plain.stdout
+    assert "peak 528 bytes" in shared.stdout and "2 outputs took over the storage of an input" in shared.stdout
+    words = _plan(out.read_bytes())[3:]
+    of = {net.tensors[k][0]: word for k, word in enumerate(words)}
+    assert of["add2"] == of["relu3"] and of["add2"] in (of["fully_connected0"], of["fully_connected1"])
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,1,16\n")
+    refused = haulout("plan", "-q", tmp_path / "p.csv", "--in-place")
+    assert refused.status == 2 and "for TensorFlow Lite models" in refused.stdout
+
+
 def test_the_other_forms_of_output(tmp_path: Path) -> None:
     path = _saved(tmp_path / "m.tflite", MODELS["unet"]().file())
     header = haulout("plan", "-q", path, "-o", "-", "--output-format", "header")

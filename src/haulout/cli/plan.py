@@ -57,6 +57,11 @@ class _PoolType(click.ParamType):  # type: ignore[type-arg]
 @click.option("--spread", is_flag=True, help="Use free bytes below the capacity to avoid reuse.")
 @click.option("--effort", type=click.FloatRange(0, 1000), default=1.0, show_default=True, help="0: no search.")
 @click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds; the default is a limit on steps.")
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Element-wise operators of a TensorFlow Lite model may write over an input; for kernels that allow it.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write the placement to this file; - is stdout.")
 @click.option(
     "--output-format",
@@ -75,6 +80,7 @@ def plan(
     spread: bool,
     effort: float,
     time_limit: float | None,
+    in_place: bool,
     output: str | None,
     output_format: str | None,
     style: str,
@@ -88,7 +94,7 @@ def plan(
     or the *buffer-assignment.txt that XLA writes with --xla_dump_to, with the *live-range.txt next to it. With a
     capacity the search ends at the first placement that fits. Ctrl-C keeps the best placement so far.
     """
-    table = read_problem(problem)
+    table = read_problem(problem, in_place=in_place)
     output_format = output_format or ("tflite" if output is not None and output.endswith(".tflite") else "csv")
     if output_format == "tflite" and (table.own_planner is None or pools):
         raise click.UsageError("an offline plan is for a TensorFlow Lite model and one pool")

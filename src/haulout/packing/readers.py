@@ -13,9 +13,9 @@ from haulout.support.diagnostics import bad_input
 from haulout.support.files import read_text
 
 
-def read_problem(path: str | Path) -> Table:
+def read_problem(path: str | Path, *, in_place: bool = False) -> Table:
     """CSV in the columns of MiniMalloc or idealloc, a structured problem, XLA's buffer assignment, or a model of ONNX
-    or TensorFlow Lite.
+    or TensorFlow Lite. `in_place` is for the latter: element-wise operators may write over an input.
 
     Raises `HauloutError`.
     """
@@ -24,10 +24,12 @@ def read_problem(path: str | Path) -> Table:
             start = file.read(4096)
     except (OSError, ValueError) as error:
         bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+    if start[4:8] == IDENTIFIER or str(path).endswith(".tflite"):
+        return read_tflite(path, in_place=in_place)
+    if in_place:
+        bad_input(f"{path}: in-place operators are for TensorFlow Lite models; other formats tell what they allow")
     if str(path).endswith(".onnx"):  # the format has no mark
         return read_onnx(path)
-    if start[4:8] == IDENTIFIER or str(path).endswith(".tflite"):
-        return read_tflite(path)
     if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return parse_structured(read_text(Path(path)).removeprefix("\ufeff"), str(path))
     lines = start.decode("utf-8", errors="replace").splitlines()

@@ -5,6 +5,8 @@
     buffers    tensors that have no data in the file and keep none between runs; live from the operator that writes
                them to the last one that reads them, inputs from the start of their graph, outputs to its end
     views      the output of RESHAPE is an alias of its input: the kernel copies nothing if both are in one place
+    in place   on request, (input, output) of element-wise operators, if all inputs have as many bytes as the output:
+               the format has no mark for it, and the kernels of a port need not allow it
     alignment  16 bytes, as in the interpreter's arena
 
 `hint` is the interpreter's own placement: the largest tensor first, among equal ones the last of the file, each in
@@ -49,6 +51,11 @@ _BODIES = {
     "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
 }
 """Operators that run graphs: the table of their options, and its fields, in the order of execution."""
+_ELEMENTWISE = {
+    *("ABS", "ADD", "CEIL", "COS", "DIV", "ELU", "EXP", "FLOOR", "HARD_SWISH", "LEAKY_RELU", "LOG", "LOGISTIC"),
+    *("MAXIMUM", "MINIMUM", "MUL", "NEG", "RELU", "RELU6", "ROUND", "RSQRT", "SIN", "SQRT", "SQUARE"),
+    *("SQUARED_DIFFERENCE", "SUB", "TANH"),
+}
 _REFUSED = {"CALL", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_SORT", "STABLEHLO_COMPOSITE"}
 """Operators with graphs that the micro interpreter does not run."""
 MAX_MOMENTS = 1_000_000
@@ -57,10 +64,13 @@ _MAX_FIELDS = 8
 """Of a model, in the version of the schema that is known here."""
 
 
-def read_tflite(path: str | Path) -> Table:
-    """The buffers of a model, the interpreter's own placement as hint. Raises `HauloutError` (`bad-input`)."""
+def read_tflite(path: str | Path, *, in_place: bool = False) -> Table:
+    """The buffers of a model, the interpreter's own placement as hint. Raises `HauloutError` (`bad-input`).
+
+    `in_place`: element-wise operators may write over an input that nothing reads later.
+    """
     model = _Reader(str(path), _data(path)).read()
-    table = model.table()
+    table = model.table(in_place)
     hint, peak = micro_greedy(table.problem)
     return replace(table, hint=hint, own_planner=("the micro interpreter's planner", peak))
 
@@ -116,17 +126,18 @@ class _Tensor:
 
 @dataclass(slots=True)
 class _Model:
-    """`tensors` of all graphs in the order of the file, and pairs of tensors that are one storage."""
+    """`tensors` of all graphs in the order of the file, pairs that are one storage, pairs that may be."""
 
     graphs: int = 0
     tensors: list[_Tensor] = field(default_factory=list)
     views: list[tuple[int, int]] = field(default_factory=list)
+    elementwise: list[tuple[int, int]] = field(default_factory=list)
 
     def rows(self) -> I64:
         """The tensors that are buffers."""
         return np.array([k for k, each in enumerate(self.tensors) if each.needed], np.int64)
 
-    def table(self) -> Table:
+    def table(self, in_place: bool) -> Table:
         rows = self.rows().tolist()
         row_of = {tensor: row for row, tensor in enumerate(rows)}
         chosen = [self.tensors[tensor] for tensor in rows]
@@ -137,12 +148,16 @@ class _Model:
         groups: dict[int, list[int]] = {}
         for row, least in enumerate(leader):
             groups.setdefault(least, []).append(row)
+        pairs = [pair for pair in self.elementwise if in_place and row_of.keys() >= {*pair}]
         problem = Problem.of(
             [each.first for each in chosen],
             [each.last + 1 for each in chosen],
             [each.size for each in chosen],
             ALIGNMENT,
-            rules=Rules(aliases=tuple(tuple(group) for group in groups.values() if len(group) > 1)),
+            rules=Rules(
+                aliases=tuple(tuple(group) for group in groups.values() if len(group) > 1),
+                in_place=tuple((row_of[one], row_of[two]) for one, two in pairs),
+            ),
         )
         return Table(problem, tuple(_distinct([each.name for each in chosen])))
 
@@ -235,6 +250,10 @@ class _Reader:
                 self._use(number, tensor, born=tensor in outputs)
             if kind == "RESHAPE" and inputs and outputs:
                 self.model.views.append((self.start[number] + inputs[0], self.start[number] + outputs[0]))
+            if kind in _ELEMENTWISE and outputs:
+                places = [self.start[number] + each for each in (*inputs, outputs[0])]
+                if len({self.model.tensors[each].size for each in places}) == 1:
+                    self.model.elementwise += [(each, places[-1]) for each in dict.fromkeys(places[:-1])]
         for at in range(graph.OutputsLength()):
             self._use(number, graph.Outputs(at))
         self.running.pop()
