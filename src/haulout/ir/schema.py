@@ -16,6 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from haulout.ir.enums import NONE
+from haulout.ir.limits import INT32_MAX as INT32_MAX
+from haulout.ir.limits import INT64_MAX as INT64_MAX
+from haulout.ir.limits import MAX_CORES as MAX_CORES
+from haulout.ir.limits import SIZE_MAX as SIZE_MAX
 
 Column = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
@@ -23,13 +27,6 @@ Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
 Masks = npt.NDArray[np.uint64]
-
-MAX_CORES = 64
-"""Participants of a barrier are a mask of 64 bits."""
-INT64_MAX = 2**63 - 1
-INT32_MAX = 2**31 - 1
-SIZE_MAX = 2**62
-"""Sizes, addresses and offsets: sums of two still fit."""
 
 
 def column(

@@ -43,6 +43,8 @@ _NAMES = {
 }
 _KNOWN = ("id", "lower", "upper", "size", "alignment", "gaps", "offset", "hint", "pool")
 _REQUIRED = _KNOWN[:4]
+XLA_HEADER = "BufferAssignment:"
+"""A line at the start of XLA's buffer assignment, by which a file is known not to be CSV."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
