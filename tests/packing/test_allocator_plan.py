@@ -216,7 +216,7 @@ def test_interrupt_while_spreading_keeps_the_placement(monkeypatch: pytest.Monke
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module("haulout.packing.plan"), "spread_out", interrupt)
+    monkeypatch.setattr(import_module("haulout.packing.reuse_avoidance"), "spread_out", interrupt)
     solution = solve(problem, capacity=2 * packed.peak, spread=True)
     assert solution.interrupted and solution.fits and solution.reuse_pairs is None
     assert violations(problem, solution.offset, solution.peak) == []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from haulout.ir.schema import MAX_CORES, SIZE_MAX
+from haulout.ir.limits import MAX_CORES, SIZE_MAX
 from haulout.support.colours import wants_colour
 from haulout.support.formats import RENDERERS
 

@@ -11,11 +11,9 @@ import click
 from haulout.cli.common import BYTES, format_option, quiet_option
 from haulout.cli.status import FOUND, emit, guarded, takes_stdout
 from haulout.cli.summary import Summary
-from haulout.ir.schema import SIZE_MAX
-from haulout.packing import Pool, Problem, Progress, Solution, over_capacity, solve, violations
+from haulout.packing import LIMIT, Pool, Problem, Progress, Solution, solve, violations
 from haulout.packing.csvio import to_csv
 from haulout.packing.readers import read_problem
-from haulout.support.files import read_bytes, write_bytes, write_text
 from haulout.support.shown import format_bytes
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ class _PoolType(click.ParamType):  # type: ignore[type-arg]
         if not name or (given and found is None):
             self.fail(f"{value!r} is not NAME or NAME=SIZE, as in SRAM=256K", param, ctx)
         limit = None if found is None else int(found[1]) << _UNITS[found[2].upper()]
-        if limit is not None and limit > SIZE_MAX:
+        if limit is not None and limit > LIMIT:
             self.fail(f"{size} is more than 2**62 bytes", param, ctx)
         return Pool(name, limit)
 
@@ -53,7 +51,7 @@ class _PoolType(click.ParamType):  # type: ignore[type-arg]
     metavar="NAME[=SIZE]",
     help="A memory, the fastest first, as in SRAM=256K. Repeatable; the last one takes what does not fit the others.",
 )
-@click.option("--segment", type=click.IntRange(1, SIZE_MAX), metavar="N", help="No buffer may cross multiples of N.")
+@click.option("--segment", type=click.IntRange(1, LIMIT), metavar="N", help="No buffer may cross multiples of N.")
 @click.option("--spread", is_flag=True, help="Use free bytes below the capacity to avoid reuse.")
 @click.option("--effort", type=click.FloatRange(0, 1000), default=1.0, show_default=True, help="0: no search.")
 @click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds; the default is a limit on steps.")
@@ -132,11 +130,15 @@ def plan(
             wanted, solution, lines = _with_costs(wanted, solution, table, capacity)
             more += lines
     if not solution.fits:
+        from haulout.packing import over_capacity
+
         emit([over_capacity(wanted, solution, table.ids)], style, err=err, summary=_figures(wanted, solution))
         return FOUND
     if output is not None and output_format == "tflite":
         more.append(_write_model(problem, output, solution, table))
     elif output is not None:
+        from haulout.support.files import write_text
+
         write_text(output, _placement(wanted, solution, table, output_format))
     emit([], style, err=err, summary=_figures(wanted, solution))
     if style == "text":
@@ -197,6 +199,7 @@ def _against(name: str, theirs: int, solution: Solution) -> str:
 def _write_model(model: str, output: str, solution: Solution, table: Table) -> str:
     """Write a model with an offline plan if that makes the interpreter's arena smaller, else as it is."""
     from haulout.packing.tflite_model import with_offline_plan
+    from haulout.support.files import read_bytes, write_bytes
 
     assert table.own_planner is not None
     if solution.peak >= table.own_planner[1]:

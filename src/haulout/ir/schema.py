@@ -16,19 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from haulout.ir.enums import NONE
+from haulout.ir.limits import INT32_MAX as INT32_MAX
+from haulout.ir.limits import INT64_MAX as INT64_MAX
+from haulout.ir.limits import MAX_CORES as MAX_CORES
+from haulout.ir.limits import SIZE_MAX as SIZE_MAX
 
 Column = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
-
-MAX_CORES = 1024
-"""Rows grow with the cores: more of them are hardly meant."""
-INT64_MAX = 2**63 - 1
-INT32_MAX = 2**31 - 1
-SIZE_MAX = 2**62
-"""Sizes, addresses and offsets: sums of two still fit."""
 
 
 def column(

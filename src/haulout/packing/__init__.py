@@ -3,18 +3,25 @@
 `plan` takes columns and returns offsets; `solve` takes a `Problem`; `violations` validates a placement. `plan.py` is
 the recipe, `rules.py` has the other constraints: pools, aliases, in-place pairs, equal offsets. docs/packing.md is
 the front page.
+
+What few callers need is imported when it is first asked for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from haulout.packing.bound import Bound, lower_bound
 from haulout.packing.incumbent import Progress
-from haulout.packing.overflow import over_capacity
 from haulout.packing.plan import plan, solve
 from haulout.packing.problem import LIMIT, Problem
 from haulout.packing.rules import Pool, Rules
 from haulout.packing.solution import PoolUse, Solution, Status
-from haulout.packing.spill import Spill, spill
-from haulout.packing.tiers import Tiers, solve_tiers
 from haulout.packing.validate import violations
+
+if TYPE_CHECKING:
+    from haulout.packing.overflow import over_capacity
+    from haulout.packing.spilling import Spill, spill
+    from haulout.packing.tiers import Tiers, solve_tiers
 
 __all__ = [
     "LIMIT",
@@ -36,3 +43,24 @@ __all__ = [
     "spill",
     "violations",
 ]
+
+_LATER = {
+    "Spill": "haulout.packing.spilling",
+    "Tiers": "haulout.packing.tiers",
+    "over_capacity": "haulout.packing.overflow",
+    "solve_tiers": "haulout.packing.tiers",
+    "spill": "haulout.packing.spilling",
+}
+"""Where the other names are defined."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -135,18 +135,14 @@ def _scan_search(
                         best = value
                         b = c
             if depth + 1 >= len(decided):
-                longer = np.empty((2 * len(decided), 2), np.int64)
-                longer[:depth] = decided[:depth]
-                decided = longer
+                decided = _longer(decided, depth, 2 * len(decided))
             decided[depth, 0], decided[depth, 1] = b, length
             depth += 1
             counters[0] += 1
             left = True
             while True:
                 if length + 2 * rows + 3 * columns + 8 > len(trail):
-                    longer = np.empty((2 * len(trail) + 2 * rows + 3 * columns, 2), np.int64)
-                    longer[:length] = trail[:length]
-                    trail = longer
+                    trail = _longer(trail, length, 2 * len(trail) + 2 * rows + 3 * columns)
                 now += 1
                 if left:
                     failed, length, marks = _place(
@@ -174,7 +170,8 @@ def _scan_search(
             if fails >= limit or steps <= 0:
                 break
         if placed == rows:
-            offset[:] = node.least
+            for c in range(rows):
+                offset[c] = node.least[c]
             return 1
         if steps <= 0:
             return -1
@@ -184,7 +181,17 @@ def _scan_search(
         for s in range(columns):
             heaviest = max(heaviest, weight[s])
         if heaviest > 1e6:
-            weight[:] = 1.0 + (weight - 1.0) * 1e-3
+            for s in range(columns):
+                weight[s] = 1.0 + (weight[s] - 1.0) * 1e-3
+
+
+@njit
+def _longer(pairs: I64, used: int, length: int) -> I64:
+    """A copy of the first `used` pairs with room for `length`; a loop, as Numba compiles `a[:n] = b[:n]` slowly."""
+    longer = np.empty((length, 2), np.int64)
+    for k in range(used):
+        longer[k, 0], longer[k, 1] = pairs[k, 0], pairs[k, 1]
+    return longer
 
 
 @njit

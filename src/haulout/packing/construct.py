@@ -1,4 +1,4 @@
-"""Construction heuristics: dives by every key, best fit in XLA's orders.
+"""Construction heuristics: dives by every key; best fit in XLA's orders.
 
 `place` is one construction by given priorities. The method depends on the instance:
 
@@ -49,21 +49,18 @@ def place(instance: Instance, priority: F64, variant: bool) -> tuple[I64, int]:
 
 
 def construct(state: Incumbent) -> None:
-    """Offer a placement for each key and variant, and XLA's two, until the goal is reached.
+    """Offer a placement for each key and variant until the goal is reached.
 
     Small instances are constructed in plain Python, which is faster than loading the kernels; the results are equal.
     """
     if state.over:
         return
     instance = state.instance
-    rows = len(instance)
-    gaps = instance.has_pins or instance.has_holes
-    many = rows > _MAX_ROWS or (gaps and cost(instance) > _COST_LIMIT // 50)
     if state.hint is not None:
         with _plain(instance, 0):
             _follow_hint(state, state.hint)
     tries = [(name, variant) for variant in (False, True) for name in KEYS]
-    for number, (name, variant) in enumerate(tries[:3] if many else tries):
+    for number, (name, variant) in enumerate(tries[:3] if _is_large(instance) else tries):
         if state.over:
             return
         fits = instance.has_pins or (variant and instance.has_holes)
@@ -71,13 +68,24 @@ def construct(state: Incumbent) -> None:
             offset, peak = place(instance, key(instance, name), variant)
         state.offer(offset, peak, f"{'fit' if fits else 'dive'} by {name}")
         state.count("constructions")
-    if not many and cost(instance) <= _COST_LIMIT // 10:
+
+
+def fit(state: Incumbent) -> None:
+    """Offer the placements of XLA's heap, so that the result is never worse than XLA's."""
+    instance = state.instance
+    if not _is_large(instance) and cost(instance) <= _COST_LIMIT // 10:
         for order in xla_orders(instance):
             if state.over:
                 return
             with _plain_fit(instance):
                 state.offer(*best_fit(instance, order), "best fit")
             state.count("constructions")
+
+
+def _is_large(instance: Instance) -> bool:
+    """Whether there is time for a few constructions only."""
+    gaps = instance.has_pins or instance.has_holes
+    return len(instance) > _MAX_ROWS or (gaps and cost(instance) > _COST_LIMIT // 50)
 
 
 def _plain(instance: Instance, number: int) -> AbstractContextManager[None]:

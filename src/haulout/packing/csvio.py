@@ -43,6 +43,10 @@ _NAMES = {
 }
 _KNOWN = ("id", "lower", "upper", "size", "alignment", "gaps", "offset", "hint", "pool")
 _REQUIRED = _KNOWN[:4]
+XLA_HEADER = "BufferAssignment:"
+"""A line at the start of XLA's buffer assignment, by which a file is known not to be CSV."""
+TFLITE_IDENTIFIER = b"TFL3"
+"""Bytes 4 to 8 of a TensorFlow Lite model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

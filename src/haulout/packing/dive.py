@@ -107,12 +107,14 @@ def _scan_dive(
     leaves = 1
     while leaves < rows:
         leaves *= 2
-    greatest = np.full(2 * leaves, -1, np.int64)
-    least = np.full(2 * leaves, 1 << 62, np.int64)
-    best = np.full(2 * leaves, -1e300, np.float64)
-    greatest[leaves : leaves + rows] = last
-    least[leaves : leaves + rows] = last
-    best[leaves : leaves + rows] = key
+    greatest = np.empty(2 * leaves, np.int64)
+    least = np.empty(2 * leaves, np.int64)
+    best = np.empty(2 * leaves, np.float64)
+    for i in range(leaves):  # a loop: Numba compiles `a[i:j] = b` in a second, most of it for the error message
+        inside = i < rows
+        greatest[leaves + i] = last[i] if inside else -1
+        least[leaves + i] = last[i] if inside else 1 << 62
+        best[leaves + i] = key[i] if inside else -1e300
     for node in range(leaves - 1, 0, -1):
         greatest[node] = max(greatest[2 * node], greatest[2 * node + 1])
         least[node] = min(least[2 * node], least[2 * node + 1])
@@ -122,18 +124,20 @@ def _scan_dive(
         stems *= 2
     if not fullest:
         stems = 1
-    most = np.full(2 * stems, -1, np.int64)
+    most = np.empty(2 * stems, np.int64)
     pending = np.zeros(2 * stems, np.int64)
     if fullest:
-        most[stems : stems + columns] = load
+        for s in range(stems):
+            most[stems + s] = load[s] if s < columns else -1
         for node in range(stems - 1, 0, -1):
             most[node] = max(most[2 * node], most[2 * node + 1])
 
     # segments by their start column: floor, end, neighbours
     floor = np.zeros(columns + 1, np.int64)
     end = np.zeros(columns + 1, np.int64)
-    before = np.full(columns + 1, -1, np.int64)
-    after = np.full(columns + 1, -1, np.int64)
+    before = np.empty(columns + 1, np.int64)
+    after = np.empty(columns + 1, np.int64)
+    before[0] = after[0] = -1
     end[0] = columns
     todo = np.empty(160, np.int64)
     work = np.empty(4 * rows + 16, np.int64)
@@ -210,7 +214,8 @@ def _scan_dive(
             before[q] = lo
         if waiting + 5 > len(work):
             longer = np.empty(2 * len(work), np.int64)
-            longer[:waiting] = work[:waiting]
+            for k in range(waiting):
+                longer[k] = work[k]
             work = longer
         for s in (after[q] if q == hi and hi < b else q, before[p] if p == a and lo > a else p, lo):
             if s >= 0:

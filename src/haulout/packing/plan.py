@@ -12,16 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from haulout.packing.composite import solve_composite
 from haulout.packing.incumbent import Progress
-from haulout.packing.overflow import over_capacity
 from haulout.packing.problem import I64, Column, Problem
-from haulout.packing.reuse_avoidance import spread_out
 from haulout.packing.rules import Pool, Rules, check_bytes
 from haulout.packing.single import Budget, solve_single
 from haulout.packing.solution import Solution
 from haulout.packing.validate import violations
-from haulout.packing.windows import solve_windows
 from haulout.support.diagnostics import HauloutError, bad_input
 
 
@@ -73,6 +69,8 @@ def plan(
         problem, capacity=capacity, hint=hint, spread=spread, time_limit=time_limit, effort=effort, progress=progress
     )
     if not solution.fits:
+        from haulout.packing.overflow import over_capacity
+
         raise HauloutError(over_capacity(problem, solution))
     return solution
 
@@ -97,13 +95,19 @@ def solve(
     if problem.window_low is not None:
         if not problem.rules.trivial:
             bad_input("a problem with windows must have one pool and no aliases, in-place pairs or symmetric groups")
+        from haulout.packing.windows import solve_windows
+
         solution = solve_windows(problem, problem.rules.pools[0].capacity, budget, hints)
         spread = False  # not supported with windows
     elif problem.rules.trivial:
         solution = solve_single(problem, problem.rules.pools[0].capacity, budget, hints)
     else:
+        from haulout.packing.composite import solve_composite
+
         solution = solve_composite(problem, budget, hints)
     if spread and solution.fits and not solution.interrupted:
+        from haulout.packing.reuse_avoidance import spread_out
+
         try:
             solution = spread_out(problem, solution)
         except KeyboardInterrupt:  # the placement before is whole

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from haulout.packing.csvio import Table, read_csv
-from haulout.packing.onnx_model import read_onnx
-from haulout.packing.structured import parse_structured
-from haulout.packing.tflite_model import IDENTIFIER, read_tflite
-from haulout.packing.xla_dump import HEADER, read_xla_dump
+from haulout.packing.csvio import TFLITE_IDENTIFIER, XLA_HEADER, Table, read_csv
 from haulout.support.diagnostics import bad_input
 from haulout.support.files import read_text
 
@@ -24,14 +20,23 @@ def read_problem(path: str | Path, *, in_place: bool = False) -> Table:
             start = file.read(4096)
     except (OSError, ValueError) as error:
         bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
-    if start[4:8] == IDENTIFIER or str(path).endswith(".tflite"):
+    if start[4:8] == TFLITE_IDENTIFIER or str(path).endswith(".tflite"):
+        from haulout.packing.tflite_model import read_tflite
+
         return read_tflite(path, in_place=in_place)
     if in_place:
         bad_input(f"{path}: in-place operators are for TensorFlow Lite models; other formats tell what they allow")
     if str(path).endswith(".onnx"):  # the format has no mark
+        from haulout.packing.onnx_model import read_onnx
+
         return read_onnx(path)
     if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
+        from haulout.packing.structured import parse_structured
+
         return parse_structured(read_text(Path(path)).removeprefix("\ufeff"), str(path))
     lines = start.decode("utf-8", errors="replace").splitlines()
-    is_xla = any(line.startswith(HEADER) for line in lines[:20])
-    return read_xla_dump(path) if is_xla else read_csv(path)
+    if any(line.startswith(XLA_HEADER) for line in lines[:20]):
+        from haulout.packing.xla_dump import read_xla_dump
+
+        return read_xla_dump(path)
+    return read_csv(path)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from haulout.packing.best_fit import best_fit
-from haulout.packing.csvio import Table
+from haulout.packing.csvio import TFLITE_IDENTIFIER, Table
 from haulout.packing.instance import canonical
 from haulout.packing.problem import I64, Problem
 from haulout.packing.rules import Rules
@@ -34,7 +34,6 @@ from haulout.support.diagnostics import HauloutError, Label, Span, bad_input, er
 from haulout.support.files import read_bytes
 
 ALIGNMENT = 16
-IDENTIFIER = b"TFL3"
 PLAN_NAME = b"OfflineMemoryAllocation"
 _PLAN_VERSION = 1
 _BYTES = {
@@ -100,7 +99,7 @@ def with_offline_plan(path: str | Path, offset: I64) -> bytes:
 
 def _data(path: str | Path) -> bytes:
     data = read_bytes(Path(path))
-    if data[4:8] != IDENTIFIER:
+    if data[4:8] != TFLITE_IDENTIFIER:
         bad_input(f"{path} is not a TensorFlow Lite model", Label("this file", Span(str(path))))
     return data
 
@@ -327,7 +326,7 @@ class _Writer:
             add(builder, self._place(position))
         schema.ModelAddBuffers(builder, all_buffers)
         schema.ModelAddMetadata(builder, all_metadata)
-        builder.Finish(schema.ModelEnd(builder), file_identifier=IDENTIFIER)
+        builder.Finish(schema.ModelEnd(builder), file_identifier=TFLITE_IDENTIFIER)
         return bytes(builder.Output())
 
     def _fields(self) -> list[tuple[Any, int]]:

@@ -1,6 +1,6 @@
 """Fast memories first: fill pools in order, each with the buffers that are worth most; the rest goes to the next.
 
-pool 0 (small)   the most weight that fits (`spill.py`)
+pool 0 (small)   the most weight that fits (`spilling.py`)
 pool 1           the same with what is left
 the last pool    all the rest, placed by the planner
 """
@@ -18,7 +18,7 @@ from haulout.packing.plan import solve
 from haulout.packing.problem import I64, Column, Problem
 from haulout.packing.rules import Pool, Rules
 from haulout.packing.solution import PoolUse, Solution, Status
-from haulout.packing.spill import Spill, spill
+from haulout.packing.spilling import Spill, spill
 from haulout.packing.storages import merge
 from haulout.support.diagnostics import bad_input
 

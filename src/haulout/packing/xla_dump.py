@@ -24,13 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from haulout.packing.csvio import Table
+from haulout.packing.csvio import XLA_HEADER, Table
 from haulout.packing.problem import LIMIT, Problem
 from haulout.packing.rules import Pool, Rules
 from haulout.support.diagnostics import Label, Span, bad_input
 from haulout.support.files import read_text
 
-HEADER = "BufferAssignment:"
 _SUFFIX = "buffer-assignment.txt"
 _ALLOCATION = re.compile(r"allocation (\d{1,18}): size (\d{1,19})(.*):\Z")
 _COLOR = re.compile(r", color (\d{1,9})\b")
@@ -99,8 +98,8 @@ def parse_xla_dump(assignment: str, ranges: str, file: str = "<xla>", ranges_fil
             values.append(_Value(key, bool(phi), int(size), int(offset), len(colors) - 1, *lives[key]))
         elif not line.startswith((" ", "\t")):
             inside = False  # another section after the last allocation
-    if HEADER not in assignment:
-        bad_input(f"{file} has no line `{HEADER}`", Label("here", Span(file, 1)))
+    if XLA_HEADER not in assignment:
+        bad_input(f"{file} has no line `{XLA_HEADER}`", Label("here", Span(file, 1)))
     return _table(values, colors)
 
 

@@ -18,6 +18,7 @@ cannot be saved is not saved.
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import logging
 import time
@@ -154,10 +155,12 @@ class Kernel(Generic[P, R]):
     @functools.cached_property
     def dispatcher(self) -> Callable[P, R]:
         """Numba's dispatcher of this function; made on first use."""
-        import numba
+        with _collector_paused():
+            import numba
 
         compile_it: Any = numba.njit
         try:
+            # Without the entry for C, which nothing calls and which takes a twentieth of the time of compilation.
             compiled = compile_it(cache=True, no_cfunc_wrapper=True)(self.py_func)
             compiled._cache._cache_file._source_stamp = _source_stamp(self)
             compiled._cache = _RobustCache(compiled._cache)
@@ -208,6 +211,18 @@ class Kernel(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without the cycle collector: an import makes many objects that stay, and it would visit all of them often."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def _general_call(find: Any, args: tuple[Any, ...], kws: dict[str, Any]) -> Any:

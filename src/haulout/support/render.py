@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from haulout.support.colours import coloured
 from haulout.support.diagnostics import Diagnostic, Label, Span
 
@@ -195,4 +193,6 @@ def render_json(diagnostics: Sequence[Diagnostic], about: About = NOTHING) -> st
     if suppressed := as_json([each for each in diagnostics if each.suppressed]):
         document["suppressed"] = suppressed
     document |= about.sections
+    import msgspec  # takes as long as all other imports of this module
+
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
