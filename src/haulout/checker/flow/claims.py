@@ -118,9 +118,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                     need += span * (graph.read_starts[event + 1] - graph.read_starts[event])
                     need += span * (graph.write_starts[event + 1] - graph.write_starts[event])
                     need += 2
-                    if logged + need > len(log_cell):
-                        log_cell = grown_ids(log_cell, logged + need)
-                        log_old = grown(log_old, logged + need)
+                    log_cell, log_old = grown_ids(log_cell, logged + need), grown(log_old, logged + need)
                     for k in range(graph.wait_starts[event], graph.wait_starts[event + 1]):
                         note = graph.wait_note[k]
                         known = 3 * (min(level, note_depth[note]) + 1) * lines
@@ -235,10 +233,9 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
             elif what == 2:  # its second arm begins: put the changes of the first aside
                 frame = depth - 1
                 stamps += 1
-                if saved + logged - mark[frame] > len(saved_cell):
-                    need = saved + logged - mark[frame]
-                    saved_cell = grown_ids(saved_cell, need)
-                    saved_value, saved_old = grown(saved_value, need), grown(saved_old, need)
+                need = saved + logged - mark[frame]
+                saved_cell = grown_ids(saved_cell, need)
+                saved_value, saved_old = grown(saved_value, need), grown(saved_old, need)
                 for k in range(mark[frame], logged):
                     cell = log_cell[k]
                     if stamp[cell] == stamps or (cell // (3 * lines)) % levels > level:
@@ -265,10 +262,9 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                     stamp[saved_cell[k]] = stamps
                     where[saved_cell[k]] = k
                 # Cells that the second arm changed alone join the list, with the value that they began with.
-                if saved + logged - mark[frame] > len(saved_cell):
-                    need = saved + logged - mark[frame]
-                    saved_cell = grown_ids(saved_cell, need)
-                    saved_value, saved_old = grown(saved_value, need), grown(saved_old, need)
+                need = saved + logged - mark[frame]
+                saved_cell = grown_ids(saved_cell, need)
+                saved_value, saved_old = grown(saved_value, need), grown(saved_old, need)
                 for k in range(mark[frame], logged):
                     cell = log_cell[k]
                     if stamp[cell] == stamps or (cell // (3 * lines)) % levels > level:
@@ -279,10 +275,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                     copy(saved_old, saved, log_old, k)
                     saved += 1
                 logged = mark[frame]
-                if logged + saved - mark_saved[frame] > len(log_cell):
-                    need = logged + saved - mark_saved[frame]
-                    log_cell = grown_ids(log_cell, need)
-                    log_old = grown(log_old, need)
+                need = logged + saved - mark_saved[frame]
+                log_cell, log_old = grown_ids(log_cell, need), grown(log_old, need)
                 for k in range(mark_saved[frame], saved):
                     cell = saved_cell[k]
                     if (cell // lines) % (3 * levels) == 3 * level:
@@ -340,9 +334,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
             elif what == 7:  # the arms of all cores begin, to be walked in parts
                 in_parts = True
                 span = 3 * (level + 1) * lines
-                if logged + span * lines > len(log_cell):
-                    log_cell = grown_ids(log_cell, logged + span * lines)
-                    log_old = grown(log_old, logged + span * lines)
+                need = logged + span * lines
+                log_cell, log_old = grown_ids(log_cell, need), grown(log_old, need)
                 begin, middle = graph.forks[number, 0], graph.forks[number, 1]
                 for line in range(lines):
                     to = (graph.shadow + line) * size
@@ -362,9 +355,8 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 later[:] = 0
                 begin, middle, end = graph.forks[number, 0], graph.forks[number, 1], graph.forks[number, 2]
                 span = 3 * (level + 1) * lines
-                if logged + span * lines > len(log_cell):
-                    log_cell = grown_ids(log_cell, logged + span * lines)
-                    log_old = grown(log_old, logged + span * lines)
+                need = logged + span * lines
+                log_cell, log_old = grown_ids(log_cell, need), grown(log_old, need)
                 for line in range(lines):
                     for k in range(span):
                         other = k % lines

@@ -86,6 +86,14 @@ def _copy(target: Column, i: int, source: Column, j: int) -> None:
 
 
 @njit
+def _append(target: Column, end: int, source: Column, low: int, high: int) -> int:
+    """Copy rows to the end of a table. Returns the new end."""
+    for row in range(low, high):
+        _copy(target, end + row - low, source, row)
+    return end + high - low
+
+
+@njit
 def _below(one: Column, i: int, other: Column, j: int, words: int) -> bool:
     """Whether all that know in one state do in another."""
     missing = 0
@@ -196,12 +204,12 @@ def _note(nodes: Column, now: Ints, pool: Column, low: int, high: int, words: in
 
 
 @njit
-def _turn(this: Ids, last: Ids, begin: int, end: int, pool: Column, low: int, high: int) -> None:
+def _turn(walk: Walk, loop: int, pool: Column, low: int, high: int) -> None:
     """An iteration follows: what ran in this one ran in the one before."""
     for row in range(low, high):
-        for k in range(begin, end):
-            _assign(pool, row, int(last[k]), _knows(pool, row, int(this[k])))
-            _assign(pool, row, int(this[k]), False)
+        for k in range(walk.edge_starts[loop], walk.edge_starts[loop + 1]):
+            _assign(pool, row, int(walk.edge_last[k]), _knows(pool, row, int(walk.edge_this[k])))
+            _assign(pool, row, int(walk.edge_this[k]), False)
 
 
 @njit
@@ -218,7 +226,6 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
     read_starts, read, write_starts, write = walk.read_starts, walk.read, walk.write_starts, walk.write
     unit_starts, unit, unit_from = walk.unit_starts, walk.unit, walk.unit_from
     meet_starts, meet_lines, part_starts, part = walk.meet_starts, walk.meet_lines, walk.part_starts, walk.part
-    edge_starts, edge_this, edge_last = walk.edge_starts, walk.edge_this, walk.edge_last
     head, following, found, certain = asked.head, asked.following, asked.found, asked.certain
     at, depth = begin, 0
     while True:
@@ -289,44 +296,33 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
                                 _assign(pool, row, int(write[m]), told)
                     if changed and _is_full(full, pool, row):
                         high -= 1
-                        if row < high:
-                            _copy(pool, row, pool, high)
+                        _copy(pool, row, pool, high)
                     else:
                         row += 1
                 if low == high:
                     break
             place = -1
             _keep(live, pool, low, high, at)
-        elif what == 1:  # a fork begins
-            frames[depth, 0], frames[depth, 1], frames[depth, 2] = at, low, high
-            depth += 1
-            low = high
-            for row in range(frames[depth - 1, 1], frames[depth - 1, 2]):
-                _copy(pool, high, pool, row)
-                high += 1
-            if not _note(nodes, now, pool, low, high, words, at, 0):
-                return -1
-        elif what == 2:  # its second arm begins
-            _keep(live, pool, low, high, at)
-            low = high
-            for row in range(frames[depth - 1, 1], frames[depth - 1, 2]):
-                _copy(pool, high, pool, row)
-                high += 1
-            if not _note(nodes, now, pool, low, high, words, int(frames[depth - 1, 0]), 1):
+        elif what <= 2:  # an arm of a fork begins
+            if what == 1:
+                frames[depth, 0], frames[depth, 1], frames[depth, 2] = at, low, high
+                depth += 1
+            else:
+                _keep(live, pool, low, high, at)
+            low, high = high, _append(pool, high, pool, int(frames[depth - 1, 1]), int(frames[depth - 1, 2]))
+            if not _note(nodes, now, pool, low, high, words, int(frames[depth - 1, 0]), what - 1):
                 return -1
         elif what == 3:  # a fork ends
             depth -= 1
             _keep(live, pool, frames[depth, 2], high, at)
             end_row = _least(pool, frames[depth, 2], high, words, most)
-            low = high = frames[depth, 1]
-            for row in range(frames[depth, 2], end_row):
-                _copy(pool, high, pool, row)
-                high += 1
+            low = int(frames[depth, 1])
+            high = _append(pool, low, pool, int(frames[depth, 2]), end_row)
         elif what == 4:  # a loop begins
             if not _note(nodes, now, pool, low, high, words, at, 0):
                 return -1
             for _time in range(2):
-                _turn(edge_this, edge_last, int(edge_starts[number]), int(edge_starts[number + 1]), pool, low, high)
+                _turn(walk, number, pool, low, high)
             trip = loops[number, 2]
             if trip == 0:
                 at = int(others[at]) + 1
@@ -348,7 +344,7 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
             first, behind = int(frames[depth - 1, 1]), int(frames[depth - 1, 2])
             trip = loops[number, 2]
             _keep(live, pool, low, high, at)
-            _turn(edge_this, edge_last, int(edge_starts[number]), int(edge_starts[number + 1]), pool, low, high)
+            _turn(walk, number, pool, low, high)
             if not _note(nodes, now, pool, low, high, words, at, 0):
                 return -1
             high = _least(pool, low, high, words, most)
@@ -360,10 +356,7 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
                 if low < high:
                     at = int(others[at]) + 1
                     continue
-                low, high = first, behind
-                for k in range(number * most, number * most + count):
-                    _copy(pool, high, back, k)
-                    high += 1
+                low, high = first, _append(pool, behind, back, number * most, number * most + count)
                 high = _least(pool, low, high, words, most)
                 depth -= 1
             else:
@@ -371,26 +364,17 @@ def _run(walk: Walk, room: Room, asked: Asked, begin: int, end: int, place: int,
                 for row in range(low, high):
                     some = False
                     for k in range(first, behind):
-                        if _below(pool, k, pool, row, words) and _below(pool, row, pool, k, words):
-                            some = True
+                        some = some or (_below(pool, k, pool, row, words) and _below(pool, row, pool, k, words))
                     same = same and some
-                if (
-                    same
-                    and turns < trip
-                    and not _settle(nodes, now, pool, first, behind, low, high, at, int(trip - turns))
-                ):
+                left = int(trip - turns) if same else 0
+                if left and not _settle(nodes, now, pool, first, behind, low, high, at, left):
                     return -1
-                size = high - low
-                for row in range(size):
-                    _copy(pool, first + row, pool, low + row)
+                low, high = first, _append(pool, first, pool, low, high)
                 if same or turns == trip:
-                    low, high = first, first + size
                     depth -= 1
                 else:
-                    frames[depth - 1, 2] = low = high = first + size
-                    for row in range(first, first + size):
-                        _copy(pool, high, pool, row)
-                        high += 1
+                    frames[depth - 1, 2] = high
+                    low, high = high, _append(pool, high, pool, low, high)
                     at = int(others[at]) + 1
                     continue
         else:  # a loop ends
@@ -426,9 +410,8 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
     """Find the pairs of one access, of an event, that some run leaves unordered. The lowest level of the pairs, and
     the last step where one of that level may be found, if these are all of one iteration; -1. Returns an outcome.
     """
-    pool, words, now, most, steps = room.pool, walk.live.shape[1], room.now, room.most, walk.steps
-    nodes, live = room.nodes, walk.live
-    step, place = int(walk.first_step[event]), int(walk.first_place[event])
+    pool, nodes, now, most, steps, live = room.pool, room.nodes, room.now, room.most, walk.steps, walk.live
+    words, step, place = live.shape[1], int(walk.first_step[event]), int(walk.first_place[event])
     for k in range(words):
         pool[0, k] = 0
     pool[0, words], pool[0, words + 1] = -1, 1
@@ -476,8 +459,7 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
         number = int(steps[frame, 1])
         trip = walk.loops[number, 2]
         if at > latch or at == frame + 2:  # it is in the header
-            for row in range(low, high):
-                _copy(pool, high - low + row, pool, row)
+            _append(pool, high, pool, low, high)
             _keep(live, pool, high, 2 * high - low, exit_)
             outs, _ = _gain(room.out, 0, outs, pool, high, 2 * high - low, words, most)
         if at <= latch:
@@ -488,23 +470,14 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
                 if lag <= 2:
                     now[STAMP] += 1
                 _keep(live, pool, low, high, latch)
-                _turn(
-                    walk.edge_this,
-                    walk.edge_last,
-                    int(walk.edge_starts[number]),
-                    int(walk.edge_starts[number + 1]),
-                    pool,
-                    low,
-                    high,
-                )
+                _turn(walk, number, pool, low, high)
                 if not _note(nodes, now, pool, low, high, words, latch, 0):
                     return MORE_NODES
                 high = _least(pool, low, high, words, most)
                 if lag > 1:
                     seen, high = _gain(room.seen, 0, seen, pool, low, high, words, most)
                 high = _run(walk, room, asked, frame + 1, frame + 2, -1, low, high)
-                for row in range(low, high):
-                    _copy(pool, high - low + row, pool, row)
+                _append(pool, high, pool, low, high)
                 _keep(live, pool, high, 2 * high - low, exit_)
                 outs, _ = _gain(room.out, 0, outs, pool, high, 2 * high - low, words, most)
                 if lag == trip:
@@ -513,9 +486,7 @@ def scan_knowers(walk: Walk, room: Room, asked: Asked, event: int, lowest: int, 
                 lag += 1
             if high < 0:
                 break
-        low, high = 0, outs
-        for row in range(outs):
-            _copy(pool, row, room.out, row)
+        low, high = 0, _append(pool, 0, room.out, 0, outs)
         if not _note(nodes, now, pool, low, high, words, exit_, 0):
             return MORE_NODES
         now[STAMP] += 1

@@ -12,7 +12,9 @@ from haulout.support.jit import njit
 
 @njit
 def grown(table: Column, need: int) -> Column:
-    """The table with room for more rows."""
+    """The table with room for so many rows."""
+    if need <= table.shape[0]:
+        return table
     more = np.empty((max(2 * table.shape[0], need), table.shape[1]), table.dtype)
     more[: table.shape[0]] = table
     return more
@@ -20,7 +22,9 @@ def grown(table: Column, need: int) -> Column:
 
 @njit
 def grown_ids(column: Ints, need: int) -> Ints:
-    """The column with room for more rows."""
+    """The column with room for so many rows."""
+    if need <= len(column):
+        return column
     more = np.empty(max(2 * len(column), need), column.dtype)
     more[: len(column)] = column
     return more

@@ -33,6 +33,14 @@ class Back(NamedTuple):
 
 
 @njit
+def _row(graph: Graph, number: int, at: int, last: int) -> int:
+    """The row of claims of a loop's line or, behind its last line, of what its body writes."""
+    if at < last:
+        return at + int(graph.shift[number])
+    return int(graph.written[graph.written_starts[number] + at - last])
+
+
+@njit
 def find_back(graph: Graph, levels: int) -> Back:
     """At first everything is claimed."""
     lines = len(graph.line_core)
@@ -104,9 +112,7 @@ def enter_loop(
     written = graph.written_starts[number + 1] - graph.written_starts[number]
     cell = back.starts[number]
     need = written * level * 3 * lines
-    if logged + need > len(log_cell):
-        log_cell = grown_ids(log_cell, logged + need)
-        log_old = grown(log_old, logged + need)
+    log_cell, log_old = grown_ids(log_cell, logged + need), grown(log_old, logged + need)
     for k in range(written):
         base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
         for m in range(level * 3 * lines):
@@ -117,11 +123,7 @@ def enter_loop(
                 logged += 1
                 intersect(know, base + m, back.outer, at, room)
     for turn in range(last - first + written):
-        row = first + turn
-        if row < last:
-            row += graph.shift[number]
-        else:
-            row = graph.written[graph.written_starts[number] + row - last]
+        row = _row(graph, number, first + turn, last)
         for lag in range(1, 3):
             target = ((row * levels + level) * 3 + lag) * lines
             for k in range(actives):
@@ -201,11 +203,7 @@ def end_body(
                 if give_up:
                     clear(back.outer, at)
     for turn in range(last - first + written):
-        row = first + turn
-        if row < last:
-            row += graph.shift[number]
-        else:
-            row = graph.written[graph.written_starts[number] + row - last]
+        row = _row(graph, number, first + turn, last)
         base = ((row * levels + level) * 3) * lines
         for k in range(actives):
             other = back.active[number, k]
@@ -241,9 +239,7 @@ def end_body(
         logged = since
         if trip < 0 and written:
             need = logged + written * level * 3 * lines
-            if need > len(log_cell):
-                log_cell = grown_ids(log_cell, need)
-                log_old = grown(log_old, need)
+            log_cell, log_old = grown_ids(log_cell, need), grown(log_old, need)
             for k in range(written):
                 base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
                 for m in range(level * 3 * lines):
@@ -279,15 +275,9 @@ def leave_loop(
     begin, end = graph.loops[number, 0], graph.loops[number, 1]
     written = graph.written_starts[number + 1] - graph.written_starts[number]
     need = (last - first + written) * actives
-    if logged + need > len(log_cell):
-        log_cell = grown_ids(log_cell, logged + need)
-        log_old = grown(log_old, logged + need)
+    log_cell, log_old = grown_ids(log_cell, logged + need), grown(log_old, logged + need)
     for turn in range(last - first + written):
-        row = first + turn
-        if row < last:
-            row += graph.shift[number]
-        else:
-            row = graph.written[graph.written_starts[number] + row - last]
+        row = _row(graph, number, first + turn, last)
         base = ((row * levels + level) * 3) * lines
         for k in range(actives):
             other = back.active[number, k]
