@@ -29,7 +29,7 @@ def refused(*args: Any, **options: Any) -> tuple[Diagnostic, ...]:
 
 def run(module: Any, *args: Any, **options: Any) -> dict[str, Any]:
     """Results of core 0 by name, of a program that is proved."""
-    program, inputs = haulout.torch.lower(module, args, **options)
+    program, inputs, _ = haulout.torch.lower(module, args, **options)
     result = haulout.compile(program)
     assert result.proved
     outputs = haulout.simulate(result.program, inputs).outputs
@@ -120,7 +120,7 @@ def test_names_that_clash_are_told_apart() -> None:
             x.mul_(2)
             return self.x + self.result
 
-    program, inputs = haulout.torch.lower(Clash(), (torch.tensor([3.0, 4.0]), 10.0))
+    program, inputs, _ = haulout.torch.lower(Clash(), (torch.tensor([3.0, 4.0]), 10.0))
     assert set(inputs) == {"x", "result", "args[0]"}
     assert sorted(map(str, result_paths(program))) == ["args[0]", "result", "returned"]
     found = run(Clash(), torch.tensor([3.0, 4.0]), 10.0)
@@ -133,7 +133,7 @@ def test_shared_parameters_are_one() -> None:
     model = GPT()
     head = module_of(lambda module, tokens: module.gpt(tokens))
     head.gpt, head.also = model, model.wte
-    _, inputs = haulout.torch.lower(head, (torch.zeros(1, 4, dtype=torch.long),))
+    inputs = haulout.torch.lower(head, (torch.zeros(1, 4, dtype=torch.long),)).inputs
     assert [name for name in inputs if "wte" in name or "also" in name] == ["gpt.wte.weight"]
 
 
@@ -240,7 +240,7 @@ def test_buffers_are_given_back_by_the_function_of_jax() -> None:
 
 def test_cores_divide_the_work_without_a_mesh() -> None:
     made = case("mlp")
-    program, inputs = haulout.torch.lower(made.module, made.args, lnc=2)
+    program, inputs, _ = haulout.torch.lower(made.module, made.args, lnc=2)
     assert program.lnc == 2
     result = haulout.compile(program)
     assert result.proved
