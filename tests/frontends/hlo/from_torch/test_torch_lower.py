@@ -96,6 +96,18 @@ def test_operations_without_a_lowering_are_all_named_with_their_places() -> None
     assert "module.eval()" in random.help[0]
 
 
+def test_instructions_come_from_lines_of_the_module() -> None:
+    def forward(_: Any, x: Any) -> Any:
+        y = torch.softmax(x, -1)
+        return y.tanh()
+
+    program = haulout.torch.lower(module_of(forward), (torch.ones(2, 3),)).program
+    first = forward.__code__.co_firstlineno
+    lines = {program.strings[int(loc)] for loc in program.instructions.loc if loc >= 0}
+    assert {f"{__file__}:{first + 1}", f"{__file__}:{first + 2}"} >= lines
+    assert lines
+
+
 def test_types_of_64_bits_and_16_bits_stay() -> None:
     def forward(module: Any, x: Any, n: Any, b: Any) -> Any:
         return {"f64": x * module.scale, "s64": n + 2**40, "bf16": b * 2, "none": None}

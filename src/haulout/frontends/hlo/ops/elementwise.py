@@ -80,8 +80,8 @@ def _is_total_order(operation: Operation, kind: str) -> bool:
         allowed = (default, "TOTALORDER") if kind == "f" else (default,)
         total = attributes.choice(values["type"], *allowed) == "TOTALORDER"
     if "order" in values:
-        allowed = {"f": ("PARTIAL", "TOTAL"), "c": ("PARTIAL",)}.get(kind, ("TOTAL",))
-        total |= attributes.choice(values["order"], *allowed) == "TOTAL" and kind == "f"
+        orders = {"f": ("PARTIAL", "TOTAL"), "c": ("PARTIAL",)}.get(kind, ("TOTAL",))
+        total |= attributes.choice(values["order"], *orders) == "TOTAL" and kind == "f"
     return total
 
 
