@@ -314,6 +314,8 @@ PRELUDE = (
         ("r = pred[4,6] compare(x, x), direction=XX", "found `XX`"),
         ("r = pred[4,6] compare(x, x), direction=LT, type=SIGNED", "expected FLOAT or TOTALORDER"),
         ("r = pred[] compare(i, i), direction=LT, type=TOTALORDER", "expected SIGNED"),
+        ("r = pred[] compare(i, i), direction=LT, order=PARTIAL", "expected TOTAL, found `PARTIAL`"),
+        ("r = pred[4,6] compare(x, x), direction=LT, order=XX", "expected PARTIAL or TOTAL, found `XX`"),
         ("r = f32[4,6] reduce-precision(x), exponent_bits=0, mantissa_bits=7", "it has no exponent"),
         ("r = s32[] reduce-precision(i), exponent_bits=5, mantissa_bits=7", "not defined on s32"),
         ("r = f32[4,6] sort(x), dimensions={2}, to_apply=sum", "`dimensions` must be one, below 2"),

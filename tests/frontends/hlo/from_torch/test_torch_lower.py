@@ -29,7 +29,7 @@ def refused(*args: Any, **options: Any) -> tuple[Diagnostic, ...]:
 
 def run(module: Any, *args: Any, **options: Any) -> dict[str, Any]:
     """Results of core 0 by name, of a program that is proved."""
-    program, inputs = haulout.torch.lower(module, args, **options)
+    program, inputs, _ = haulout.torch.lower(module, args, **options)
     result = haulout.compile(program)
     assert result.proved
     outputs = haulout.simulate(result.program, inputs).outputs
@@ -96,6 +96,18 @@ def test_operations_without_a_lowering_are_all_named_with_their_places() -> None
     assert "module.eval()" in random.help[0]
 
 
+def test_instructions_come_from_lines_of_the_module() -> None:
+    def forward(_: Any, x: Any) -> Any:
+        y = torch.softmax(x, -1)
+        return y.tanh()
+
+    program = haulout.torch.lower(module_of(forward), (torch.ones(2, 3),)).program
+    first = forward.__code__.co_firstlineno
+    lines = {program.strings[int(loc)] for loc in program.instructions.loc if loc >= 0}
+    assert {f"{__file__}:{first + 1}", f"{__file__}:{first + 2}"} >= lines
+    assert lines
+
+
 def test_types_of_64_bits_and_16_bits_stay() -> None:
     def forward(module: Any, x: Any, n: Any, b: Any) -> Any:
         return {"f64": x * module.scale, "s64": n + 2**40, "bf16": b * 2, "none": None}
@@ -120,7 +132,7 @@ def test_names_that_clash_are_told_apart() -> None:
             x.mul_(2)
             return self.x + self.result
 
-    program, inputs = haulout.torch.lower(Clash(), (torch.tensor([3.0, 4.0]), 10.0))
+    program, inputs, _ = haulout.torch.lower(Clash(), (torch.tensor([3.0, 4.0]), 10.0))
     assert set(inputs) == {"x", "result", "args[0]"}
     assert sorted(map(str, result_paths(program))) == ["args[0]", "result", "returned"]
     found = run(Clash(), torch.tensor([3.0, 4.0]), 10.0)
@@ -133,7 +145,7 @@ def test_shared_parameters_are_one() -> None:
     model = GPT()
     head = module_of(lambda module, tokens: module.gpt(tokens))
     head.gpt, head.also = model, model.wte
-    _, inputs = haulout.torch.lower(head, (torch.zeros(1, 4, dtype=torch.long),))
+    inputs = haulout.torch.lower(head, (torch.zeros(1, 4, dtype=torch.long),)).inputs
     assert [name for name in inputs if "wte" in name or "also" in name] == ["gpt.wte.weight"]
 
 
@@ -240,7 +252,7 @@ def test_buffers_are_given_back_by_the_function_of_jax() -> None:
 
 def test_cores_divide_the_work_without_a_mesh() -> None:
     made = case("mlp")
-    program, inputs = haulout.torch.lower(made.module, made.args, lnc=2)
+    program, inputs, _ = haulout.torch.lower(made.module, made.args, lnc=2)
     assert program.lnc == 2
     result = haulout.compile(program)
     assert result.proved

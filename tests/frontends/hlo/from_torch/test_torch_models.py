@@ -43,7 +43,7 @@ def lowered(made: Case, cores: int) -> haulout.torch.Lowered:
 @pytest.mark.parametrize("name", CASES)
 def test_numbers_of_a_model(name: str, cores: int) -> None:
     made = case(name)
-    program, inputs = lowered(made, cores)
+    program, inputs, _ = lowered(made, cores)
     assert program.lnc == cores
     result = haulout.compile(program)
     assert result.proved
@@ -59,11 +59,11 @@ def test_numbers_of_a_model(name: str, cores: int) -> None:
 @pytest.mark.long("30 s")
 def test_buffers_and_parameters_have_the_names_of_the_module() -> None:
     made = case("llama")
-    program, inputs = lowered(made, 1)
+    program, inputs, names = lowered(made, 1)
     states = {**dict(made.module.named_parameters()), **dict(made.module.named_buffers())}
     assert set(inputs) == {*states, "tokens", "place"}
     caches = [f"layers.{layer}.attn.cache_{kind}" for layer in range(2) for kind in "kv"]
-    assert result_paths(program) == [*caches, "result"]
+    assert result_paths(program) == [*caches, "result"] == list(names)
     assert set(inputs) <= set(location_paths(program))
     donation = haulout.compile(program).report.donation
     assert donation is not None

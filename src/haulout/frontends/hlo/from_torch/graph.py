@@ -2,13 +2,21 @@
 
 What JAX traces here is the module. PyTorch knows the type and the extents of every value: a result of another type is
 converted, one of other extents is refused. Control flow (`cond`, `while_loop`, `scan`) becomes that of JAX.
+
+JAX writes down the line that calls it. Here that would be a line of torchax for every module, so each lowering is
+called by code that stands at the module's own line (`_from_line`), and frames of the libraries do not count.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -17,6 +25,7 @@ from haulout.frontends.hlo.from_torch.exported import MAX_LINES, Exported, Input
 from haulout.frontends.hlo.from_torch.libraries import Libraries
 from haulout.support.diagnostics import Diagnostics, HauloutError, Label, Severity, Span, bad_input
 
+_CALL = "found = call()"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _GETITEM = "getitem"
 _CONTROL = ("cond", "while_loop", "scan")
@@ -28,6 +37,7 @@ def runner(exported: Exported, lib: Libraries) -> Callable[[Sequence[Any]], tupl
     Its results are in the order of `exported.outputs`. Raises `bad-input` with every operation that has no lowering.
     """
     _require_lowerings(exported, lib)
+    _hide_frames(lib)
     held = {each: _constant(each, lib) for each in exported.of_role("constant")}
     given = exported.of_role("parameter", "buffer", "argument")
     graph = _interpreter(lib)
@@ -95,10 +105,40 @@ def _lowering(target: Any, lib: Libraries) -> Any:
     return registry.get(target) or registry.get(target.overloadpacket)
 
 
-def _place(node: Any) -> list[Label]:
-    """The line of the module that a node comes from."""
+def _line(node: Any) -> tuple[str, int] | None:
+    """The file and the line of the module that a node comes from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    return [Label("here", Span(frames[-1][0], int(frames[-1][1])))] if frames else []
+    return (frames[-1][0], int(frames[-1][1])) if frames else None
+
+
+def _place(node: Any) -> list[Label]:
+    line = _line(node)
+    return [] if line is None else [Label("here", Span(*line))]
+
+
+def _hide_frames(lib: Libraries) -> None:
+    """Lines of the libraries and of this file are none of the user's."""
+    for file in (__file__, *(f"{Path(str(each.__file__)).parent}{os.sep}" for each in (lib.torch, lib.torchax))):
+        _hide(file)
+
+
+@cache
+def _hide(file: str) -> None:
+    import_module("jax.extend.source_info_util").register_exclusion(file)
+
+
+def _from_line(line: tuple[str, int] | None, call: Callable[[], Any]) -> Any:
+    """What `call` returns, called by code at this line."""
+    if line is None:
+        return call()
+    names: dict[str, Any] = {"call": call}
+    exec(_code(*line), names)
+    return names["found"]
+
+
+@cache
+def _code(file: str, line: int) -> CodeType:
+    return compile("\n" * (line - 1) + _CALL, file, "exec")
 
 
 def _interpreter(lib: Libraries) -> Callable[[Any, Sequence[Any]], Any]:
@@ -108,7 +148,7 @@ def _interpreter(lib: Libraries) -> Callable[[Any, Sequence[Any]], Any]:
     class Interpreter(lib.torch.fx.Interpreter):  # type: ignore[name-defined,misc]
         def run_node(self, node: Any) -> Any:
             try:
-                found = super().run_node(node)
+                found = _from_line(_line(node), partial(super().run_node, node))
             except HauloutError:
                 raise
             except Exception as error:

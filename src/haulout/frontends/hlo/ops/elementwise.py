@@ -69,13 +69,20 @@ def _direction(value: Excerpt) -> str:
 
 
 def _is_total_order(operation: Operation, kind: str) -> bool:
-    """Whether floats are compared in their total order, which tells zeros apart and knows a place for NaN."""
-    order = operation.instruction.attributes.get("type")
-    if order is None:
-        return False
-    default = {"f": "FLOAT", "s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED", "c": "FLOAT"}[kind]
-    allowed = (default, "TOTALORDER") if kind == "f" else (default,)
-    return attributes.choice(order, *allowed) == "TOTALORDER"
+    """Whether floats are compared in their total order, which tells zeros apart and knows a place for NaN.
+
+    `type=TOTALORDER`, and from JAX 0.11 on `order=TOTAL`. Integers have no other order.
+    """
+    values = operation.instruction.attributes
+    total = False
+    if "type" in values:
+        default = {"f": "FLOAT", "s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED", "c": "FLOAT"}[kind]
+        allowed = (default, "TOTALORDER") if kind == "f" else (default,)
+        total = attributes.choice(values["type"], *allowed) == "TOTALORDER"
+    if "order" in values:
+        orders = {"f": ("PARTIAL", "TOTAL"), "c": ("PARTIAL",)}.get(kind, ("TOTAL",))
+        total |= attributes.choice(values["order"], *orders) == "TOTAL" and kind == "f"
+    return total
 
 
 def _check_bitcast(operation: Operation) -> None:
@@ -92,6 +99,6 @@ def _emit(out: Emitter, operation: Operation) -> None:
     out.compute(operation, attrs)
 
 
-_ATTRIBUTES = {"compare": ("direction", "type"), "reduce-precision": ("exponent_bits", "mantissa_bits")}
+ATTRIBUTES = {"compare": ("direction", "type", "order"), "reduce-precision": ("exponent_bits", "mantissa_bits")}
 
-RULES = {name: Rule(_emit, _ATTRIBUTES.get(name, ())) for name in ELEMENTWISE}
+RULES = {name: Rule(_emit, ATTRIBUTES.get(name, ())) for name in ELEMENTWISE}

@@ -18,7 +18,7 @@ from haulout.frontends.hlo.model import HloModule
 from haulout.frontends.hlo.opcodes import ELEMENTWISE, MIRRORED, opcode_of
 from haulout.frontends.hlo.ops import elementwise
 from haulout.frontends.hlo.types import Shape
-from haulout.frontends.hlo.values import Array, Operation, View, leaves
+from haulout.frontends.hlo.values import Array, Operation, View, check_attributes, leaves
 from haulout.ir.attributes import AttrValue
 from haulout.ir.opcodes import REDUCTIONS
 
@@ -81,6 +81,7 @@ def _computation(module: HloModule, operation: Operation, key: str, dtypes: Sequ
         _fail(operation, key, f"%{computation.name} takes ({', '.join(map(str, shapes))}), expected ({wanted})")
     flat = flatten(module, computation, ELEMENTWISE)
     for step in live_operations(flat):
+        check_attributes(step.instruction, elementwise.ATTRIBUTES.get(step.opcode, ()))
         elementwise.check(step)
     return flat
 

@@ -117,3 +117,30 @@ ENTRY %main (x: (f32[2,4])) -> f32[2,2] {
 
 def _inputs_of(program: haulout.Program) -> str:
     return str(program.strings[int(program.locations.name[0])])
+
+
+def sorted_by(order: str) -> list[float]:
+    """0 and -0 from the least to the greatest, as signs; without a total order they are equal and stay."""
+    text = f"""HloModule m
+
+%less (a: f32[], b: f32[]) -> pred[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = pred[] compare(%a, %b), direction=LT{order}
+}}
+
+ENTRY %main (x: f32[3]) -> f32[3] {{
+  %x = f32[3]{{0}} parameter(0)
+  ROOT %s = f32[3]{{0}} sort(%x), dimensions={{0}}, is_stable=true, to_apply=%less
+}}
+"""
+    result = haulout.compile(lower(parse_hlo(text)))
+    (value,) = haulout.simulate(result.program, {"x": np.array([0.0, -0.0, -1.0], "f4")}).outputs.values()
+    return [float(each) for each in np.copysign(1, value)]
+
+
+def test_the_new_words_for_a_total_order_are_followed() -> None:
+    assert sorted_by(", order=TOTAL") == sorted_by(", type=TOTALORDER") == [-1, -1, 1]
+    assert sorted_by("") == sorted_by(", order=PARTIAL") == [-1, 1, -1]
+    with pytest.raises(HauloutError, match="the attribute `fast` of compare is not supported"):
+        sorted_by(", fast=true")
