@@ -166,6 +166,10 @@ def test_an_error_shows_line_caret_and_what_was_expected() -> None:
         (module("x = f32[] parameter(0), sharding="), "expected a value"),
         (module("x = f32[] parameter(0)", "num_partitions=0"), "must be at least 1"),
         (module("x = f32[] parameter(0)", "num_partitions=two"), "expected an integer"),
+        (
+            module("x = f32[] parameter(0)\n%sum (p: f32[]) -> f32[] {"),
+            "%sum inside of another one, which lacks its `}`",
+        ),
         (module("x = f32[] parameter(0)") + "ENTRY f { x = f32[] parameter(0) }", "a second entry"),
         (module("x = f32[] parameter(0)") + "e { x = f32[] parameter(0) }", "a second computation"),
         ("HloModule m\nENTRY e (x: f32[]) -> s32[] { x = f32[] parameter(0) }", "the signature's result is s32[]"),

@@ -235,6 +235,9 @@ def _parse_instruction(
         cursor.source.fail(start, message, end=cursor.position)
     if name in by_name:
         cursor.source.fail(start, f"a second instruction %{name} in this computation", end=cursor.position)
+    if cursor.sees_mark("("):
+        message = f"a computation %{name} inside of another one, which lacks its `}}`"
+        cursor.source.fail(start, message, "it begins here", cursor.position)
     cursor.expect_mark("=")
     shape = parse_shape(cursor)
     opcode = cursor.expect(_OPCODE, "an opcode and `(`")[0]
