@@ -68,6 +68,7 @@ def parse_hlo(text: str, file: str = "<hlo>") -> HloModule:
     name, header = Path(file).stem, dict[str, Excerpt]()
     if cursor.take(_HEADER):
         name = cursor.name("the name of the module")
+        cursor.take_mark(":")  # as XLA printed it until 2018
         header = _parse_attributes(cursor)
     elif cursor.at_end() or not cursor.sees(_COMPUTATION):
         cursor.fail("`HloModule`")
