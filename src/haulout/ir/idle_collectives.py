@@ -14,29 +14,40 @@ from haulout.ir.opcodes import COLLECTIVES, lookup
 from haulout.ir.program import Program
 from haulout.support.diagnostics import Diagnostic, Severity
 
+MAX_NAMED = 10
+"""Names in a warning."""
+_HELP = (
+    "to exchange data between cores, partition the program for all of them; in HLO, groups count partitions "
+    "only with `channel_id` and `use_global_device_ids`; where HLO does not say for how many cores it is, "
+    "--cores N does",
+)
+
 
 def idle_collectives(program: Program) -> list[Diagnostic]:
-    """`one-member-collective`, once for each name. A compiled program has no collectives."""
+    """`one-member-collective`, once for those with the same groups. A compiled program has no collectives."""
     opcodes = [program.strings.find(name) for name in COLLECTIVES]
-    reported: set[str] = set()
-    found = []
+    alike: dict[tuple[str, str], dict[str, int]] = {}
+    """What they have in common -> name -> the first row."""
     for row in np.flatnonzero(np.isin(program.instructions.opcode, [each for each in opcodes if each >= 0])).tolist():
         name, opcode = program.instruction_name(row), program.strings[int(program.instructions.opcode[row])]
         key = "groups" if "groups=" in lookup(opcode).attributes else "pairs"
         value = program.instruction_attrs(row).get(key)
-        if name in reported or not _is_idle(value, key == "pairs"):
-            continue
-        reported.add(name)
+        if _is_idle(value, key == "pairs"):
+            shown = f"{key}={format_value(value)}" if value is not None else ""
+            alike.setdefault((key, shown), {}).setdefault(name, row)
+    found = []
+    for (key, shown), rows in alike.items():
         what = "every core sends to itself" if key == "pairs" else "each of its groups has one member"
-        shown = f"{key}={format_value(value)}" if value is not None else ""
-        message = f"%{format_name(name)} exchanges nothing: {what} ({shown})"
-        help_text = (
-            "to exchange data between cores, partition the program for all of them; in HLO, groups count partitions "
-            "only with `channel_id` and `use_global_device_ids`; where HLO does not say for how many cores it is, "
-            "--cores N does",
-        )
-        label = instruction_label(program, row)
-        found.append(Diagnostic("one-member-collective", Severity.WARNING, message, (label,), (), help_text))
+        names = [f"%{format_name(name)}" for name in rows]
+        message = f"{names[0]} exchanges nothing: {what} ({shown})"
+        if len(names) > 1:
+            more = f", and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+            what = what.replace("its groups", "their groups")
+            message = (
+                f"{len(names)} collectives exchange nothing: {what} ({shown}): {', '.join(names[:MAX_NAMED])}{more}"
+            )
+        label = instruction_label(program, next(iter(rows.values())))
+        found.append(Diagnostic("one-member-collective", Severity.WARNING, message, (label,), (), _HELP))
     return found
 
 

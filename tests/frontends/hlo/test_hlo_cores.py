@@ -136,6 +136,16 @@ def test_replicas_of_partitions_do_not_communicate() -> None:
         program(reduced("{{0,1}}"), ", replica_count=2, num_partitions=2")
 
 
+def test_collectives_that_exchange_nothing_are_one_finding(tmp_path: Path) -> None:
+    path = tmp_path / "dump.hlo"
+    body = "\n".join(f"a{at} = f32[2] all-reduce(x), replica_groups={{}}, to_apply=sum" for at in range(12))
+    path.write_text(text(f"{body}\nROOT y = f32[2] add(a0, a11)").replace("add(a0, a11)", "add(a0, a1)"))
+    (found,) = haulout.compile(path).diagnostics
+    assert found.message == (
+        "2 collectives exchange nothing: each of their groups has one member (groups=[[0]]): %a0, %a1"
+    )
+
+
 def test_the_command_takes_cores(tmp_path: Path) -> None:
     """Any suffix will do: a file is known by its contents."""
     path = tmp_path / "dump.txt"

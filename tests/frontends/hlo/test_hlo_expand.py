@@ -228,6 +228,30 @@ def test_a_token_among_the_arrays_of_other_collectives() -> None:
     assert np.array_equal(found[1], np.concatenate([X[2:], 10 * X[2:]]) + 3)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "result"),
+    [("bf16", "f32", "f32"), ("f8e4m3fn", "f8e5m2", "f32"), ("f8e5m2", "bf16", "f32"), ("s8", "s16", "s32")],
+)
+def test_a_product_of_two_types(one: str, other: str, result: str) -> None:
+    """Quantized training multiplies them; both are exact in the type of the result."""
+    body = (
+        f"x = f32[2,3] parameter(0)\nw = f32[3,2] parameter(1)\na = {one}[2,3] convert(x)\n"
+        f"b = {other}[3,2] convert(w)\nd = {result}[2,2] dot(a, b), lhs_contracting_dims={{1}}, "
+        "rhs_contracting_dims={0}\nROOT r = f32[2,2] convert(d)"
+    )
+    x, w = np.array([[1, -2, 3], [4, 0, -1]], np.float32), np.array([[2, 1], [-1, 3], [0, 2]], np.float32)
+    assert np.array_equal(run(body, x, w)[0], x @ w)
+
+
+def test_a_product_that_would_lose_digits_is_refused() -> None:
+    body = (
+        "x = f32[2,2] parameter(0)\na = bf16[2,2] convert(x)\n"
+        "ROOT d = bf16[2,2] dot(a, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    with pytest.raises(HauloutError, match="the operands differ in type"):
+        program(body)
+
+
 @pytest.mark.parametrize("sizes", [[2, 1, 3], [0, 6, 0], [1, 2, 1]])
 def test_ragged_dot(sizes: list[int]) -> None:
     generator = np.random.default_rng(5)

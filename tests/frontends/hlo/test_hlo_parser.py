@@ -141,6 +141,27 @@ def test_an_error_shows_line_caret_and_what_was_expected() -> None:
     assert (label.span.column, label.span.end_column) == (22, 23)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_authors_line_comes_before_those_of_packages(first: int) -> None:
+    """Frames of Flax are not what the author looks for; `first` is what JAX writes for no parent."""
+    tables = (
+        'FileNames\n1 "/venv/lib/python3.11/site-packages/flax/linen/linear.py"\n2 "model.py"\n\n'
+        "FileLocations\n1 {file_name_id=1 function_name_id=1 line=287}\n"
+        "2 {file_name_id=2 function_name_id=1 line=9}\n\n"
+        f"StackFrames\n1 {{file_location_id=2 parent_frame_id={first}}}\n"
+        f"2 {{file_location_id=1 parent_frame_id={first + 1}}}\n3 {{file_location_id=1 parent_frame_id={first}}}\n\n"
+    )
+    text = f"HloModule m\n\n{tables}ENTRY e {{\n  a = f32[] parameter(0), metadata={{stack_frame_id=2}}\n"
+    text += "  ROOT b = f32[] negate(a), metadata={stack_frame_id=3}\n}\n"
+    entry = parse_hlo(text).entry
+    assert entry.by_name["a"].place == "model.py:9"
+    assert entry.by_name["b"].place == "/venv/lib/python3.11/site-packages/flax/linen/linear.py:287"
+
+
+def test_an_old_header_has_a_colon() -> None:
+    assert parse_hlo("HloModule step.7:\n\nENTRY e {\n  ROOT x = f32[] parameter(0)\n}\n").name == "step.7"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -166,6 +187,10 @@ def test_an_error_shows_line_caret_and_what_was_expected() -> None:
         (module("x = f32[] parameter(0), sharding="), "expected a value"),
         (module("x = f32[] parameter(0)", "num_partitions=0"), "must be at least 1"),
         (module("x = f32[] parameter(0)", "num_partitions=two"), "expected an integer"),
+        (
+            module("x = f32[] parameter(0)\n%sum (p: f32[]) -> f32[] {"),
+            "%sum inside of another one, which lacks its `}`",
+        ),
         (module("x = f32[] parameter(0)") + "ENTRY f { x = f32[] parameter(0) }", "a second entry"),
         (module("x = f32[] parameter(0)") + "e { x = f32[] parameter(0) }", "a second computation"),
         ("HloModule m\nENTRY e (x: f32[]) -> s32[] { x = f32[] parameter(0) }", "the signature's result is s32[]"),

@@ -5,7 +5,9 @@
     metadata := "{" (KEY "=" (STRING | WORD))* "}"
 
 A `stack_frame_id` names a frame, the frame a location, the location a file and a line. Old dumps write `source_file`
-and `source_line` into the metadata itself. The innermost frame gives the line: JAX lists only frames of user code.
+and `source_line` into the metadata itself. The innermost frame outside of installed packages gives the line, or else
+the innermost one: JAX leaves out its own frames, but not those of Flax, Haiku or Optax, where all models look alike.
+JAX 0.10 counts the parents of frames from one more than it should, so that a frame without a parent is its own.
 Messages alone use these lines, so an unknown id (in a file that was edited) gives no line instead of an error.
 """
 
@@ -17,6 +19,9 @@ from dataclasses import dataclass, field
 from haulout.frontends.hlo.cursor import STRING, WORD, Cursor
 from haulout.frontends.hlo.source import Excerpt
 
+MAX_FRAMES = 200
+"""Of a stack that are looked at; JAX keeps ten."""
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
 _TABLE = re.compile(r"(FileNames|FunctionNames|FileLocations|StackFrames)\b")
 _ROW = re.compile(r"[0-9]{1,18}(?![0-9])")
 _FIELD = re.compile(r'(?<![A-Za-z_])([A-Za-z_]++)=(?:"((?:[^"\\]++|\\.)*+)"|([^\s}]+))')
@@ -33,6 +38,10 @@ class MetadataTables:
     files: dict[int, str] = field(default_factory=dict)
     locations: dict[int, dict[str, int]] = field(default_factory=dict)
     frames: dict[int, dict[str, int]] = field(default_factory=dict)
+    _places: dict[int, str | None] = field(default_factory=dict)
+    """By frame."""
+    _shift: int | None = None
+    """What the ids of parents are too large by."""
 
     def place(self, metadata: Excerpt | None) -> str | None:
         """`FILE:LINE` of an instruction with this metadata, or None."""
@@ -41,10 +50,28 @@ class MetadataTables:
         fields = {match[1]: match[3] if match[2] is None else match[2] for match in _FIELD.finditer(metadata.text)}
         if "source_file" in fields:
             return f"{_unescape(fields['source_file'])}:{fields.get('source_line', '0')}"
-        frame = self.frames.get(_number(fields.get("stack_frame_id")), {})
-        location = self.locations.get(frame.get("file_location_id", 0), {})
-        file = self.files.get(location.get("file_name_id", 0))
-        return f"{file}:{location['line']}" if file is not None and "line" in location else None
+        number = _number(fields.get("stack_frame_id"))
+        if number not in self._places:
+            self._places[number] = self._line_of(number)
+        return self._places[number]
+
+    def _line_of(self, number: int) -> str | None:
+        """`FILE:LINE` of the innermost frame of the author, or of the innermost one."""
+        if self._shift is None:
+            self._shift = int(any(frame.get("parent_frame_id") == each for each, frame in self.frames.items()))
+        innermost: str | None = None
+        for _ in range(MAX_FRAMES):
+            frame = self.frames.get(number, {})
+            location = self.locations.get(frame.get("file_location_id", 0), {})
+            file = self.files.get(location.get("file_name_id", 0))
+            if file is None or "line" not in location:
+                break
+            place = f"{file}:{location['line']}"
+            if not _INSTALLED.search(file):
+                return place
+            innermost = innermost or place
+            number = frame.get("parent_frame_id", 0) - self._shift
+        return innermost
 
 
 def op_name(metadata: Excerpt) -> str:

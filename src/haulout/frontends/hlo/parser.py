@@ -68,6 +68,7 @@ def parse_hlo(text: str, file: str = "<hlo>") -> HloModule:
     name, header = Path(file).stem, dict[str, Excerpt]()
     if cursor.take(_HEADER):
         name = cursor.name("the name of the module")
+        cursor.take_mark(":")  # as XLA printed it until 2018
         header = _parse_attributes(cursor)
     elif cursor.at_end() or not cursor.sees(_COMPUTATION):
         cursor.fail("`HloModule`")
@@ -235,6 +236,9 @@ def _parse_instruction(
         cursor.source.fail(start, message, end=cursor.position)
     if name in by_name:
         cursor.source.fail(start, f"a second instruction %{name} in this computation", end=cursor.position)
+    if cursor.sees_mark("("):
+        message = f"a computation %{name} inside of another one, which lacks its `}}`"
+        cursor.source.fail(start, message, "it begins here", cursor.position)
     cursor.expect_mark("=")
     shape = parse_shape(cursor)
     opcode = cursor.expect(_OPCODE, "an opcode and `(`")[0]

@@ -4,6 +4,7 @@
     get-dimension-size        a constant
     bitcast                   between layouts: transposes and a reshape; of a scalar `bitcast-convert`
     dot, reduce, ...          of arrays without elements: zeros, or initial values
+    dot                       of two types, both exact in that of the result: of operands that are converted to it
     map                       its computation, on whole arrays
     ragged-dot                the product with each group's matrix, of which each row takes that of its group
     custom-call of TopK       `topk`
@@ -89,6 +90,22 @@ def _of_nothing(writer: Writer) -> Value | None:
     return writer.tuple(*made) if isinstance(shape, TupleShape) else made[0]
 
 
+def _dot(writer: Writer) -> Value | None:
+    shape = writer.instruction.shape
+    if (found := _of_nothing(writer)) is not None or len(writer.parameters) != 2 or not isinstance(shape, Shape):
+        return found
+    if writer.parameters[0].dtype == writer.parameters[1].dtype:
+        return None
+    wide, kind = NUMPY[shape.dtype].itemsize, "su" if shape.dtype[0] in "su" else "bf"  # integers, or floats
+    for each in (shape, *writer.parameters):
+        is_exact = each.dtype == shape.dtype or NUMPY[each.dtype].itemsize < wide
+        if not is_exact or each.dtype[0] not in kind:
+            return None
+    given = writer.instruction.attributes
+    texts = {key: value.text for key, value in given.items() if key != "metadata"}
+    return writer.write(shape, "dot", *(writer.convert(each, shape.dtype) for each in writer.parameters), **texts)
+
+
 def _custom_topk(writer: Writer) -> Value | None:
     return top_of(writer, None)
 
@@ -157,7 +174,8 @@ def _ragged_dot(writer: Writer) -> Value | None:
 
 
 EXPANSIONS = {
-    **dict.fromkeys(("dot", "convolution", "reduce", "reduce-window"), _of_nothing),
+    **dict.fromkeys(("convolution", "reduce", "reduce-window"), _of_nothing),
+    "dot": _dot,
     "map": _map,
     "ragged-dot": _ragged_dot,
     "after-all": _after_all,
