@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-import zlib
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.cli.command import FIXED, haulout
+from tests.cli.command import FIXED, haulout, map_data
 
 MARKUP = ["a[/x]b", "[red]", "[bold]x[/bold]", ":smile:", "\\[x]"]
 HTML = ["</script><img src=x onerror=alert(1)>", "<!--<script>", "a\u2028b"]
@@ -67,12 +63,6 @@ def test_no_name_breaks_the_memory_map(name: str, tmp_path: Path) -> None:
     assert found.tags.count("script") == 3
     assert "img" not in found.tags
     assert any(name in panel["names"] for panel in map_data(page)["panels"])
-
-
-def map_data(page: str) -> Any:
-    """What the script of a page unpacks; no character of it can end the element."""
-    packed = re.search(r'id="data">([A-Za-z0-9+/=]*)</script>', page)[1]  # type: ignore[index]
-    return json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
 def test_names_of_a_plan(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_pass_that_breaks_the_program_leaves_a_reproducer(
     assert done.status == 3
     assert message in done.stderr
     (path,) = out.iterdir()
-    assert f"haulout opt {path}" in done.stderr
+    assert f"haulout opt {path} --load {files[1]}\n" in done.stderr
     assert path.read_text().startswith(f"# passes: {broken}\nbir 1\n")
     # The file alone says what to run.
     again = haulout("opt", str(path), *run)

@@ -97,6 +97,7 @@ def opt(
         print_changed=print_after_changed,
         show=lambda shown: click.echo(shown, err=True),
         reproducer=None if folder is None else Path(folder),
+        loaded=[Path(file) for file in files],
     )
     context = PassContext()
     program, traced = load_input(source, lnc, kernel_arguments(source, arg, args_file), barrier_scope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ class PassManager:
 
     `on_pass(record)` is called after each pass. `show` gets the program as text before and after the passes of
     `print_before` and `print_after`, and after those that change it if `print_changed`. `reproducer` is the folder
-    for the program that a pass crashed on, or made unsound, with the pass: `haulout opt` runs it again.
+    for the program that a pass crashed on, or made unsound, with the pass: `haulout opt` runs it again, with the files
+    of `loaded`, which have passes that are not ours.
     """
 
     passes: Sequence[Pass]
@@ -46,6 +48,7 @@ class PassManager:
     print_changed: bool = False
     show: Callable[[str], None] = print
     reproducer: Path | None = None
+    loaded: Sequence[Path] = ()
     records: list[PassRecord] = field(default_factory=list)
 
     def run(self, program: Program, context: PassContext) -> Program:
@@ -113,4 +116,5 @@ class PassManager:
             write_text(path, f"{PIPELINE}{pipeline_text([each])}\n{print_bir(program)}")
         except Exception as error:  # the defect is what is reported, not what keeps it from being written
             return [f"the program it ran on is not written: {type(error).__name__}: {error}"]
-        return [f"run it again: haulout opt {path}"]
+        loaded = [word for file in self.loaded for word in ("--load", str(file))]
+        return [f"run it again: haulout opt {shlex.join([str(path), *loaded])}"]
