@@ -210,7 +210,7 @@ def test_an_exported_program_runs_the_same_in_a_smaller_arena() -> None:
     assert sum(each.size for each in arena.at_peak) == arena.lower_bound
 
 
-def test_bodies_of_control_flow_share_the_arena() -> None:
+def test_what_a_branch_needs_is_taken_while_its_result_lives() -> None:
     _needs_executorch()
     import torch
 
@@ -226,11 +226,33 @@ def test_bodies_of_control_flow_share_the_arena() -> None:
     old, new = _program(Branch(), inputs[0]), _program(Branch(), inputs[0], planner)
     assert [arena.graph for arena in planner.arenas] == [0, 1, 2]
     whole = planner.arenas[-1]
-    assert "bodies of control flow" in {each.name for each in whole.at_peak}
+    assert "graphs of cond" in {each.name for each in whole.at_peak}
     assert sum(_sizes(new)) == whole.peak == whole.lower_bound < sum(_sizes(old))
     for some, before, after in zip(inputs, _outputs(old, *inputs), _outputs(new, *inputs), strict=True):
         assert torch.equal(before[0], after[0])
         assert torch.allclose(after[0], Branch()(*some), atol=1e-5)
+
+
+def test_the_results_of_two_branches_live_at_once() -> None:
+    _needs_executorch()
+    import torch
+
+    class Two(torch.nn.Module):
+        def forward(self, p: Any, x: Any) -> Any:
+            y = torch.cond(p, lambda x: torch.relu(x + 1) * 2, lambda x: x - 1, (x,))
+
+            def inner(x: Any) -> Any:
+                z = torch.cond(x.sum() > 0, lambda x: x * 5 + 3, lambda x: x * 7, (x,))
+                return z - x
+
+            return y - torch.cond(p, lambda x: x.exp() + 2, inner, (x,))
+
+    inputs = [(torch.tensor(flag), sign * torch.rand(4, 8)) for flag in (True, False) for sign in (1, -1)]
+    planner = suite()
+    program = _program(Two(), inputs[0], planner)
+    for some, result in zip(inputs, _outputs(program, *inputs), strict=True):
+        assert torch.allclose(result[0], Two()(*some), atol=1e-5)
+    assert planner.arenas[-1].greedy is None  # its two branches share bytes
 
 
 def test_a_state_and_two_memories() -> None:

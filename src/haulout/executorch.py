@@ -7,12 +7,12 @@
 
 A tensor is a buffer that is live from its first node to its last one, both included. A memory id is a pool. What
 shares the storage of another tensor (`storage_base`, `inplace_base`) has no row of its own: the row of that tensor
-lives as long as any of them. Branches and bodies of loops are planned first, each at offset 0 of its arena; in the
-graph around them, that part of the arena is taken from the first node with a body to the last use of such a node's
-results, because the results of a branch stay in the arena of the branch.
+lives as long as any of them. Branches and bodies of loops are planned first. In the graph around them, what they need
+is one buffer for each node that runs them, from this node to the last use of its results, because the results of a
+branch stay in the bytes of the branch; then the offsets of their tensors move there.
 
-    arena    [ branches ][ a ]           nodes  0 .. 7
-             [    b     ][   c    ]      nodes  8 .. 12
+    arena    [ a ][   two branches   ]           nodes  4 .. 7: the branches run in node 4, node 7 reads the result
+             [    b     ][   c    ]              nodes  8 .. 12
 """
 
 from __future__ import annotations
@@ -126,22 +126,23 @@ class Planner:
     """Memories of tensors without a memory id, the preferred one first."""
     effort: float = 1.0
     arenas: list[Arena] = field(default_factory=list)
-    graphs: int = 0
+    planned: dict[int, _Planned] = field(default_factory=dict)
+    """By the identity of the graph."""
 
     def __call__(
         self, alignment: int, specs: Iterable[Any], graph_module: Any, graph_signature: Any, extra_padding: int = 0
     ) -> list[int]:
         """Give every spec its memory id and offset. The bytes of each memory id; the first entry, constants, is 0."""
-        planned = list(specs)
-        for spec in planned:
+        rows = list(specs)
+        for spec in rows:
             spec.realign(alignment)
-        graph = _Graph(graph_module, planned, alignment)
-        greedy = _greedy(alignment, planned, graph_module, graph_signature, graph)
+        graph = _Graph(graph_module, rows, alignment, self.planned)
+        greedy = _greedy(alignment, rows, graph_module, graph_signature, graph)
         memory, offset = self._placed(graph, greedy, extra_padding)
         graph.write(memory, offset)
-        number, self.graphs = self.graphs, self.graphs + 1
-        sizes = [0] * (max(1, *memory.tolist(), *graph.reserved) + 1)
-        for each in sorted({*memory.tolist(), *graph.reserved}):
+        number = len(self.planned)
+        sizes = [0] * (max(1, *memory.tolist()) + 1)
+        for each in np.unique(memory).tolist():
             mine = np.flatnonzero(memory == each)
             part, own = graph.problem(mine), offset[mine]
             peak = int((own + part.size).max(initial=0))
@@ -161,6 +162,7 @@ class Planner:
                         **graph.fullest(mine, part, own),
                     )
                 )
+        self.planned[id(graph_module)] = _Planned(graph_module, rows, sizes, [body for _, body in graph.bodies])
         return sizes
 
     def _placed(self, graph: _Graph, greedy: _Greedy, padding: int) -> tuple[I64, I64]:
@@ -241,9 +243,9 @@ def _greedy(alignment: int, specs: list[Any], graph_module: Any, signature: Any,
 
 
 class _Graph:
-    """The rows of a graph: one for each spec that has storage of its own, then one for each arena of its bodies."""
+    """The rows of a graph: one for each spec that has storage of its own, then what its branches and loops need."""
 
-    def __init__(self, graph_module: Any, specs: list[Any], alignment: int) -> None:
+    def __init__(self, graph_module: Any, specs: list[Any], alignment: int, planned: Mapping[int, _Planned]) -> None:
         self.alignment = alignment
         self.specs = specs
         self.base: list[tuple[int, int]] = []
@@ -270,21 +272,22 @@ class _Graph:
             first[row], last[row] = min(first[row], spec.lifetime[0]), max(last[row], spec.lifetime[1])
             size[row] = max(size[row], shift + spec.allocated_memory)
         self.memory: list[int | None] = [each.mem_id for each in self.rows]
-        reserved = enumerate(getattr(graph_module, "input_mem_buffer_sizes", None) or ())
-        self.reserved = {each: bytes_ for each, bytes_ in reserved if each and bytes_}
-        span = _span_of_bodies(graph_module, self.nodes) if self.reserved else (0, 0)
-        self.memory += self.reserved
-        self.first = np.array([*first, *(span[0] for _ in self.reserved)], np.int64)
-        self.last = np.array([*last, *(span[1] for _ in self.reserved)], np.int64)
-        self.size = np.array([*size, *self.reserved.values()], np.int64)
-        self.pinned = np.array([-1] * len(self.rows) + [0] * len(self.reserved), np.int64)
+        self.bodies: list[tuple[int, _Planned]] = []
+        """Rows of what other graphs need, and these graphs."""
+        if any(getattr(graph_module, "input_mem_buffer_sizes", None) or ()):
+            for start, end, bodies in _runs(graph_module, self.nodes, planned):
+                for memory in range(1, max(len(each.sizes) for each in bodies)):
+                    self.bodies += [(len(size), each) for each in bodies]
+                    self.memory.append(memory)
+                    first.append(start)
+                    last.append(end)
+                    size.append(max(each.sizes[memory] for each in bodies if memory < len(each.sizes)))
+        self.first, self.last, self.size = (np.array(each, np.int64) for each in (first, last, size))
         self.known = sorted({each or 1 for each in self.memory})
 
     def problem(self, rows: I64) -> Problem:
         """These rows as buffers of one address space; times are nodes, half-open."""
-        return Problem.of(
-            self.first[rows], self.last[rows] + 1, self.size[rows], self.alignment, pinned=self.pinned[rows]
-        )
+        return Problem.of(self.first[rows], self.last[rows] + 1, self.size[rows], self.alignment)
 
     def tensors(self, rows: I64) -> int:
         """How many of the rows are tensors."""
@@ -297,7 +300,7 @@ class _Graph:
 
     def _name(self, row: int, made: Mapping[int, Any]) -> str:
         if row >= len(self.rows):
-            return "bodies of control flow"
+            return f"graphs of {self.nodes[self.first[row]].name}"
         node = made.get(id(self.rows[row]))
         return f"tensor {row}" if node is None else str(node.name)
 
@@ -344,13 +347,16 @@ class _Graph:
                 int(offset[row]) + shift,
                 int(thing[row]),
             )
+        for row, body in self.bodies:
+            body.move(int(memory[row]), int(offset[row]))
 
 
 def _root(spec: Any) -> tuple[Any, int]:
     """The spec whose storage a spec uses, itself in most cases, and the offset within it."""
     shift, seen = 0, {id(spec)}
     while True:
-        base = getattr(spec, "storage_base", None) if hasattr(spec, "storage_base") else _inplace_base(spec)
+        name = "storage_base" if hasattr(spec, "storage_base") else "inplace_base"  # until ExecuTorch 1.4
+        base = getattr(spec, name, None)
         if base is None:
             return spec, shift
         if id(base) in seen:
@@ -360,22 +366,45 @@ def _root(spec: Any) -> tuple[Any, int]:
         spec = base
 
 
-def _inplace_base(spec: Any) -> Any:
-    """Until ExecuTorch 1.4 there is no `storage_base`."""
-    return getattr(spec, "inplace_base", None)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Planned:
+    """A graph that has its offsets: its specs, bytes of each memory id, the graphs that it runs."""
+
+    graph_module: Any
+    specs: list[Any]
+    sizes: list[int]
+    bodies: list[_Planned]
+
+    def move(self, memory: int, by: int) -> None:
+        """Add to the offsets in a memory, also those of the graphs inside."""
+        for spec in self.specs:
+            if spec.mem_id == memory:
+                spec.mem_offset += by
+        for each in {id(body): body for body in self.bodies}.values():
+            each.move(memory, by)
 
 
-def _span_of_bodies(graph_module: Any, nodes: Sequence[Any]) -> tuple[int, int]:
-    """The first node that runs another graph, and the last use of the results of such nodes."""
-    from torch import fx
+def _runs(
+    graph_module: Any, nodes: Sequence[Any], planned: Mapping[int, _Planned]
+) -> list[tuple[int, int, list[_Planned]]]:
+    """For each node that runs other graphs: its number, the last use of its results, and the graphs.
 
-    first, last = len(nodes), 0
+    Nodes that run a common graph are one entry.
+    """
+    runs: list[tuple[int, int, list[_Planned]]] = []
     for number, node in enumerate(nodes):
-        bodies = [each for each in node.all_input_nodes if each.op == "get_attr"]
-        if any(isinstance(getattr(graph_module, each.target, None), fx.GraphModule) for each in bodies):
-            ends = [spec.lifetime[1] for spec in _flat(node.meta.get("spec"))]
-            first, last = min(first, number), max(last, number, *(each for each in ends if each is not None))
-    return (first, last) if first <= last else (0, len(nodes) - 1)
+        targets = [getattr(graph_module, each.target, None) for each in node.all_input_nodes if each.op == "get_attr"]
+        bodies = [planned[id(each)] for each in targets if id(each) in planned]
+        if not bodies:
+            continue
+        ends = [spec.lifetime[1] for spec in _flat(node.meta.get("spec"))]
+        first, last = number, max(number, *(each for each in ends if each is not None))
+        for other in [each for each in runs if any(body in bodies for body in each[2])]:
+            runs.remove(other)
+            first, last = min(first, other[0]), max(last, other[1])
+            bodies = [*other[2], *(body for body in bodies if body not in other[2])]
+        runs.append((first, last, bodies))
+    return runs
 
 
 def _flat(specs: Any) -> Iterator[Any]:
