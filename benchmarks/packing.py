@@ -1,6 +1,6 @@
 """The tables of the planner: peak over lower bound, and seconds, on public instances and generated ones.
 
-    python benchmarks/packing.py --data DIR [--table minimalloc traces xla ablation scale] [--peers SECONDS]
+    python benchmarks/packing.py --data DIR [--table minimalloc traces xla ablation scale growth] [--peers SECONDS]
 
 DIR holds minimalloc/*.csv (the capacity is in the file's name), idealloc/**/*.csv and xla/*.csv. Every placement is
 checked by the validator within `solve`. Kernels are compiled before anything is timed; seconds are those of the
@@ -205,12 +205,26 @@ def network(n: int) -> Problem:
     return Problem.of(lower, np.maximum(upper, lower + 1), sizes[(layer * 7 + (kind * 10).astype(int)) % 40], 64)
 
 
+def growth(data: Path, limit: float) -> Iterator[str]:
+    """Seconds by number of buffers, with the effort of a compile: no size takes less than a smaller one."""
+    sizes = (12_500, 25_000, 50_000, 100_000, 200_000, 400_000)
+    yield head("kind", *(f"{n:,}" for n in sizes))
+    for kind, make in (("network", network), ("random", scattered)):
+        yield row(kind, *(f"{solution.ratio:.4f}, {spent:.2f} s" for solution, spent, _ in _grown(make, sizes)))
+
+
+def _grown(make: Callable[[int], Problem], sizes: tuple[int, ...]) -> Iterator[tuple[Solution, float, float]]:
+    for n in sizes:
+        yield timed(make(n), effort=0.1)
+
+
 TABLES: dict[str, Callable[[Path, float], Iterator[str]]] = {
     "minimalloc": minimalloc,
     "traces": traces,
     "xla": xla,
     "ablation": ablation,
     "scale": scale,
+    "growth": growth,
 }
 
 if __name__ == "__main__":

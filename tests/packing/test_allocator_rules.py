@@ -359,3 +359,11 @@ def test_rules_are_repeated_exactly() -> None:
     one, two = (plan(lower, upper, sizes, **options) for _ in range(2))  # type: ignore[arg-type]
     assert one.offset.tobytes() == two.offset.tobytes()
     assert one.pool.tobytes() == two.pool.tobytes()
+
+
+def test_a_pool_that_cannot_hold_its_buffers_proves_that_nothing_fits() -> None:
+    """Also if all pools together are large enough, and the other pool has no capacity."""
+    for other in (1024, None):
+        rules = Rules(pools=(Pool("small", 128), Pool("large", other)), allowed=((0,), (0,), (1,)))
+        problem = Problem.of([0, 0, 0], [1, 1, 1], [128, 64, 64], 64, rules=rules)
+        assert solve(problem).status is Status.INFEASIBLE

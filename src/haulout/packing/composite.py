@@ -222,6 +222,8 @@ def _finish(search: _Search, best: _Attempt, proved: bool) -> Solution:
     bound = search.bound
     if not storages.groups and all(len(mine) == 1 for mine in storages.allowed) and not problem.rules.in_place:
         bound = max(bound, sum(use.lower_bound for use in best.uses))
+        slacks = slack(storages.problem)
+        no_room |= any(use.capacity is not None and use.lower_bound - slacks > use.capacity for use in best.uses)
     if best.over:
         status = Status.INFEASIBLE if no_room or proved else Status.UNSOLVED
     else:

@@ -23,7 +23,11 @@ from haulout.packing.problem import I64
 from haulout.support.jit import plain_if_small
 
 _COST_LIMIT = 20_000_000_000  # of a best fit by gaps: above it holes stay unused, above a tenth no XLA orders
-_MAX_ROWS = 200_000  # with more, there are three dives only
+_ROWS_LIMIT = 800_000  # rows of all dives; with more rows there are fewer dives, and at least three
+_LEAST_DIVES = 3
+_LEAST_EFFORT = 0.1
+_FIT_COST = 2_000_000_000  # of a best fit in XLA's order, times the effort: two seconds
+_FIT_COST_A_ROW = 12_000  # the same for each row of a larger problem, so that no size is the last one with a fit
 _MAX_PLAIN_ROWS = 64  # so few are always constructed in plain Python while the kernels are not loaded
 _MAX_PLAIN_WORK = 1_200  # of more rows, so many in all: a dive takes about 30 microseconds a row
 _VISITS = 200  # row visits of a best fit in that time
@@ -60,7 +64,7 @@ def construct(state: Incumbent) -> None:
         with _plain(instance, 0):
             _follow_hint(state, state.hint)
     tries = [(name, variant) for variant in (False, True) for name in KEYS]
-    for number, (name, variant) in enumerate(tries[:3] if _is_large(instance) else tries):
+    for number, (name, variant) in enumerate(tries[: _dives(instance)]):
         if state.over:
             return
         fits = instance.has_pins or (variant and instance.has_holes)
@@ -70,10 +74,10 @@ def construct(state: Incumbent) -> None:
         state.count("constructions")
 
 
-def fit(state: Incumbent) -> None:
-    """Offer the placements of XLA's heap, so that the result is never worse than XLA's."""
+def fit(state: Incumbent, effort: float) -> None:
+    """Offer the placements of XLA's heap, unless a fit would take too long: the result is never worse than XLA's."""
     instance = state.instance
-    if not _is_large(instance) and cost(instance) <= _COST_LIMIT // 10:
+    if cost(instance) <= max(effort, _LEAST_EFFORT) * max(_FIT_COST, _FIT_COST_A_ROW * len(instance)):
         for order in xla_orders(instance):
             if state.over:
                 return
@@ -82,10 +86,11 @@ def fit(state: Incumbent) -> None:
             state.count("constructions")
 
 
-def _is_large(instance: Instance) -> bool:
-    """Whether there is time for a few constructions only."""
+def _dives(instance: Instance) -> int:
+    """How many constructions there are time for, so that a larger problem never takes less of it."""
     gaps = instance.has_pins or instance.has_holes
-    return len(instance) > _MAX_ROWS or (gaps and cost(instance) > _COST_LIMIT // 50)
+    few = gaps and cost(instance) > _COST_LIMIT // 50
+    return _LEAST_DIVES if few else max(_LEAST_DIVES, _ROWS_LIMIT // max(len(instance), 1))
 
 
 def _plain(instance: Instance, number: int) -> AbstractContextManager[None]:

@@ -42,7 +42,7 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
         return
     construct(state)
     if state.offset is None or effort == 0.0:
-        fit(state)
+        fit(state, effort)
     if state.over or effort == 0.0:
         return
     timed, exact = state.time_limit is not None, rows <= MAX_ROWS
@@ -53,7 +53,7 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
         squeaky_wheel(state, min(turns, int(effort * _TURNS_AT_FIRST)))
         _branch(state, search, steps if state.fitting else steps // _PART_AT_FIRST)
     if not state.over:
-        fit(state)
+        fit(state, effort)
     if not state.over and not (state.fitting and search is not None and not timed):
         squeaky_wheel(state, turns)
     if search is not None:
