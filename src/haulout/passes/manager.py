@@ -36,8 +36,8 @@ class PassManager:
 
     `on_pass(record)` is called after each pass. `show` gets the program as text before and after the passes of
     `print_before` and `print_after`, and after those that change it if `print_changed`. `reproducer` is the folder
-    for the program that a pass crashed on, or made unsound, with the pass: `haulout opt` runs it again, with the files
-    of `loaded`, which have passes that are not ours.
+    for the program that a pass crashed on, or made unsound, with the pass: `haulout opt` runs it again, with the
+    files of `loaded`, which have passes that are not ours.
     """
 
     passes: Sequence[Pass]
