@@ -148,7 +148,10 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(r"[A-Za-z0-9_.\-/]*[A-Za-z0-9_\-]\.(?:py|md|bir|hlo|npz|toml|json|html)\b")
 _MADE = {
     "demo.bir",
+    "block.bir",
     "deps.json",
+    "expected.npz",
+    "inputs.npz",
     "memory.html",
     "out/memory.html",
     "out/program.bir",
