@@ -3,9 +3,8 @@
     python benchmarks/hlo_size.py [--lines 1000,3000,10000,32000,100000] [--cores 8] [--svg docs/size.svg]
     python benchmarks/hlo_size.py --parse 1000000
 
-The text is of `haulout_generators.llama`, with as many layers as make about so many lines. Each size has a process
-of its own, where a small one runs first and loads the kernels. `--svg` draws the curves. `--parse` only reads a text of
-about so many lines.
+The text is of `haulout_generators.llama`, with as many layers as make about so many lines. Each size has a process of
+its own, where a small one runs first and loads the kernels. `--svg` draws the curves. `--parse` only reads a text.
 """
 
 from __future__ import annotations
