@@ -64,12 +64,12 @@ def fence_pairs(program: Program) -> FencePairs:
     order = np.argsort(here, kind="stable")
     ends = np.searchsorted(here[order], epoch[fences, None] + np.arange(3))
     found: list[tuple[int, Ids, bool]] = []
-    x = extents(program)
+    x, seen = extents(program), np.empty((program.lnc, int(shared.sort.max(initial=0)) + 1), np.int64)
 
     def look(fence: int, earlier: Ints, later: Ints, carried: bool) -> None:
         if len(earlier) and len(later):
             with plain_if_small(_scan_pairs, len(earlier) + len(later)):
-                found.append((fence, _scan_pairs(x, shared, earlier, later), carried))
+                found.append((fence, _scan_pairs(x, shared, earlier, later, seen), carried))
 
     for fence, (begin, middle, end) in zip(fences.tolist(), ends.tolist(), strict=True):
         look(fence, order[begin:middle], order[middle:end], False)
@@ -91,12 +91,12 @@ def fence_pairs(program: Program) -> FencePairs:
 
 
 @njit
-def _scan_pairs(x: Extents, shared: _Shared, earlier: Ints, later: Ints) -> Ids:
-    """[pair, 2]: for each access of `later` the last one of each core and sort among `earlier` that conflicts."""
-    cores, sorts = 0, 0
-    for at in range(len(shared.access)):
-        cores, sorts = max(cores, shared.core[at] + 1), max(sorts, shared.sort[at] + 1)
-    seen = np.full((cores, sorts), -1, np.int64)
+def _scan_pairs(x: Extents, shared: _Shared, earlier: Ints, later: Ints, seen: Ints) -> Ids:
+    """[pair, 2]: for each access of `later` the last one of each core and sort among `earlier` that conflicts.
+
+    `seen` [core, sort] is room for the last access of `later` that has found one.
+    """
+    seen[:] = -1
     pairs = np.empty((64, 2), np.int32)
     count = 0
     begin = 0

@@ -235,6 +235,10 @@ def scan_conflicts(
     free = np.zeros(2, np.int64)
     _free_cells(cells, 0, free)
     latest = np.full((slots, streams, 3), -1, np.int32)  # by slot: latest read, latest write, read before
+    users, uses = (
+        np.empty((slots, streams), np.int32),
+        np.zeros(slots, np.int32),
+    )  # by slot: its streams so far, in order
 
     for at in range(len(schedule)):
         b = schedule[at]
@@ -314,7 +318,8 @@ def scan_conflicts(
         # Atomless extents: overlapping pairs are listed.
         for k in range(touched.overlap_starts[r], touched.overlap_starts[r + 1]):
             slot = touched.overlaps[k]
-            for other in range(streams):
+            for user in range(uses[slot]):
+                other = users[slot, user]
                 if touched.stream_queue[other] == queue:
                     a = _tied(
                         order, latest[slot, other, 1], latest[slot, other, 0], latest[slot, other, 2], b, writes
@@ -330,6 +335,13 @@ def scan_conflicts(
                         count[kind] += 1
         if touched.slot[r] >= 0:
             slot = touched.slot[r]
+            if latest[slot, s, 0] < 0 and latest[slot, s, 1] < 0:
+                user = uses[slot]
+                while user > 0 and users[slot, user - 1] > s:
+                    users[slot, user] = users[slot, user - 1]
+                    user -= 1
+                users[slot, user] = s
+                uses[slot] += 1
             if writes:
                 latest[slot, s, 1] = b
             else:
