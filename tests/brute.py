@@ -49,6 +49,12 @@ def conflicts(program: Program, *, physical: bool = False) -> list[tuple[int, in
     return found
 
 
+def participants(program: Program, at: int) -> frozenset[int]:
+    """The cores of a row of `barriers`."""
+    text = program.strings.get(int(program.barriers.cores[at]))
+    return frozenset(range(program.lnc) if text is None else map(int, text.strip("[]").split(",")))
+
+
 def happens_before(program: Program) -> list[int]:
     """Per instruction a bit set of those that are complete before it starts, over all cores.
 
@@ -58,12 +64,12 @@ def happens_before(program: Program) -> list[int]:
     core, engine = program.instruction_core.tolist(), program.instructions.engine.tolist()
     barriers = barrier_rows(program)
     node = list(range(count))
-    met: dict[tuple[int, int], int] = {}
-    seen: dict[tuple[int, int], int] = {}
+    met: dict[tuple[frozenset[int], int], int] = {}
+    seen: dict[tuple[int, frozenset[int]], int] = {}
     for row, at in barriers.items():
-        mask = int(program.barriers.cores[at])
-        index = seen[core[row], mask] = seen.get((core[row], mask), -1) + 1
-        node[row] = met.setdefault((mask, index), row)
+        cores = participants(program, at)
+        index = seen[core[row], cores] = seen.get((core[row], cores), -1) + 1
+        node[row] = met.setdefault((cores, index), row)
     edges: list[set[int]] = [set() for _ in range(count)]
     """Predecessors of each node."""
     for row in range(count):
@@ -234,7 +240,7 @@ def wrong_reads(program: Program, times: list[tuple[int, int, int]]) -> list[tup
     physical: dict[tuple[object, int], int] = {}
     wrong = []
     starts = program.access_starts.tolist()
-    fences = set(program.barriers.instruction[program.barriers.cores == 0].tolist())
+    fences = set(program.barriers.instruction[program.barriers.cores == NONE].tolist())
     epoch, passed = [], [0] * program.lnc
     for row, core in enumerate(program.instruction_core.tolist()):
         passed[core] += row in fences

@@ -10,6 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from tests.brute import participants
+
 from haulout.ir.enums import NONE, Engine, Kind, Space
 from haulout.ir.program import Program
 
@@ -83,10 +85,6 @@ class _Judge:
 
     # -- barriers and meetings ------------------------------------------------------------------------------------
 
-    def participants(self, at: int) -> frozenset[int]:
-        text = self.program.strings.get(int(self.program.barriers.cores[at]))
-        return frozenset(range(self.cores) if text is None else map(int, text.strip("[]").split(",")))
-
     def mismatch(self) -> bool:
         for first, second in combinations(range(self.cores), 2):
             sides = []
@@ -95,8 +93,8 @@ class _Judge:
                 for row in self.lists[core]:
                     if row in self.barrier:
                         at = self.barrier[row]
-                        if {first, second} <= self.participants(at):
-                            said = (int(self.program.barriers.name[at]), self.participants(at))
+                        if {first, second} <= participants(self.program, at):
+                            said = (int(self.program.barriers.name[at]), participants(self.program, at))
                             lines[int(self.program.instructions.engine[row])].append(said)
                 sides.append(lines)
             if sides[0] != sides[1]:
@@ -132,7 +130,7 @@ class _Judge:
         for core in range(self.cores):
             for row in self.lists[core]:
                 if row in self.barrier:
-                    line = (int(rows.engine[row]), self.participants(self.barrier[row]))
+                    line = (int(rows.engine[row]), participants(self.program, self.barrier[row]))
                     key = (line, count[core, line])
                     count[core, line] += 1
                     rendezvous[row] = ("meet", names.setdefault(key, len(names)))

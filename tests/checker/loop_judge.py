@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 
+from tests.brute import participants
+
 from haulout.ir.enums import NONE, Engine, Kind
 from haulout.ir.program import Program
 
@@ -184,7 +186,7 @@ class _Facts:
         self.barriers: dict[int, tuple[int, int]] = {}
         """Row -> (participants, name)."""
         for at, row in enumerate(program.barriers.instruction.tolist()):
-            cores = int(program.barriers.cores[at]) or (1 << program.lnc) - 1
+            cores = sum(1 << core for core in participants(program, at))
             self.barriers[row] = cores, int(program.barriers.name[at])
         self.rows: dict[int, list[int]] = defaultdict(list)
         for row, block in enumerate(program.instructions.block.tolist()):

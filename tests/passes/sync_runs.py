@@ -16,6 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 import numpy as np
+from tests.brute import participants
 
 from haulout import Program
 from haulout.ir.enums import NONE, Engine
@@ -183,7 +184,7 @@ def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[Execu
     at_row = {int(row): at for at, row in enumerate(program.barriers.instruction)}
     title: list[Execution] = []
     hidden: set[int] = set()
-    meets: dict[int, tuple[int, int, int]] = {}
+    meets: dict[int, tuple[int, frozenset[int], int]] = {}
     base = [sum(len(run.engine) for run in runs[:core]) for core in range(len(runs))]
     met: dict[object, int] = defaultdict(int)
     seen: dict[object, int] = defaultdict(int)
@@ -194,8 +195,7 @@ def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[Execu
             title.append((core, name, seen[core, name]))
             seen[core, name] += 1
             if step.row in at_row:
-                mask = int(program.barriers.cores[at_row[step.row]]) or (1 << program.lnc) - 1
-                key = (int(program.instructions.engine[step.row]), mask)
+                key = (int(program.instructions.engine[step.row]), participants(program, at_row[step.row]))
                 meets[node] = (*key, met[core, key])
                 met[core, key] += 1
             if step.row in at_row or "barrier" in program.instruction_attrs(step.row):
@@ -214,7 +214,7 @@ def joint_order(program: Program, steps: Sequence[Sequence[Step]]) -> dict[Execu
     for node, meeting in meets.items():
         members[meeting].append(node)
     for meeting, nodes in members.items():
-        assert len(nodes) == meeting[1].bit_count(), "somebody does not come"
+        assert len(nodes) == len(meeting[1]), "somebody does not come"
 
     def everything_but(blocked: int) -> set[int]:
         done: set[int] = set()

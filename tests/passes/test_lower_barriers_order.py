@@ -14,6 +14,7 @@ import pytest
 from tests.passes.sync_runs import joint_order, joint_run
 
 from haulout import Program
+from haulout.ir.core_sets import set_text
 from haulout.ir.edit import NewInstructions, insert
 from haulout.ir.enums import NONE, Engine
 from haulout.ir.schema import Barriers, Instructions
@@ -46,11 +47,11 @@ def with_barriers(rng: Random, program: Program, many: int) -> Program:
         cores: Sequence[int] = range(program.lnc)
         if rng.random() < 0.4:
             cores = rng.sample(cores, rng.randint(1, min(2, program.lnc)))
-        mask = sum(1 << core for core in cores)
+        text = program.strings.intern(set_text(cores))
         for block in where:
             for core in cores:
                 here = core * blocks + block
-                rows.append((here, number, core, starts[here + 1], engine, mask))
+                rows.append((here, number, core, starts[here + 1], engine, text))
     rows.sort()
     strings = program.strings
     new = NewInstructions(
