@@ -96,18 +96,7 @@ def plan(
     output_format = output_format or ("tflite" if output is not None and output.endswith(".tflite") else "csv")
     if output_format == "tflite" and (table.own_planner is None or pools):
         raise click.UsageError("an offline plan is for a TensorFlow Lite model and one pool")
-    rows = table.problem
-    wanted = Problem.of(
-        rows.lower,
-        rows.upper,
-        rows.size,
-        rows.alignment,
-        pinned=table.offset,
-        owner=rows.owner,
-        segment=segment or 0,
-        rules=rows.rules,
-        window=None if rows.window_low is None else rows.windows,
-    )
+    wanted = table.with_pins(segment or 0)
     err = takes_stdout(output)
     more: list[str] = []
     if pools:

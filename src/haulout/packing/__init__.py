@@ -1,8 +1,8 @@
 """Offline storage allocation, a library of its own: place buffers with live ranges in as few bytes as possible.
 
-`plan` takes columns and returns offsets; `solve` takes a `Problem`; `violations` validates a placement. `plan.py` is
-the recipe, `rules.py` has the other constraints: pools, aliases, in-place pairs, equal offsets. docs/packing.md is
-the front page.
+`plan` takes columns and returns offsets; `solve` takes a `Problem`, `sweep` many; `violations` validates a placement.
+`plan.py` is the recipe, `rules.py` has the other constraints: pools, aliases, in-place pairs, equal offsets.
+docs/packing.md is the front page.
 
 What few callers need is imported when it is first asked for.
 """
@@ -21,6 +21,7 @@ from haulout.packing.validate import violations
 if TYPE_CHECKING:
     from haulout.packing.overflow import over_capacity
     from haulout.packing.spilling import Spill, spill
+    from haulout.packing.sweeps import SweepRow, sweep
     from haulout.packing.tiers import Tiers, solve_tiers
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Solution",
     "Spill",
     "Status",
+    "SweepRow",
     "Tiers",
     "lower_bound",
     "over_capacity",
@@ -41,15 +43,18 @@ __all__ = [
     "solve",
     "solve_tiers",
     "spill",
+    "sweep",
     "violations",
 ]
 
 _LATER = {
     "Spill": "haulout.packing.spilling",
+    "SweepRow": "haulout.packing.sweeps",
     "Tiers": "haulout.packing.tiers",
     "over_capacity": "haulout.packing.overflow",
     "solve_tiers": "haulout.packing.tiers",
     "spill": "haulout.packing.spilling",
+    "sweep": "haulout.packing.sweeps",
 }
 """Where the other names are defined."""
 

@@ -66,6 +66,21 @@ class Table:
     costs: tuple[tuple[int, int, int], ...] = ()
     own_planner: tuple[str, int] | None = None
 
+    def with_pins(self, segment: int = 0) -> Problem:
+        """The problem with `offset` as pins, and with `segment`, if it is not 0, for all. Raises `HauloutError`."""
+        rows = self.problem
+        return Problem.of(
+            rows.lower,
+            rows.upper,
+            rows.size,
+            rows.alignment,
+            pinned=rows.pinned if self.offset is None else self.offset,
+            owner=rows.owner,
+            segment=segment or rows.segment,
+            rules=rows.rules,
+            window=None if rows.window_low is None else rows.windows,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Row:

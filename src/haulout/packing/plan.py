@@ -91,7 +91,7 @@ def solve(
     budget.check()
     hints = None if hint is None else _hints(hint, len(problem))
     if capacity is not None:
-        problem = _with_capacity(problem, capacity)
+        problem = with_capacity(problem, capacity)
     if problem.window_low is not None:
         if not problem.rules.trivial:
             bad_input("a problem with windows must have one pool and no aliases, in-place pairs or symmetric groups")
@@ -117,7 +117,7 @@ def solve(
     return solution
 
 
-def _with_capacity(problem: Problem, capacity: int) -> Problem:
+def with_capacity(problem: Problem, capacity: int) -> Problem:
     """The problem with the capacity of its only pool."""
     pools = problem.rules.pools
     if len(pools) > 1 or pools[0].capacity not in (None, capacity):
