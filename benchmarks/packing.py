@@ -23,7 +23,7 @@ from haulout.packing import Problem, Progress, Solution, solve
 from haulout.packing.capacity_search import MAX_ROWS, CapacitySearch
 from haulout.packing.construct import construct
 from haulout.packing.csvio import read_csv
-from haulout.packing.descend import descend
+from haulout.packing.descend import descend, descend_by_fixed_targets
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import canonical
 from haulout.packing.squeaky_wheel import squeaky_wheel
@@ -170,7 +170,9 @@ def exact(state: Incumbent) -> None:
     """Branch and bound downwards, with the usual budget."""
     cost = len(state.instance) + state.instance.columns
     if len(state.instance) <= MAX_ROWS:
-        descend(state, CapacitySearch(state), 80_000_000 // cost, 80_000_000 // cost)
+        search, steps = CapacitySearch(state), 80_000_000 // cost
+        descend(state, search, steps // 2, steps)
+        descend_by_fixed_targets(state, search, steps, steps)
 
 
 def scale(data: Path, limit: float) -> Iterator[str]:

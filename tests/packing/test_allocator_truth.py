@@ -11,6 +11,7 @@ from tests.tiers import examples
 
 from haulout.packing import Problem, Status, lower_bound, solve, violations
 from haulout.packing.capacity_search import CapacitySearch
+from haulout.packing.descend import descend_by_fixed_targets, reach
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import canonical
 
@@ -123,3 +124,25 @@ def test_alignment_can_need_more_than_is_live() -> None:
     solution = solve(problem_plus)
     assert lower_bound(problem_plus).size == 9
     assert least_peak(problem_plus) == solution.peak == solution.lower_bound == 11
+
+
+@settings(max_examples=examples(50))
+@given(problems(holes=True))
+def test_fixed_targets_reach_the_least_peak(problem: Problem) -> None:
+    """From one buffer behind the other, downwards; the proof at the end raises the bound to the peak."""
+    instance = canonical(problem)
+    if not len(instance) or instance.has_pins or (instance.alignment > 1).any():
+        return
+    state = Incumbent(instance, instance.bound, instance.bound)
+    state.offer(np.cumsum(instance.size) - instance.size, int(instance.size.sum()), "one behind the other")
+    descend_by_fixed_targets(state, CapacitySearch(state), 1_000_000, 100_000)
+    assert state.peak * instance.unit == least_peak(problem) == state.bound * instance.unit
+
+
+def test_a_fixed_target_has_so_many_runs() -> None:
+    """No run of one step places 30 buffers or proves anything, so all runs are made, and no more."""
+    instance = canonical(Problem.of([0, 1, 2, 3, 4] * 6, [2, 3, 4, 5, 6] * 6, [7, 5, 3, 11, 2, 13] * 5))
+    state = Incumbent(instance, instance.bound, instance.bound)
+    search = CapacitySearch(state)
+    assert not reach(state, search, instance.bound, 10_000, 1, 5)
+    assert search.runs == 5 and state.offset is None

@@ -19,7 +19,7 @@ import numpy as np
 from haulout.packing.best_fit import cost
 from haulout.packing.capacity_search import MAX_ROWS, CapacitySearch
 from haulout.packing.construct import construct, fit
-from haulout.packing.descend import descend, reach_goal
+from haulout.packing.descend import descend, descend_by_fixed_targets, reach
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.squeaky_wheel import squeaky_wheel
 
@@ -57,7 +57,7 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
     if not state.over and not (state.fitting and search is not None and not timed):
         squeaky_wheel(state, turns)
     if search is not None:
-        _branch(state, search, steps)
+        _branch(state, search, steps, last=True)
 
 
 def _turns(state: Incumbent) -> int:
@@ -76,14 +76,16 @@ def _steps(state: Incumbent) -> int:
     return int(share * max(4 * rows, visits // (rows + state.instance.columns)))
 
 
-def _branch(state: Incumbent, search: CapacitySearch, steps: int) -> None:
-    """Branch and bound until it has made `steps` steps in all."""
+def _branch(state: Incumbent, search: CapacitySearch, steps: int, *, last: bool = False) -> None:
+    """Branch and bound until it has made `steps` steps in all; `last`: half of them for fixed targets."""
     if state.over or search.spent >= steps:
         return
     rows = len(state.instance)
     a_run = max(4 * rows, _VISITS_LIMIT_A_RUN // (rows + state.instance.columns))
     most = steps if state.time_limit is None else a_run
     if state.fitting:
-        reach_goal(state, search, steps, most)
+        reach(state, search, state.goal, steps, most)
     else:
-        descend(state, search, steps, most)
+        descend(state, search, steps // 2 if last else steps, most)
+        if last:
+            descend_by_fixed_targets(state, search, steps, most)
