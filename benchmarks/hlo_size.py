@@ -1,6 +1,6 @@
 """Growth curve by lines of HLO: seconds of CPU time of each stage, and peak memory, for a Llama training step.
 
-    python benchmarks/hlo_size.py [--lines 1000,3000,10000,32000,100000] [--cores 8] [--svg docs/size.svg]
+    python benchmarks/hlo_size.py [--lines 1000,...,32000] [--cores 8] [--svg docs/design/hlo-size.svg]
     python benchmarks/hlo_size.py --parse 1000000
 
 The text is of `haulout_generators.llama`, with as many layers as make about so many lines. Each size has a process of
@@ -63,7 +63,7 @@ def measure(lines: int, cores: int) -> dict[str, float]:
         spent = {name: end - begin for name, begin, end in zip(STAGES, times, times[1:], strict=False)}
         return {"lines": text.count("\n"), "rows": rows, **spent, "all": times[-1] - times[0]}
 
-    run(text_of(2000, cores))
+    run(text_of(1000, cores))
     return {**run(text_of(lines, cores)), "MiB": peak()}
 
 
@@ -119,19 +119,23 @@ def panel(left: int, title: str, xs: list[float], curves: dict[str, list[float]]
         _, y = at(xs[0], 10.0**power)
         parts.append(f'<path d="M{left} {y:.1f}H{left + width}" stroke="#ddd"/>')
         parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>')
+    ends: list[tuple[float, str, str]] = []
     for colour, (name, curve) in zip(COLOURS[::-1], list(curves.items())[::-1], strict=False):
         points = [at(x, y) for x, y in zip(xs, curve, strict=True)]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        x, y = points[-1]
-        parts.append(f'<text x="{x + 6:.1f}" y="{y + 4:.1f}" fill="{colour}">{name}</text>')
+        ends.append((points[-1][1], name, colour))
+    x, below = at(xs[-1], values[0])[0], 0.0
+    for y, name, colour in sorted(ends):
+        below = max(y + 4, below + 13)  # names must not overlap
+        parts.append(f'<text x="{x + 6:.1f}" y="{below:.1f}" fill="{colour}">{name}</text>')
     parts.append(f'<text x="{left + width / 2}" y="{top + height + 38}" text-anchor="middle">lines of HLO</text>')
     return parts
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", default="1000,3000,10000,32000,100000")
+    parser.add_argument("--lines", default="1000,3000,6000,12000,20000,32000")
     parser.add_argument("--cores", type=int, default=8)
     parser.add_argument("--svg", type=Path)
     parser.add_argument("--parse", type=int)

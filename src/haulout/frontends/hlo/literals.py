@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import NoReturn
 
@@ -24,6 +25,7 @@ from haulout.frontends.hlo.model import Literal
 from haulout.frontends.hlo.source import Excerpt, Source
 from haulout.frontends.hlo.types import AnyShape, Shape
 from haulout.ir.dtypes import NUMPY
+from haulout.support.diagnostics import HauloutError
 
 _TOKEN = re.compile(
     rf"""(?:\s++|{COMMENT})*+(?:
@@ -63,6 +65,17 @@ def parse_literal(text: Excerpt, shape: AnyShape) -> Literal:
         return _complex(text, shape)
     parts = [_convert(words, at, text, shape) for words, at in _read(text, shape)]
     return np.concatenate([np.zeros(0, NUMPY[shape.dtype]), *parts]).reshape(shape.dims)
+
+
+@lru_cache(maxsize=4096)
+def plain_scalar(text: str, shape: Shape) -> Literal | None:
+    """The value of a constant of one number, not to be written to; None if it is not valid, as for `plain_array`."""
+    try:
+        value = parse_literal(Excerpt(Source("", text), 0, len(text)), shape)
+    except HauloutError:
+        return None
+    value.flags.writeable = False
+    return value
 
 
 def _complex(text: Excerpt, shape: Shape) -> Literal:

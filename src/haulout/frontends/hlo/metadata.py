@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from haulout.frontends.hlo.cursor import STRING, WORD, Cursor
 from haulout.frontends.hlo.source import Excerpt
@@ -47,10 +48,9 @@ class MetadataTables:
         """`FILE:LINE` of an instruction with this metadata, or None."""
         if metadata is None:
             return None
-        fields = {match[1]: match[3] if match[2] is None else match[2] for match in _FIELD.finditer(metadata.text)}
-        if "source_file" in fields:
-            return f"{_unescape(fields['source_file'])}:{fields.get('source_line', '0')}"
-        number = _number(fields.get("stack_frame_id"))
+        place, number = _place_or_frame(metadata.text)
+        if place is not None:
+            return place
         if number not in self._places:
             self._places[number] = self._line_of(number)
         return self._places[number]
@@ -72,6 +72,15 @@ class MetadataTables:
             innermost = innermost or place
             number = frame.get("parent_frame_id", 0) - self._shift
         return innermost
+
+
+@lru_cache(maxsize=4096)
+def _place_or_frame(text: str) -> tuple[str | None, int]:
+    """`FILE:LINE` if the metadata itself says so, or else the id of the frame; instructions of one line share it."""
+    fields = {match[1]: match[3] if match[2] is None else match[2] for match in _FIELD.finditer(text)}
+    if "source_file" in fields:
+        return f"{_unescape(fields['source_file'])}:{fields.get('source_line', '0')}", 0
+    return None, _number(fields.get("stack_frame_id"))
 
 
 def op_name(metadata: Excerpt) -> str:

@@ -21,14 +21,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from haulout.frontends.hlo import attributes
+from haulout.frontends.hlo import attributes, plain
 from haulout.frontends.hlo.cursor import Cursor
 from haulout.frontends.hlo.fragments import Missing, numbered, opaque_without
-from haulout.frontends.hlo.literals import is_left_out, parse_literal
+from haulout.frontends.hlo.literals import is_left_out, parse_literal, plain_scalar
 from haulout.frontends.hlo.metadata import MetadataTables, parse_tables
-from haulout.frontends.hlo.model import Computation, HloModule, Instruction
+from haulout.frontends.hlo.model import Computation, HloModule, Instruction, Literal
 from haulout.frontends.hlo.source import Excerpt, Source
-from haulout.frontends.hlo.types import AnyShape, Shape, TupleShape, parse_shape, sees_shape
+from haulout.frontends.hlo.types import AnyShape, Shape, TupleShape, parse_shape, plain_array, sees_shape
 from haulout.ir.dtypes import NUMPY
 from haulout.support.files import read_text
 
@@ -44,6 +44,7 @@ CALLEES = (
     "false_computation",
 )
 """Attributes that name computations."""
+_CALLEES = frozenset(CALLEES)
 
 _HEADER = re.compile(r"HloModule\b")
 _ENTRY = re.compile(r"ENTRY\b")
@@ -128,9 +129,12 @@ def _parse_computation(
     instructions: list[Instruction] = []
     by_name: dict[str, Instruction] = {}
     root: Instruction | None = None
-    while not cursor.take_mark("}"):
-        is_root = cursor.take(_ROOT) is not None
-        instruction = _parse_instruction(cursor, tables, by_name, known, instructions, missing)
+    while True:
+        head = plain.HEAD.match(cursor.source.text, cursor.position, cursor.end)
+        if head is None and cursor.take_mark("}"):
+            break
+        is_root = (cursor.take(_ROOT) if head is None else head[1]) is not None
+        instruction = _parse_instruction(cursor, head, tables, by_name, known, instructions, missing)
         instructions.append(instruction)
         by_name[instruction.name] = instruction
         if is_root:
@@ -223,12 +227,58 @@ def _check_parameter(shape: AnyShape, parameter: Instruction) -> None:
 
 def _parse_instruction(
     cursor: Cursor,
+    head: re.Match[str] | None,
     tables: MetadataTables,
     by_name: dict[str, Instruction],
     known: Mapping[str, Computation],
     before: list[Instruction],
     missing: Missing | None,
 ) -> Instruction:
+    """`head` is the plain form of what is before the operands, if it has that form."""
+    name, shape, opcode, where = _parse_plain_head(cursor, head, by_name) or _parse_head(cursor, by_name, missing)
+    operands: tuple[str, ...] = ()
+    number, literal = -1, None
+    if opcode == "constant":
+        literal = _parse_constant(cursor, shape)
+    elif opcode == "parameter":
+        number = cursor.integer("a parameter number")
+        cursor.expect_mark(")")
+    else:
+        read = plain.operands(cursor, by_name)
+        operands = _parse_operands(cursor, by_name, before, missing) if read is None else read
+    values = _parse_attributes(cursor)
+    place = tables.place(values.get("metadata"))
+    made = Instruction(name, shape, opcode, operands, values, where, number, literal, place)
+    if _CALLEES.isdisjoint(values):
+        return made
+    for key in CALLEES:
+        absent = [each for each in attributes.names(values[key]) if each not in known] if key in values else []
+        if absent and missing is not None and missing.without(made, absent):
+            return opaque_without(made)
+        if absent:
+            values[key].fail(f"computation %{absent[0]} is not defined before this use", "used here")
+    return made
+
+
+def _parse_plain_head(
+    cursor: Cursor, head: re.Match[str] | None, by_name: Mapping[str, Instruction]
+) -> tuple[str, AnyShape, str, Excerpt] | None:
+    """Name, shape, opcode and their place; None, with at most `ROOT` read, if the cursor has to look at them."""
+    if head is None:
+        return None
+    shown, text, opcode = head.group(2, 3, 4)
+    name, shape = shown.removeprefix("%"), plain_array(text)
+    if shape is None or name in by_name:
+        cursor.position = head.start(2)
+        return None
+    end = cursor.position = head.end()
+    return name, shape, opcode, Excerpt(cursor.source, head.start(2), end - 1)
+
+
+def _parse_head(
+    cursor: Cursor, by_name: Mapping[str, Instruction], missing: Missing | None
+) -> tuple[str, AnyShape, str, Excerpt]:
+    """What is before the operands; the `(` is read, too."""
     start = cursor.skip()
     name = cursor.name("an instruction or `}`")
     if missing is not None and name in missing.operands:
@@ -244,35 +294,31 @@ def _parse_instruction(
     opcode = cursor.expect(_OPCODE, "an opcode and `(`")[0]
     where = Excerpt(cursor.source, start, cursor.position)
     cursor.expect_mark("(")
-    operands: tuple[str, ...] = ()
-    number, literal = -1, None
-    if opcode == "constant":
-        data = _parse_value(cursor, within=True)
-        if isinstance(shape, Shape) and shape.dtype not in NUMPY:
-            literal = None  # refused with everything else of that type
-        elif not is_left_out(data, shape):
-            literal = parse_literal(data, shape)
-    elif opcode == "parameter":
-        number = cursor.integer("a parameter number")
-    else:
-        operands = _parse_operands(cursor, by_name, before, missing)
+    return name, shape, opcode, where
+
+
+def _parse_constant(cursor: Cursor, shape: AnyShape) -> Literal | None:
+    """The data of a constant, None if they are left out; the `)` is read, too."""
+    number = plain.SCALAR.match(cursor.source.text, cursor.position, cursor.end)
+    if number is not None and isinstance(shape, Shape):
+        value = plain_scalar(number[1], shape)
+        if value is not None:
+            cursor.position = number.end()
+            return value
+    data = _parse_value(cursor, within=True)
+    literal = None
+    if isinstance(shape, Shape) and shape.dtype not in NUMPY:
+        pass  # refused with everything else of that type
+    elif not is_left_out(data, shape):
+        literal = parse_literal(data, shape)
     cursor.expect_mark(")")
-    values = _parse_attributes(cursor)
-    place = tables.place(values.get("metadata"))
-    made = Instruction(name, shape, opcode, operands, values, where, number, literal, place)
-    for key in CALLEES:
-        absent = [each for each in attributes.names(values[key]) if each not in known] if key in values else []
-        if absent and missing is not None and missing.without(made, absent):
-            return opaque_without(made)
-        if absent:
-            values[key].fail(f"computation %{absent[0]} is not defined before this use", "used here")
-    return made
+    return literal
 
 
 def _parse_operands(
     cursor: Cursor, by_name: dict[str, Instruction], before: list[Instruction], missing: Missing | None
 ) -> tuple[str, ...]:
-    """The names of the operands; elements of tuples that are named here for the first time are added to `before`."""
+    """The names of the operands, up to the `)`; elements of tuples that are new are added to `before`."""
     operands: list[str] = []
     while not cursor.sees_mark(")"):
         if operands:
@@ -292,6 +338,7 @@ def _parse_operands(
                 start, f"%{operand} has shape {by_name[operand].shape}, not {shape}", end=cursor.position
             )
         operands.append(operand)
+    cursor.expect_mark(")")
     return tuple(operands)
 
 
@@ -311,6 +358,8 @@ def _element(by_name: dict[str, Instruction], before: list[Instruction], of: str
 def _parse_attributes(cursor: Cursor) -> dict[str, Excerpt]:
     """`("," KEY "=" value)*`."""
     values: dict[str, Excerpt] = {}
+    if plain.attributes(cursor, values):
+        return values
     while cursor.take_mark(","):
         start = cursor.skip()
         key = cursor.expect(_KEY, "an attribute `key=value`")[1]

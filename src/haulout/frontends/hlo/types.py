@@ -15,8 +15,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from haulout.frontends.hlo.cursor import Cursor
+from haulout.frontends.hlo.source import Source
+from haulout.support.diagnostics import HauloutError
 
 _SIZED = {
     "s": (1, 2, 4, 8, 16, 32, 64),
@@ -40,6 +43,12 @@ _ARRAY = re.compile(r"([a-z][a-z0-9]*)\[")
 _DYNAMIC = re.compile(r"<=|\?")
 _LAYOUT = re.compile(r"\{(?=\s*[0-9:}])")  # a computation's body may follow a shape, too
 _SUFFIX = re.compile(r":[^{}\n]*")
+ARRAY = r"[a-z][a-z0-9]*+\[[0-9,]{0,200}+\](?:\{[0-9,]{0,200}+(?::[^{}\n]{0,200}+)?\})?"
+"""An array without blanks. A comma, a parenthesis or a word has to follow, so that no layout does.
+
+Short, as its shape is cached by the text.
+"""
+_ALONE = re.compile(ARRAY + r"(?=[,)]| [a-z%])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,11 @@ AnyShape = Shape | TupleShape
 
 def parse_shape(cursor: Cursor, depth: int = 0) -> AnyShape:
     """Read a shape."""
+    match = _ALONE.match(cursor.source.text, cursor.skip(), cursor.end)
+    known = plain_array(match[0]) if match is not None else None
+    if match is not None and known is not None:
+        cursor.position = match.end()
+        return known
     if not cursor.take_mark("("):
         return _parse_array(cursor)
     if depth == MAX_DEPTH:
@@ -93,6 +107,17 @@ def parse_shape(cursor: Cursor, depth: int = 0) -> AnyShape:
             cursor.expect_mark(",", "`,` or `)` in a tuple shape")
         elements.append(parse_shape(cursor, depth + 1))
     return TupleShape(tuple(elements))
+
+
+@lru_cache(maxsize=4096)
+def plain_array(text: str) -> Shape | None:
+    """The shape of a text that is `ARRAY`; None if it is not valid: read it where it stands, for the message."""
+    cursor = Cursor(Source("", text))
+    try:
+        shape = _parse_array(cursor)
+    except HauloutError:
+        return None
+    return shape if cursor.at_end() else None
 
 
 def sees_shape(cursor: Cursor) -> bool:
