@@ -21,7 +21,8 @@ from haulout import api
 from haulout.checker import check_reordered
 from haulout.cli.common import quiet_option
 from haulout.cli.status import CLEAN, guarded
-from haulout.packing import Pool, plan
+from haulout.packing import Pool, Problem, plan, solve
+from haulout.packing.penalties import with_less_reuse
 from haulout.report.examples import EXAMPLES
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import HauloutError
@@ -167,7 +168,7 @@ def _check_graphs(folder: Path) -> None:
 
 
 def _plan() -> None:
-    """Plans with a search, pinned buffers, few and many overlaps, and two pools."""
+    """Plans with a search, pinned buffers, few and many overlaps, two pools, and costs of reuse."""
     rng = np.random.default_rng(0)
     lower = rng.integers(0, 10, 14)
     upper, size = lower + rng.integers(1, 6, 14), 64 * rng.integers(1, 9, 14)
@@ -177,3 +178,5 @@ def _plan() -> None:
     plan(lower, upper, size, pools=(Pool("a", 3000), Pool("b")), allowed=[(0, 1)] * 14)
     line = np.arange(1000)
     plan(line, line + 1, np.full(1000, 64), pinned=np.where(line, -1, 64))
+    chain = Problem.of(line[:4], line[:4] + 1, np.full(4, 64))
+    with_less_reuse(chain, solve(chain, capacity=128), [(0, 1, 1), (1, 2, 1)])
