@@ -33,12 +33,12 @@ from haulout.checker.flow.walks import ACCESSES, Walk, find_walk
 from haulout.checker.flow.witness import Goal, Ways
 from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import Copies
+from haulout.checker.paths.unroll import shifted
 from haulout.checker.proofs.extents import Extents, find_extents
 from haulout.checker.proofs.storage import is_permanent
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.ir.enums import NONE, Kind
-from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Bytes, Ids, Ints, Patterns
+from haulout.ir.schema import Bools, Bytes, Ids, Ints
 from haulout.ir.structure import Arm
 from haulout.support.jit import compiled_if_large, njit
 
@@ -177,11 +177,8 @@ class _Judge:
         assert model.unrolled is not None
         moving = np.flatnonzero(self.touches.moves)
         origin = model.unrolled.access_origin[model.access[moving]]
-        order = np.argsort(steps.access, kind="stable")
-        order = order[steps.stride[order] != 0]
-        begin, end = (np.searchsorted(steps.access[order], origin, side) for side in ("left", "right"))
-        header = steps.header[order[join_ranges(begin, end - begin)]]
-        group = group_of[np.repeat(self.place[moving], end - begin)]
+        row, step = steps.of(origin)
+        header, group = steps.header[step], group_of[self.place[moving[row]]]
         headers: dict[int, set[int]] = {}
         for one, other in np.unique(np.stack([group, header]), axis=1).T.tolist():
             headers.setdefault(one, set()).add(other)
@@ -225,33 +222,13 @@ class _Judge:
         assert model.unrolled is not None
         program, access = model.program, walk.access
         origin = model.unrolled.access_origin[model.access[access]]
-        order = np.argsort(steps.access, kind="stable")
-        order = order[steps.stride[order] != 0]
-        begin, end = (np.searchsorted(steps.access[order], origin, side) for side in ("left", "right"))
-        begin[origin == NONE] = end[origin == NONE]
-        row = np.repeat(np.arange(len(access)), end - begin)
-        step = order[join_ranges(begin, end - begin)]
+        row, step = steps.of(origin)
         column = np.searchsorted(np.array(walk.headers), steps.header[step])
-        turn, modulus = walk.iterations[walk.at[row], column], steps.modulus[step]
-        turn = np.where(modulus > 0, (turn + steps.phase[step]) % np.maximum(modulus, 1), turn)
-        shift = np.zeros(len(access), np.int64)
-        np.add.at(shift, row, steps.stride[step] * turn)
-        pattern = model.pattern[access]
-        moved = np.flatnonzero(shift != 0)
-        outside = np.zeros(len(access), bool)
-        outside[moved[pattern[moved] == NONE]] = True
-        moved = moved[pattern[moved] != NONE]
-        keys, which = np.unique(np.stack([pattern[moved], shift[moved]]), axis=1, return_inverse=True)
-        patterns = program.patterns.take(keys[0])
-        patterns.offset = np.where(patterns.run != NONE, patterns.offset + keys[1], 0)
-        size = program.locations.size[model.location[access[moved]]]
-        low, high = _hulls(program, patterns)
-        known = patterns.run[which.ravel()] != NONE
-        outside[moved] = known & ((low[which.ravel()] < 0) | (high[which.ravel()] > size))
-        pattern = pattern.copy()
-        pattern[moved] = len(program.patterns) + which.ravel()
+        shift = steps.shifts(step, walk.iterations[walk.at[row], column], row, len(access))
+        size = program.locations.size[model.location[access]]
+        pattern, patterns, outside = shifted(program, program.patterns, model.pattern[access], shift, size)
         pattern[outside] = NONE
-        made = program.replace(patterns=program.patterns.append(patterns))
+        made = program.replace(patterns=patterns)
         location, write = model.location[access], model.write[access]
         fake = replace(model, program=made, location=location, pattern=pattern, write=write)
         extents = find_extents(fake, physical_map(model), wholes=places, overlaps=False)
@@ -407,14 +384,6 @@ def _cells(places: Ids, extents: Extents) -> tuple[Ints, Ints]:
     ranges = join_ranges(extents.starts[places], size)
     length = (extents.high[ranges] - extents.low[ranges]).astype(np.int64)
     return np.repeat(np.repeat(places, size), length).astype(np.int64), join_ranges(extents.low[ranges], length)
-
-
-def _hulls(program: Program, patterns: Patterns) -> tuple[Ints, Ints]:
-    """First byte and end of some patterns; of `?` they mean nothing."""
-    reach = program.dims.stride * (program.dims.count - 1)
-    below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
-    low = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
-    return low, patterns.offset + above[patterns.dim_end] - above[patterns.dim_begin] + patterns.run
 
 
 @njit

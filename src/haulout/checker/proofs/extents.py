@@ -29,6 +29,7 @@ from haulout.checker.proofs.strided_overlap import Strided, overlapping
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Column, Ids, Ints
+from haulout.ir.verify_operands import pattern_hulls
 
 MAX_RUNS = 1 << 16
 """An extent of more runs is atomless."""
@@ -424,11 +425,8 @@ def _comb(shape: ByteSet) -> tuple[int, int]:
 def _hulls(extents: Extents) -> tuple[Ints, Ints]:
     """The first key of every extent, and the key after its last."""
     program, storage = extents.program, extents.storage
-    location, patterns = extents.location, program.patterns
-    reach = program.dims.stride * (program.dims.count - 1)
-    below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
-    begin = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
-    end = patterns.offset + above[patterns.dim_end] - above[patterns.dim_begin] + patterns.run
+    location = extents.location
+    begin, end = pattern_hulls(program)
     whole = extents.unknown | (extents.pattern == NONE)
     low = np.where(whole, 0, np.append(begin, 0)[extents.pattern])
     high = np.where(whole, program.locations.size[location], np.append(end, 0)[extents.pattern])
