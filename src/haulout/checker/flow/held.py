@@ -23,9 +23,8 @@ from functools import partial
 
 import numpy as np
 
-from haulout.checker.columns import grouped, join_ranges, positions
+from haulout.checker.columns import grouped, positions
 from haulout.checker.flow.harmless import Undefined, bytes_of, harmful
-from haulout.checker.flow.holders import FRESH, INSIDE, KEPT, LOST, MINE, Faults, Layout, scan_holders
 from haulout.checker.flow.pairs import Touches
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.tiles import Tiles, find_tiles, no_tiles
@@ -35,6 +34,18 @@ from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import Copies
 from haulout.checker.paths.unroll import shifted
 from haulout.checker.proofs.extents import Extents, find_extents
+from haulout.checker.proofs.holders import (
+    FRESH,
+    INSIDE,
+    KEPT,
+    LOST,
+    MINE,
+    Faults,
+    Layout,
+    cells,
+    permanent_overlaps,
+    scan_holders,
+)
 from haulout.checker.proofs.storage import is_permanent
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.ir.enums import NONE, Kind
@@ -132,18 +143,9 @@ class _Judge:
 
     def _overlaps(self, living: Ids, extents: Extents) -> list[WrongRead]:
         """Locations that are live from the start to the end, and others on their bytes."""
-        if not self.permanent[living].any():
-            return []
-        place, atom = _cells(living, extents)
-        order = np.lexsort((~self.permanent[place], atom))
-        place, atom = place[order], atom[order]
-        first = np.append(True, atom[1:] != atom[:-1])[: len(atom)]
-        head = place[np.maximum.accumulate(np.where(first, np.arange(len(atom)), 0))]
-        some = np.flatnonzero(self.permanent[head] & ~first)
-        pairs = np.unique(np.stack([head[some], place[some]]), axis=1).T.tolist()
         locations, copies = self.model.locations.tolist(), self.text.runs.copies(deep=False)
         found = []
-        for one, other in pairs:
+        for one, other in permanent_overlaps(living, self.permanent, extents):
             path = {} if self.permanent[other] or self.kind[other] == Kind.OUTPUT else self._path_to(other)
             if path is not None:
                 found.append(WrongRead(NONE, locations[other], locations[one], path, copies))
@@ -210,7 +212,7 @@ class _Judge:
 
     def _sharing(self, places: Bools, one: int) -> Bools:
         """Which of some places share atoms with one of them."""
-        place, atom = _cells(np.flatnonzero(places).astype(np.int32), self.touches.extents)
+        place, atom = cells(np.flatnonzero(places).astype(np.int32), self.touches.extents)
         found = np.zeros(len(places), bool)
         found[place[np.isin(atom, atom[place == one])]] = True
         found[one] = False
@@ -250,7 +252,7 @@ class _Judge:
         model, access = self.model, walk.access
         tiles = no_tiles(len(self.place), len(walk.trip)) if tiles is None else tiles
         atoms = max(len(extents.first_key), 1)
-        place, atom = _cells(np.flatnonzero(places).astype(np.int32), extents)
+        place, atom = cells(np.flatnonzero(places).astype(np.int32), extents)
         place = np.append(place, tiles.place)
         atom = np.append(atom, atoms + np.arange(len(tiles.place)))
         starts, order = grouped(atom, atoms + len(tiles.place))
@@ -371,19 +373,11 @@ class _Faults:
         if kind == KEPT:
             place, finds = int(judge.place[access]), int(locations[place])
         elif kind == INSIDE:
-            mine = (layout.instruction == layout.instruction[row]) & self.ways.touching(atom)[layout.extent]
+            mine = (layout.instruction == layout.instruction[row]) & layout.touching(atom)[layout.extent]
             finds = int(locations[layout.place[np.flatnonzero(mine & (layout.place != place))[0]]])
         elif kind == LOST:
             finds = int(locations[layout.place[witness.taker]])
         return WrongRead(judge.operand(access), int(locations[place]), finds, witness.path, witness.copies)
-
-
-def _cells(places: Ids, extents: Extents) -> tuple[Ints, Ints]:
-    """Pairs of a place and an atom of its location."""
-    size = extents.starts[places + 1] - extents.starts[places]
-    ranges = join_ranges(extents.starts[places], size)
-    length = (extents.high[ranges] - extents.low[ranges]).astype(np.int64)
-    return np.repeat(np.repeat(places, size), length).astype(np.int64), join_ranges(extents.low[ranges], length)
 
 
 @njit
