@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from haulout.checker.proofs.strided_overlap import Strided, overlapping
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Column, Ids, Ints
+from haulout.ir.verify_operands import pattern_hulls
 
 MAX_RUNS = 1 << 16
 """An extent of more runs is atomless."""
@@ -275,29 +277,51 @@ def _runs_of(extents: Extents, extent: int) -> tuple[Ints, Ints]:
 # -- atoms ----------------------------------------------------------------------------------------------------------
 
 
-def _cut(extents: Extents, extent: Ids, low: Ints, high: Ints) -> None:
-    """Segments between all ends of runs; ranges of atoms for every extent."""
+class Cut(NamedTuple):
+    """Extents as ranges of atoms: `starts`, `low`, `high`, `first_key` and `end_key` are those of `Extents`."""
+
+    starts: Ints
+    low: Ids
+    high: Ids
+    first_key: Ints
+    end_key: Ints
+
+
+def cut_runs(extent: Ids, low: Ints, high: Ints, extents: int, limit: int | None) -> Cut | None:
+    """Segments between all ends of runs, and ranges of atoms for every extent; runs are sorted by their extents.
+
+    None: extents of several runs, and those on their bytes, cover more segments than the limit.
+    """
     cuts = distinct(np.concatenate([low, high]))
     segment = np.arange(max(len(cuts) - 1, 0))  # of each atom: its first segment
     first, last = (np.searchsorted(cuts, ends).astype(np.int32) for ends in (low, high))
-    count = np.bincount(extent, minlength=len(extents.location))
+    count = np.bincount(extent, minlength=extents)
     if count.max(initial=0) > 1:
         strided = (count > 1)[extent]
         covered = _covering(first[strided], last[strided], len(segment)) > 0
-        touched = np.zeros(len(count), bool)
+        touched = np.zeros(extents, bool)
         inside = np.append(0, np.cumsum(covered))
         touched[extent[inside[last] > inside[first]]] = True
-        patterned = (count > 1) & (extents.pattern != NONE)
-        if int((last - first)[touched[extent]].sum()) > COVERED_SEGMENTS_LIMIT and patterned.any():
-            # Too many segments: make the finer half of the strided extents atomless.
-            extents.atomless |= patterned & (count >= int(np.median(count[patterned])))
-            kept = ~extents.atomless[extent]
-            _cut(extents, extent[kept], low[kept], high[kept])
-            return
+        if limit is not None and int((last - first)[touched[extent]].sum()) > limit:
+            return None
         extent, first, last, segment = _merge(extent, first, last, covered, touched)
-    extents.starts = np.searchsorted(extent, np.arange(len(count) + 1)).astype(np.int64)
-    extents.low, extents.high = first, last
-    extents.first_key, extents.end_key = cuts[segment], cuts[segment + 1]
+    starts = np.searchsorted(extent, np.arange(extents + 1)).astype(np.int64)
+    return Cut(starts, first, last, cuts[segment], cuts[segment + 1])
+
+
+def _cut(extents: Extents, extent: Ids, low: Ints, high: Ints) -> None:
+    """Cut the runs of extents; where there are too many segments, some extents become atomless."""
+    count = np.bincount(extent, minlength=len(extents.location))
+    patterned = (count > 1) & (extents.pattern != NONE)
+    limit = COVERED_SEGMENTS_LIMIT if patterned.any() else None
+    found = cut_runs(extent, low, high, len(count), limit)
+    if found is None:
+        # Make the finer half of the strided extents atomless.
+        extents.atomless |= patterned & (count >= int(np.median(count[patterned])))
+        kept = ~extents.atomless[extent]
+        _cut(extents, extent[kept], low[kept], high[kept])
+        return
+    extents.starts, extents.low, extents.high, extents.first_key, extents.end_key = found
 
 
 def _covering(first: Ids, last: Ids, segments: int) -> Ints:
@@ -424,11 +448,8 @@ def _comb(shape: ByteSet) -> tuple[int, int]:
 def _hulls(extents: Extents) -> tuple[Ints, Ints]:
     """The first key of every extent, and the key after its last."""
     program, storage = extents.program, extents.storage
-    location, patterns = extents.location, program.patterns
-    reach = program.dims.stride * (program.dims.count - 1)
-    below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
-    begin = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
-    end = patterns.offset + above[patterns.dim_end] - above[patterns.dim_begin] + patterns.run
+    location = extents.location
+    begin, end = pattern_hulls(program)
     whole = extents.unknown | (extents.pattern == NONE)
     low = np.where(whole, 0, np.append(begin, 0)[extents.pattern])
     high = np.where(whole, program.locations.size[location], np.append(end, 0)[extents.pattern])
