@@ -63,7 +63,7 @@ def check_stale_bytes(model: Model, extents: Extents, schedule: Ids) -> list[Dia
     layout = Layout(
         place=number[owners[model.location]],
         write=model.write,
-        extent=np.where(guess, number[model.location], extents.of_access).astype(np.int32),
+        extent=np.where(guess, extents.whole[number[model.location]], extents.of_access).astype(np.int32),
         guess=guess | model.maybe,
         starts=extents.starts,
         low=extents.low,
