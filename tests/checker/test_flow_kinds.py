@@ -184,11 +184,13 @@ def test_the_order_of_a_source_is_compared() -> None:
 
 def test_a_refusal_names_the_construct_and_its_block() -> None:
     fence = '%b = core_barrier @all () -> () name="b"'
-    text = core(BUFFER, FORK, branch(fence, None, attrs="divergent=true"))
+    inner = branch(fence, None, name="in", behind=" -> ^fork_join")
+    blocks = "block ^fork -> ^fork_then, ^fork_join cond=go divergent=true:", "block ^fork_then -> ^in:", inner
+    text = core(BUFFER, FORK, *blocks, "block ^fork_join:")
     some = program(text, text)
     (runs,) = runs_of(some)
     refused = examine(runs).refusal
     assert refused is not None
     assert "%b" in refused.text
-    assert runs.flow.name(refused.block) == "^fork_then"
+    assert runs.flow.name(refused.block) == "^in_then"
     assert some.instruction_name(refused.instruction) == "b"
