@@ -9,6 +9,7 @@ the reads first. So a child's parent column never falls, and a range of children
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -54,6 +55,7 @@ class Table:
     """The column by which rows are grouped; it never falls."""
 
     @classmethod
+    @functools.cache
     def specs(cls) -> dict[str, dict[str, Any]]:
         """Column name -> dtype, doc, to, null, default."""
         return {f.name: dict(f.metadata) for f in fields(cls)}  # type: ignore[arg-type]
