@@ -196,24 +196,23 @@ def _check_some(
     what those that have been looked at show.
     """
     structure, cores, sizes = runs.flow.structure, len(runs.flow.functions), runs.flow.sizes
-    found: _Checked | None = None
-    for deep in (False, True):
-        copies = runs.copies(deep)
-        if found is not None and (not found.faults or copies == found.runs[0][1]):
-            break  # what few iterations find clean is clean; more may order what is left unordered so far
+    few, deep = runs.copies(deep=False), runs.copies(deep=True)
+    work = dedup.work
+    for copies in (few,) if few == deep else (few, deep):
         most = min(_MAX_RUNS, max(8, _MAX_WORK // max(longest(structure, copies, sizes), 1)))
         every = list(islice(every_run(structure, copies, cores, most), most + 1))
         if len(every) > most or any(each.distant for each in copies.values()):
-            copies = runs.copies(deep=True)
-            if longest(structure, copies, sizes) <= MAX_INSTRUCTIONS:
-                some = [(run, copies) for run in islice(every_run(structure, copies, cores, _MAX_SOME), _MAX_SOME)]
+            if longest(structure, deep, sizes) <= MAX_INSTRUCTIONS:
+                some = [(run, deep) for run in islice(every_run(structure, deep, cores, _MAX_SOME), _MAX_SOME)]
                 _look(runs, some, source, dedup)
                 looked = [*some, *looked]
             return _Checked(dedup.faults(), unproved_paths(runs, why, len(looked)), looked)
-        known = Dedup(dedup.work if found is None else found.faults.work)
-        _look(runs, [(run, copies) for run in every], source, known)
-        found = _Checked(known.faults(), [], [(run, copies) for run in every])
-    assert found is not None
+        # Those that have been looked at may have more iterations, and then show faults for certain.
+        known, judged = Dedup(work), [*looked, *((run, copies) for run in every)]
+        _look(runs, judged, source, known)
+        found, work = _Checked(known.faults(), [], judged), known.work
+        if not found.faults:
+            break  # what few iterations find clean is clean; more may order what is left unordered so far
     return found
 
 

@@ -158,7 +158,7 @@ def choose_copies(
     chosen = dict(wanted)
     while longest(structure, chosen, sizes) > MAX_INSTRUCTIONS and any(each.stepped for each in chosen.values()):
         most = max((header for header, each in chosen.items() if each.stepped), key=lambda at: chosen[at].count)
-        chosen[most] = guessed(structure.loops[structure.loop_at[most]].trip)
+        chosen[most] = guessed(structure.loops[structure.loop_at[most]].trip, chosen[most].turns)
     if not deep:
         return chosen
     deeper = dict(chosen)
