@@ -9,6 +9,7 @@ the reads first. So a child's parent column never falls, and a range of children
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Self
@@ -55,6 +56,7 @@ class Table:
     """The column by which rows are grouped; it never falls."""
 
     @classmethod
+    @functools.cache
     def specs(cls) -> dict[str, dict[str, Any]]:
         """Column name -> dtype, doc, to, null, default. One dict for all callers, as `len` needs it; only read it."""
         return _specs(cls)
