@@ -160,8 +160,8 @@ def less_trust(text: Text, trust: Trust, found: Sequence[tuple[int, int, int, in
     `chains`.
 
     Signals of a semaphore are *guarded* when each one that comes after a wait in the text comes after those of all
-    other lines before that wait: then it cannot stand in for one that is missing there. Nor can one that comes after the
-    wait on its line.
+    other lines before that wait: then it cannot stand in for one that is missing there. Nor can one that comes after
+    the wait on its line.
     """
     use, structure, block, line = text.operations, text.runs.flow.structure, text.events.block, text.events.line
     semaphores, events = chains(text)
