@@ -172,9 +172,11 @@ def _check_runs(runs: Runs, source: Program | None, examined: Examined, work: in
         looked.append((walk(structure, copies, cores, stuck.narrowed.follow(stuck.path)), copies))
         if not any(each.code in _STUCK for each in _look(runs, looked[-1:], source, dedup)):
             return _check_some(runs, source, stuck, looked, dedup)
+    narrowed = examined.narrowed
+    if narrowed is not None and runs.beyond.keys() - narrowed.unused:
+        raise HauloutError(*runs.beyond.values())
     if examined.refusal is not None:
         return _check_some(runs, source, examined.refusal, looked, dedup)
-    narrowed = examined.narrowed
     if narrowed is None or len(looked) < len(examined.stuck):
         return _Checked(dedup.faults(), [], looked)
     if longest(structure, copies, runs.flow.sizes) <= MAX_INSTRUCTIONS:
@@ -205,6 +207,8 @@ def _check_some(
     """What is wrong where data flow does not decide: in every run of a function that has few, else in some, besides
     what those that have been looked at show.
     """
+    if runs.beyond:
+        raise HauloutError(*runs.beyond.values())
     structure, cores, sizes = runs.flow.structure, len(runs.flow.functions), runs.flow.sizes
     few, deep = runs.copies(deep=False), runs.copies(deep=True)
     work = dedup.work

@@ -224,6 +224,8 @@ class Runs:
     steps: FunctionSteps
     wanted: dict[int, Copies]
     """The iterations of each loop, by its header, that show everything."""
+    beyond: dict[int, Diagnostic]
+    """Headers of loops of which that would be too many: why no runs with them are looked at."""
     footprints: Footprints
     notes: list[Diagnostic]
     """What the proof assumes of its loops."""
@@ -315,8 +317,9 @@ def _function(program: Program, name: str, rows: list[int]) -> Function:
         return Function(program, name, rows, None)
     steps = find_steps(flow)
     footprints = find_footprints(flow)
-    wanted = counted_copies(flow, find_copies(flow, steps))
-    return Function(program, name, rows, Runs(name, flow, steps, wanted, footprints, assumed_trips(flow, steps)))
+    wanted, beyond = counted_copies(flow, find_copies(flow, steps))
+    runs = Runs(name, flow, steps, wanted, beyond, footprints, assumed_trips(flow, steps))
+    return Function(program, name, rows, runs)
 
 
 def _check_order(program: Program, functions: list[int]) -> None:

@@ -23,11 +23,14 @@ from haulout.checker.order.barriers import Barriers
 from haulout.checker.paths.narrowed import Narrowed
 from haulout.checker.paths.runs import Choice
 from haulout.ir.enums import NONE, Engine
+from haulout.ir.schema import Bools
 from haulout.ir.structure import Fork, Structure
 
 _Arm = tuple[int, int]
 """A core, and which arm it takes."""
 _Pairs = set[tuple[_Arm, _Arm]]
+_Part = tuple[int, range]
+"""A core, and the blocks that it goes through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,11 @@ class Meetings:
             key = int(model.core[instruction]), block
             self.lists.setdefault(key, []).append(replace(each, block=block))
 
+    def first(self, begin: int, end: int) -> int:
+        """The first event in some blocks where cores meet."""
+        inside = np.flatnonzero((self.events.block >= begin) & (self.events.block < end))
+        return next(each for each in inside.tolist() if int(self.events.instruction[each]) in self.instructions)
+
     def of(self, core: int, blocks: range, other: int) -> dict[tuple[int, ...], list[_Meeting]]:
         """Those of a core with another one in some blocks, by kind."""
         found: dict[tuple[int, ...], list[_Meeting]] = {}
@@ -76,9 +84,12 @@ class Meetings:
                     found.setdefault(each.kind, []).append(each)
         return found
 
-    def may_follow(self, wanted: _Meeting, core: int, other: int, block: int) -> bool:
-        """Whether a core may meet another one from a block on at what that one waits for, before a fence of both."""
-        todo, seen = [block], {block}
+    def may_follow(self, wanted: _Meeting, core: int, other: int, blocks: range) -> bool:
+        """Whether a core may meet another one behind some blocks, a part of the structure, at what that one waits
+        for, before a fence of both.
+        """
+        todo = [self.structure.post_dominator[blocks.start]] if len(blocks) > 1 else [*self._successors(blocks.start)]
+        seen = set(todo)
         while todo:
             at = todo.pop()
             for each in self.lists.get((core, at), []):
@@ -130,12 +141,36 @@ def find_apart(meetings: Meetings, forks: Sequence[int], settled: Settled, narro
     return None
 
 
+def find_disagreeing(meetings: Meetings, live: Bools, narrowed: Narrowed) -> Stuck | None:
+    """The first block outside of arms of divergent forks that has other meetings on one core than on another."""
+    structure, model, events = meetings.structure, meetings.model, meetings.events
+    wrong: list[int] = []
+    for block in sorted({block for _, block in meetings.lists}):
+        if not live[block] or structure.divergent_fork(block) != NONE:
+            continue
+        here = range(block, block + 1)
+        for one, other in combinations(range(model.cores), 2):
+            fits = _fits(meetings, here, (one, here), (other, here))
+            if fits is None:
+                return None
+            if not fits:
+                wrong.append(block)
+    if not wrong:
+        return None
+    path: dict[Choice, int] = {}
+    lead_to(structure, wrong[0], NONE, (0, 0), path)
+    event = meetings.first(wrong[0], wrong[0] + 1)
+    why = refused(model, events, event, "meets at what other cores do not have in the block")
+    return Stuck.at(why, narrowed, path, narrowed.without(structure, wrong[0], NONE))
+
+
 def _unfit(meetings: Meetings, fork: Fork, arms: Sequence[Sequence[int]]) -> _Pairs | None:
     """The arms that two cores cannot take; None: that depends on what comes later."""
     wrong: _Pairs = set()
+    whole = range(fork.block, fork.join)
     for one, other in combinations(range(len(arms)), 2):
         for a, b in product(arms[one], arms[other]):
-            fits = _fits(meetings, fork, (one, a), (other, b))
+            fits = _fits(meetings, whole, (one, fork.sides[a]), (other, fork.sides[b]))
             if fits is None:
                 return None
             if not fits:
@@ -156,32 +191,31 @@ def _stuck(meetings: Meetings, number: int, arms: list[list[int]], wrong: _Pairs
     rest = _rest(structure, fork, narrowed, left, arms, wrong)
     if rest == narrowed:
         return None
-    inside = (events.block > fork.block) & (events.block < fork.join)
-    event = next(
-        each for each in np.flatnonzero(inside).tolist() if int(events.instruction[each]) in meetings.instructions
-    )
+    event = meetings.first(fork.block + 1, fork.join)
     why = "is in an arm that each core chooses for itself, and not all arms of all cores have the same meetings"
     return Stuck.at(refused(model, events, event, why), narrowed, path, rest)
 
 
-def _fits(meetings: Meetings, fork: Fork, one: _Arm, other: _Arm) -> bool | None:
-    """Whether two cores can take an arm each; None: that depends on what comes later."""
+def _fits(meetings: Meetings, whole: range, one: _Part, other: _Part) -> bool | None:
+    """Whether two cores can go through some blocks each, of those of a part of the structure; None: that depends on
+    what comes later.
+    """
     sides = one, other
     kinds = [
-        meetings.of(core, fork.sides[side], with_core)
-        for (core, side), (with_core, _) in zip(sides, sides[::-1], strict=True)
+        meetings.of(core, blocks, with_core)
+        for (core, blocks), (with_core, _) in zip(sides, sides[::-1], strict=True)
     ]
     fits: bool | None = True
     for kind in sorted(kinds[0].keys() | kinds[1].keys()):
         lists = [each.get(kind, []) for each in kinds]
         for here, there in zip(*lists, strict=False):
-            if here.name != there.name and not (one[1] != other[1] and here.name[1] == there.name[1]):
+            if here.name != there.name and (one[1] == other[1] or here.name[1] != there.name[1]):
                 return False
         size = min(map(len, lists))
         for ahead, behind in ((0, 1), (1, 0)):
             if len(lists[ahead]) > size:
                 core, waiting = sides[behind][0], sides[ahead][0]
-                if not meetings.may_follow(lists[ahead][size], core, waiting, fork.join):
+                if not meetings.may_follow(lists[ahead][size], core, waiting, whole):
                     return False
                 fits = None
     return fits

@@ -10,7 +10,7 @@ found what the memset wrote.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,9 +66,12 @@ def settled_forks(flow: ControlFlow, given: Mapping[tuple[int, int], int]) -> Se
     return found
 
 
-def attending(flow: ControlFlow, settled: Settled) -> list[int]:
-    """Of each block: the cores that may run it, a bit a core."""
+def attending(flow: ControlFlow, settled: Settled, unused: Collection[int]) -> list[int]:
+    """Of each block: the cores that may run it, a bit a core. Loops with `unused` headers do not run."""
     masks = [(1 << len(flow.functions)) - 1] * len(flow.blocks)
+    for header in unused:
+        for block in flow.structure.loops[flow.structure.loop_at[header]].body:
+            masks[block] = 0
     for number, sides in settled.sides.items():
         for core, side in enumerate(sides):
             if side != NONE:
