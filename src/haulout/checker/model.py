@@ -19,6 +19,7 @@ import numpy as np
 from haulout.checker.columns import sorted_by
 from haulout.checker.paths.control_flow import ControlFlow, find_control_flow
 from haulout.checker.paths.footprints import Footprints, find_footprints
+from haulout.checker.paths.narrowed import Narrowed
 from haulout.checker.paths.runs import Run, choose_copies
 from haulout.checker.paths.step_trips import Copies, FunctionSteps, assumed_trips, find_copies, find_steps
 from haulout.checker.paths.unroll import BRANCH, Unrolled, unroll
@@ -226,6 +227,14 @@ class Runs:
     footprints: Footprints
     notes: list[Diagnostic]
     """What the proof assumes of its loops."""
+    narrowed: Narrowed = Narrowed()
+    """Choices that are left out; the structure has none of them."""
+
+    def narrow(self, narrowed: Narrowed) -> Runs:
+        """What is left without more choices."""
+        wanted = self.wanted | {header: Copies(0) for header in narrowed.unused}
+        flow = replace(self.flow, structure=narrowed.structure(self.flow.structure))
+        return replace(self, flow=flow, wanted=wanted, narrowed=narrowed)
 
     @property
     def size(self) -> int:

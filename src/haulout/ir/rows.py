@@ -32,6 +32,7 @@ class Changes:
         self._before: list[int] = []
         self._shared: set[int] = set()
         self._views: dict[int, int] = {}
+        self._patterns: dict[Pattern, int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
 
     def location(
@@ -130,6 +131,8 @@ class Changes:
     def _pattern(self, pattern: Pattern | None) -> int:
         if pattern is None:
             return NONE
+        if pattern in self._patterns:
+            return self._patterns[pattern]
         begin = len(self.program.dims) + len(self._rows["dims"])
         self._rows["dims"] += [{"stride": stride, "count": count} for stride, count in pattern.dims]
         self._rows["patterns"].append(
@@ -140,7 +143,8 @@ class Changes:
                 "dim_end": begin + len(pattern.dims),
             }
         )
-        return len(self.program.patterns) + len(self._rows["patterns"]) - 1
+        row = self._patterns[pattern] = len(self.program.patterns) + len(self._rows["patterns"]) - 1
+        return row
 
     def _table(self, name: str) -> Any:
         rows = self._rows[name]

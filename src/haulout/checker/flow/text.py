@@ -100,7 +100,7 @@ def find_text(runs: Runs, priority: Ints | None = None) -> Text | Refusal:
     given for the instructions of the program.
     """
     structure = runs.flow.structure
-    settled = settled_forks(runs.flow)
+    settled = settled_forks(runs.flow, runs.narrowed.sides)
     model = runs.text(attending(runs.flow, settled))
     assert model.unrolled is not None
     blocks = len(structure.region_of)
@@ -111,7 +111,8 @@ def find_text(runs: Runs, priority: Ints | None = None) -> Text | Refusal:
     meet, members = _meetings(barriers, len(events.line), events)
     exchange = events.last[sendrecvs.instruction]
     meeting = np.sort(np.append(np.flatnonzero(meet != NONE), exchange))
-    parted = find_parts(structure, model, events, barriers, meeting[divergent[events.block[meeting]]])
+    inside = meeting[divergent[events.block[meeting]]]
+    parted = find_parts(runs, settled, model, events, barriers, inside)
     if isinstance(parted, Refusal):
         return parted
     if len(sendrecvs.unpaired):

@@ -3,8 +3,8 @@
 `wait_back` looks back from its own place, so it is the same in every iteration, as dependences are. A constant is
 not. `wait=[[S,3]]` in a loop that signals S holds back the first iterations and no later one; after such a loop it
 holds back until the third, however many there are. Each iteration adds at least 1, so after as many as the constant
-it is satisfied for good: two more show what happens from then on. Of a loop whose trip count is unknown, each number
-of iterations up to there is another case.
+it is satisfied for good: two or three more (`step_trips.py`) show what happens from then on. Of a loop whose trip
+count is unknown, each number of iterations up to there is another case.
 
 Two cases are simpler. After a loop of known trips, the iterations that are not checked are subtracted from the count.
 And some waits are satisfied by signals made before the loop (`order/skipped_iterations.py`).
@@ -55,10 +55,11 @@ def counted_copies(flow: ControlFlow, wanted: Mapping[int, Copies]) -> dict[int,
             outside = [each for each in signals if not loop.begin <= each[0] < loop.end]
             if value <= _before(flow, outside, row, block):
                 continue
-            needed = value + 2 if loop.trip == NONE else min(value + 2, loop.trip)
+            turns = chosen[loop.header].turns
+            needed = value + turns if loop.trip == NONE else min(value + turns, loop.trip)
             if needed <= chosen[loop.header].count:
                 continue
-            chosen[loop.header] = Copies(needed, 0 if loop.trip != NONE else needed, stepped=True)
+            chosen[loop.header] = Copies(needed, 0 if loop.trip != NONE else needed, stepped=True, turns=turns)
             limit = MAX_COPIES_UNKNOWN if loop.trip == NONE else MAX_COPIES
             if needed > limit or longest(structure, chosen, flow.sizes) > MAX_INSTRUCTIONS:
                 name = format_name(use.names[int(use.waits.name[at])])

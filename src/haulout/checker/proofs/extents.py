@@ -52,6 +52,9 @@ class Extents:
     storage: StorageMap
     of_access: Ids
     """Extent of each access; NONE for accesses left out."""
+    whole: Ids
+    """By place in `model.locations`: the extent of the whole location. A view that is where its owner is has that of
+    its owner, and so have its accesses; its own is empty, unless `wholes` names it."""
     location: Ids
     pattern: Ids
     unknown: Bools
@@ -122,18 +125,20 @@ def find_extents(
     loops, extents have atoms wherever that is possible.
     """
     program = model.program
-    of_access, location, pattern = _distinct(model, keep)
+    stands = _same_storage(model, storage)
+    of_access, location, pattern = _distinct(model, stands, keep)
     patterns = program.patterns
     unknown = np.append(patterns.run == NONE, False)[pattern]
     used = np.ones(len(location), bool)
-    if wholes is not None:
-        used[: len(wholes)] = wholes
-        used[of_access[of_access != NONE]] = True
+    mine = model.locations
+    used[: len(mine)] = (stands[mine] == mine) if wholes is None else wholes
+    used[of_access[of_access != NONE]] = True
     used &= program.locations.size[location] > 0
     extents = Extents(
         program=program,
         storage=storage,
         of_access=of_access,
+        whole=positions(mine, len(program.locations))[stands[mine]],
         location=location,
         pattern=pattern,
         unknown=unknown,
@@ -161,21 +166,35 @@ def find_extents(
     return extents
 
 
-def _distinct(model: Model, keep: Bools | None) -> tuple[Ids, Ids, Ids]:
-    """Extent of each access, and location and pattern of each extent: whole locations, then the rest by (both)."""
+def _same_storage(model: Model, storage: StorageMap) -> Ids:
+    """For each location its owner, if the bytes of both have equal keys, else itself."""
+    owners, itself = model.owners(), np.arange(len(model.program.locations), dtype=np.int32)
+    same = np.zeros(len(owners), bool)
+    same[model.locations] = True
+    for key in (storage.base, storage.row, storage.pitch, model.program.locations.size):
+        same &= key == key[owners]
+    return np.where(same, owners, itself).astype(np.int32)
+
+
+def _distinct(model: Model, stands: Ids, keep: Bools | None) -> tuple[Ids, Ids, Ids]:
+    """Extent of each access, and location and pattern of each extent: whole locations, then the rest by (both).
+
+    For the location of an access, the one of `stands` is taken.
+    """
     program = model.program
     wholes = len(model.locations)
-    of_access = positions(model.locations, len(program.locations))[model.location]
+    touched = stands[model.location]
+    of_access = positions(model.locations, len(program.locations))[touched]
     # The pattern `0:size` is the whole location.
     patterns, sizes = program.patterns, program.locations.size
     partial = np.flatnonzero(model.pattern != NONE)
     each = model.pattern[partial]
     whole = (patterns.offset[each] == 0) & (patterns.dim_begin[each] == patterns.dim_end[each])
-    whole &= patterns.run[each] == sizes[model.location[partial]]
+    whole &= patterns.run[each] == sizes[touched[partial]]
     partial = partial[~whole]
     if keep is not None:
         partial = partial[keep[partial]]
-    key = model.location[partial].astype(np.int64) * len(patterns) + model.pattern[partial]
+    key = touched[partial].astype(np.int64) * len(patterns) + model.pattern[partial]
     keys, inverse = np.unique(key, return_inverse=True)
     of_access[partial] = (wholes + inverse).astype(np.int32)
     if keep is not None:

@@ -89,7 +89,7 @@ def _layout(model: Model, extents: Extents, schedule: Ids, living: Ids, place: I
     cell_place, atom = cells(living, extents)
     starts, order = grouped(atom, atoms)
     guess = (extents.unknown | extents.atomless)[extents.of_access]
-    whole = positions(model.locations, len(model.program.locations))[model.location]
+    whole = extents.whole[positions(model.locations, len(model.program.locations))[model.location]]
     none, no_starts = np.zeros(0, np.int32), np.zeros(1, np.int64)
     return Layout(
         operations=np.array([(0, 0, len(schedule))], np.int32),
