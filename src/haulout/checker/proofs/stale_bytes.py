@@ -16,7 +16,6 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -49,6 +48,9 @@ _MAX_FAULTS = 1 << 16
 """The same, with reads of unwritten bytes, which are none here."""
 
 
+_Pair = tuple[int, int]
+
+
 def check_stale_bytes(model: Model, extents: Extents, schedule: Ids) -> list[Diagnostic]:
     """`overlapping-storage`: a tensor is read after another one has taken its bytes, or overlaps a permanent one."""
     program, mine, rows = model.program, model.locations, model.program.locations
@@ -67,17 +69,17 @@ def check_stale_bytes(model: Model, extents: Extents, schedule: Ids) -> list[Dia
     fine = np.zeros(len(mine), bool)
     fine[place[(extents.atomless & ~extents.unknown)[extents.of_access]]] = True
     layout = _layout(model, extents, schedule, living, place, permanent)
-    pairs = list(_pairs(layout, schedule, fine))
+    inside, stale, kept = _pairs(layout, schedule, fine)
     for each in np.flatnonzero(fine & placed).tolist():
-        pairs += [(*pair, False) for pair in _byte_by_byte(model, extents, place, schedule, each)]
+        stale += _byte_by_byte(model, extents, place, schedule, each)
     reported: set[tuple[int, int]] = set()
-    for taker, reader, kept in pairs:
+    for taker, reader in (*inside, *stale, *kept):
         places = int(place[taker]), int(place[reader])
         if places in reported or permanent[list(places)].any():
             continue
         reported.add(places)
         if len(found) < _MAX_FINDINGS:
-            found.append(_stale_read(model, taker, reader, kept=kept))
+            found.append(_stale_read(model, taker, reader, kept=(taker, reader) in kept))
     return found
 
 
@@ -115,27 +117,34 @@ def _layout(model: Model, extents: Extents, schedule: Ids, living: Ids, place: I
     )
 
 
-def _pairs(layout: Layout, schedule: Ids, fine: Bools) -> Iterator[tuple[int, int, bool]]:
-    """Pairs (write, access of another place to its bytes) that are wrong, and whether the write is to be kept."""
+def _pairs(layout: Layout, schedule: Ids, fine: Bools) -> tuple[list[_Pair], list[_Pair], list[_Pair]]:
+    """Pairs (write, access of another place to its bytes) that are wrong: in one instruction, reads of what was
+    lost, accesses after the write of a lasting place.
+    """
     count = len(layout.cell_place)
     with compiled_if_large(len(schedule) + count):
         faults = scan_holders(layout, np.full(count, FRESH, np.uint8), np.zeros(count, bool), _MAX_FAULTS)
     some = np.flatnonzero(faults.state & (LOST | KEPT | INSIDE) > 0)[:_MAX_PAIRS]
     atoms = np.searchsorted(layout.cell_starts, faults.cell[some], "right") - 1
     touching: dict[int, Ints] = {}
+    inside, stale, kept = list[_Pair](), list[_Pair](), list[_Pair]()
     for at, atom in zip(some.tolist(), atoms.tolist(), strict=True):
         row, place, state = int(faults.row[at]), layout.cell_place[faults.cell[at]], int(faults.state[at])
         if atom not in touching:
             touching[atom] = np.flatnonzero(layout.touching(atom)[layout.extent])
         rows = touching[atom]
-        theirs, before = layout.place[rows] != place, rows < row
+        access, write = int(schedule[row]), layout.write[rows]
+        before = (layout.place[rows] != place) & (rows < row)
         if state & INSIDE:
             same = layout.instruction[rows] == layout.instruction[row]
-            yield int(schedule[row]), int(schedule[rows[theirs & before & same][-1]]), False
+            inside.append((access, int(schedule[rows[before & same][-1]])))
         if state & LOST and not fine[place]:
-            yield int(schedule[rows[theirs & before & layout.write[rows]][-1]]), int(schedule[row]), False
+            stale.append((int(schedule[rows[before & write][-1]]), access))
         if state & KEPT:
-            yield int(schedule[rows[~theirs & layout.write[rows]][0]]), int(schedule[row]), True
+            first = rows[write & layout.lasting[layout.place[rows]]][0]
+            if layout.place[first] == place:
+                kept.append((int(schedule[first]), access))
+    return inside, stale, kept
 
 
 def _byte_by_byte(model: Model, extents: Extents, place_of: Ids, schedule: Ids, place: int) -> list[tuple[int, int]]:
