@@ -88,9 +88,12 @@ class Changes:
         writes: Iterable[Operand],
         *,
         seq: int = NONE,
-        attrs: Mapping[str, AttrValue] | None = None,
+        attrs: Mapping[str, AttrValue] | str | None = None,
     ) -> int:
-        """A new instruction in front of row `before`, in the same block and from the same source line."""
+        """A new instruction in front of row `before`, in the same block and from the same source line.
+
+        `attrs` as text have the form that `format_attrs` gives.
+        """
         old = self.program.instructions
         index = len(self._before)
         self._before.append(before)
@@ -101,7 +104,9 @@ class Changes:
                 "opcode": self.strings.intern(opcode),
                 "engine": int(engine),
                 "seq": seq,
-                "attrs": self.strings.intern(format_attrs(attrs)) if attrs else NONE,
+                "attrs": self.strings.intern(attrs if isinstance(attrs, str) else format_attrs(attrs))
+                if attrs
+                else NONE,
                 "loc": int(old.loc[before]),
                 "text_line": int(old.text_line[before]),
             }
