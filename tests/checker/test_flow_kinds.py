@@ -67,6 +67,19 @@ def test_semaphores_on_barriers_and_in_divergent_arms(name: str) -> None:
     assert seen["ordered"] >= 20 * seen["missed"]
 
 
+@pytest.mark.parametrize(("queue", "proved"), [("dma0", True), ("dma1", False)])
+def test_a_signal_behind_a_wait_on_its_line_does_not_stand_in(queue: str, proved: bool) -> None:
+    """On another line it may, if the arm with the wait has not run by then."""
+    arm = branch("%j = op @dma0 () -> (%y) wait_back=[[t,0]]", None, name="f")
+    text = core(
+        "mloc %y dram.local size=4 kind=inout",
+        "block ^entry -> ^f:\n%i = op @act (%y) -> () signal=[[t,2]]",
+        arm,
+        f"%k = op @{queue} () -> () signal=[[t,2]]",
+    )
+    assert all(map(is_proved, runs_of(program(text)))) == proved
+
+
 # -- constants -------------------------------------------------------------------------------------------------------
 
 

@@ -160,9 +160,10 @@ def less_trust(text: Text, trust: Trust, found: Sequence[tuple[int, int, int, in
     `chains`.
 
     Signals of a semaphore are *guarded* when each one that comes after a wait in the text comes after those of all
-    other lines before that wait: then it cannot stand in for one that is missing there.
+    other lines before that wait: then it cannot stand in for one that is missing there. Nor can one that comes after
+    the wait on its line.
     """
-    use, structure, block = text.operations, text.runs.flow.structure, text.events.block
+    use, structure, block, line = text.operations, text.runs.flow.structure, text.events.block, text.events.line
     semaphores, events = chains(text)
     place = places_of(text)
     unchained, unguarded = set(trust.unchained), set(trust.unguarded)
@@ -176,7 +177,7 @@ def less_trust(text: Text, trust: Trust, found: Sequence[tuple[int, int, int, in
         semaphore, g, h = int(semaphores[first]), int(events[first]), int(events[second])
         unchained.add(semaphore)
         for w in use.wait[use.wait_for == semaphore].tolist() if semaphore not in unguarded else []:
-            if min(shared(g, w), shared(w, h)) < level:
+            if line[h] == line[w] or min(shared(g, w), shared(w, h)) < level:
                 continue
             behind = place[g] < place[w] or shared(g, w) > level
             ahead = place[w] < place[h] or shared(w, h) > level
