@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from itertools import islice, product
+from random import Random
 
+import pytest
+from tests.checker.loop_generate import random_loops
 from tests.checker.loop_snippets import BUFFER, branch, core, loop
-from tests.checker.snippets import findings, program
+from tests.checker.snippets import codes, findings, program
+from tests.checker.test_held import ONE_ENGINE
+from tests.tiers import examples
 
+from haulout.checker import check_program, driver
 from haulout.checker.driver import _check_runs
-from haulout.checker.flow.prove import examine
+from haulout.checker.flow.prove import Examined, examine
+from haulout.checker.flow.refusal import Refusal
 from haulout.checker.model import Function, Runs, functions
 from haulout.checker.paths.runs import every_run
 from haulout.support.diagnostics import Severity
@@ -104,3 +111,63 @@ def test_a_fault_that_one_run_shows_without_assumptions_is_certain() -> None:
     )
     (found,) = findings(text)
     assert (found.code, found.severity) == ("uninitialized-read", Severity.ERROR)
+
+
+# -- as many iterations as show everything ---------------------------------------------------------------------------
+
+SHARED = """
+    mloc %y dram.local size=4 kind=inout address=256
+    mloc %a dram.local size=64 address=0
+    mloc %b dram.local size=64 align=32 address=32
+    mloc %d dram.local size=64 address=128
+"""
+TURNS = [
+    "block ^loop -> ^body, ^done cond=go{}:",
+    "block ^body -> ^wa, ^wb cond=go:",
+    "%r = copy @act (%a) -> (%d)",
+    "block ^wa -> ^wj:",
+    "%w = iota @act () -> (%a)",
+    "block ^wb -> ^wj:",
+    "%v = iota @act () -> (%b)",
+    "%q = copy @act (%b) -> (%d)",
+    "block ^wj -> ^loop:",
+    "block ^done:",
+]
+
+
+@pytest.mark.parametrize(("trip", "found"), [("", True), (" trip=5", True), (" trip=3", True), (" trip=2", False)])
+def test_three_iterations_that_take_turns_on_their_bytes(trip: str, found: bool) -> None:
+    """One fills %a, the next one takes its bytes, the third one reads them, also where data flow does not decide:
+    a wait for what nothing signals before it, and a signal whose amount another one could stand in for.
+    """
+    behind = "%z = nop @act () -> () signal=[[t,1]]"
+    turns = "\n".join(TURNS).format(trip)
+    waits = core(SHARED, "block ^entry -> ^loop:", "%i = nop @act () -> () wait=[[t,1]]", turns, behind)
+    waits = waits.replace("%v = iota @act () -> (%b)", "%v = iota @act () -> (%b) signal=[[t,1]]")
+    amounts = core(
+        SHARED,
+        "block ^entry -> ^f:",
+        "%i = op @act (%y) -> () signal=[[t,2]]",
+        branch("%j = op @dma0 () -> (%y) wait_back=[[t,0]]", None, name="f", behind=" -> ^loop"),
+        "%k = op @dma0 () -> () signal=[[t,1]]",
+        turns,
+    )
+    assert ("overlapping-storage" in codes(amounts)) == found
+    assert found <= ("overlapping-storage" in codes(waits) or "deadlock" in codes(waits))
+
+
+@pytest.mark.parametrize("name", ONE_ENGINE)
+def test_runs_alone_find_what_data_flow_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be too many, or say less of undefined bytes, but never call clean what is not, nor wrong what is."""
+    clean = wrong = 0
+    for seed in range(examples(60)):
+        some = random_loops(Random(f"{name}, runs {seed}"), ONE_ENGINE[name])
+        known = {each.code for each in check_program(some, advise=False)}
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "examine", lambda runs, source: Examined(Refusal("asked not to")))
+            after = check_program(some, advise=False)
+        found = {each.code for each in after}
+        assert {each.code for each in after if each.severity == Severity.ERROR} <= known, seed
+        assert found or not known, seed
+        clean, wrong = clean + (not known), wrong + (known == found != set())
+    assert examples(60) < 60 or min(clean, wrong) > 0
