@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from itertools import product
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from haulout.packing import Pool, Problem, Rules, solve, solve_tiers, spill, violations
 from haulout.packing.conflict_set import subset
+from haulout.support.c_output import c_output_to_stderr
 from haulout.support.diagnostics import HauloutError
 
 ROWS = st.lists(st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(0, 9), st.integers(0, 9)), max_size=9)
@@ -40,6 +42,50 @@ def test_what_is_kept_fits_and_the_bound_holds(rows: list[tuple[int, int, int, i
         if solve(subset(problem, chosen), capacity=capacity).fits:
             best = max(best, sum(weight[b] for b in chosen.tolist()))
     assert best <= found.bound + 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS.filter(lambda rows: len(rows) <= 6), st.integers(0, 20))
+def test_small_problems_keep_the_most(rows: list[tuple[int, int, int, int]], capacity: int) -> None:
+    """The choice is exact, also where bytes fit at every moment and no placement exists."""
+    problem, weight = _problem(rows)
+    problem = replace(problem, alignment=np.ones(len(problem), np.int64))
+    best = 0
+    for choice in product((False, True), repeat=len(rows)):
+        worth = sum(each for each, kept in zip(weight, choice, strict=True) if kept)
+        if worth > best and solve(subset(problem, np.flatnonzero(choice)), capacity=capacity).fits:
+            best = worth
+    assert spill(problem, capacity, weight).weight == best
+
+
+def test_a_small_buffer_does_not_keep_out_a_heavy_one() -> None:
+    problem = Problem.of([0, 0, 0, 5], [2, 2, 2, 6], [64, 64, 1, 64])
+    found = spill(problem, 64, [3, 1, 1, 1])
+    assert found.kept.tolist() == [True, False, False, True]
+    assert found.weight == 4 <= found.bound < 4.001
+
+
+def test_a_lighter_buffer_goes_where_two_are_not_placed() -> None:
+    problem = Problem.of([0, 0], [1, 1], [6, 5], 4)
+    assert spill(problem, 13, [1, 0]).weight == 1
+
+
+def test_a_choice_without_a_placement_is_refused() -> None:
+    """A ring of five: two live at any moment, three bytes needed; the lightest goes, and the bound falls with it."""
+    ring = Problem.of([0, 1, 2, 3, 0, 4], [2, 3, 4, 5, 1, 5], [1] * 5, 1, owner=[0, 1, 2, 3, 4, 4])
+    found = spill(ring, 2, [9, 9, 7, 9, 9])
+    assert found.kept.tolist() == [True, True, False, True, True]
+    assert found.weight == 36 <= found.bound < 36.001
+
+
+def test_what_the_solver_prints_is_not_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+    library = ctypes.CDLL(None)
+    with c_output_to_stderr():
+        library.printf(b"a remark\n")
+    print("a result")
+    library.fflush(None)
+    out, err = capfd.readouterr()
+    assert "remark" in err and out == "a result\n"
 
 
 def test_the_heavier_buffer_stays() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.packing.generators import random_problem
 
 from haulout.packing import capacity_search
 from haulout.packing.branch_and_bound import _scan_search
@@ -10,7 +11,6 @@ from haulout.packing.capacity_search import CapacitySearch
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import canonical
 from haulout.support.jit import njit
-from tests.packing.generators import random_problem
 
 
 @pytest.mark.parametrize("seed", range(4))

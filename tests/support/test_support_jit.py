@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,8 @@ from haulout.support.jit import (
     compiled_kernels,
     interpreted,
     njit,
-    plain_work,
     plain_if_small,
+    plain_work,
     watch_compilation,
     work_clock,
 )
@@ -277,13 +278,14 @@ def test_a_part_of_the_work_is_tried_plain(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_a_kernel_calls_is_stored_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from numba.core import config
+    import numba
 
+    config: Any = numba.config
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     level = config.OPT
     caller = njit(_double_thrice.py_func)
     with interpreted():
-        plain = caller(np.arange(3))
-    assert caller(np.arange(3)) == plain
-    assert config.OPT == level
+        plain = caller(np.arange(3, dtype=np.int32))
+    assert caller(np.arange(3, dtype=np.int32)) == plain
+    assert level == config.OPT
     assert [path.name.split("-")[0].rpartition(".")[2] for path in tmp_path.rglob("*.nbi")] == ["_double_thrice"]

@@ -1,6 +1,7 @@
 """The stages of the search; each runs if the stages before it did not reach the goal.
 
     construct         one placement for each key (`construct.py`)
+    clique            buffers that conflict in pairs, for a better bound (`clique.py`)
     best fit          in XLA's two orders
     squeaky wheel     more constructions, with blame (`squeaky_wheel.py`)
     branch and bound  up to 4,000 rows: for the capacity, or for smaller and smaller peaks (`descend.py`)
@@ -32,6 +33,7 @@ _VISITS_LIMIT = 80_000_000  # rows and columns visited by branch and bound: each
 _VISITS_LIMIT_TO_FIT = 400_000_000  # the same with a capacity
 _VISITS_LIMIT_A_RUN = 10_000_000  # the same in one run with a time limit: about half a second
 _UNBOUNDED = 1 << 60
+_MAX_CLIQUE_ROWS = 400
 
 
 def run(state: Incumbent, effort: float = 1.0) -> None:
@@ -45,6 +47,12 @@ def run(state: Incumbent, effort: float = 1.0) -> None:
         fit(state, effort)
     if state.over or effort == 0.0:
         return
+    if state.instance.has_holes and rows <= _MAX_CLIQUE_ROWS:
+        from haulout.packing.clique import heaviest_clique
+
+        state.raise_bound(int(state.instance.size[heaviest_clique(state.instance)].sum()))
+        if state.over:
+            return
     timed, exact = state.time_limit is not None, rows <= MAX_ROWS
     turns = _UNBOUNDED if timed and not exact else int(effort * _turns(state))
     search = CapacitySearch(state) if exact else None
