@@ -10,7 +10,6 @@ the reads first. So a child's parent column never falls, and a range of children
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -57,7 +56,9 @@ class Table:
     @classmethod
     def specs(cls) -> dict[str, dict[str, Any]]:
         """Column name -> dtype, doc, to, null, default. One dict for all callers, as `len` needs it; only read it."""
-        return _specs(cls)
+        if cls not in _SPECS:
+            _SPECS[cls] = {f.name: dict(f.metadata) for f in fields(cls)}  # type: ignore[arg-type]
+        return _SPECS[cls]
 
     @classmethod
     def make(cls, rows: int | None = None, **columns: npt.ArrayLike) -> Self:
@@ -116,9 +117,7 @@ class Table:
         return sum(values.nbytes for values in self.columns().values())
 
 
-@cache
-def _specs(table: type[Table]) -> dict[str, dict[str, Any]]:
-    return {f.name: dict(f.metadata) for f in fields(table)}  # type: ignore[arg-type]
+_SPECS: dict[type[Any], dict[str, dict[str, Any]]] = {}
 
 
 @dataclass(slots=True)
