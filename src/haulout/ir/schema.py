@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,7 +58,9 @@ class Table:
     @functools.cache
     def specs(cls) -> dict[str, dict[str, Any]]:
         """Column name -> dtype, doc, to, null, default. One dict for all callers, as `len` needs it; only read it."""
-        return _specs(cls)
+        if cls not in _SPECS:
+            _SPECS[cls] = {f.name: dict(f.metadata) for f in fields(cls)}  # type: ignore[arg-type]
+        return _SPECS[cls]
 
     @classmethod
     def make(cls, rows: int | None = None, **columns: npt.ArrayLike) -> Self:
@@ -118,9 +119,7 @@ class Table:
         return sum(values.nbytes for values in self.columns().values())
 
 
-@cache
-def _specs(table: type[Table]) -> dict[str, dict[str, Any]]:
-    return {f.name: dict(f.metadata) for f in fields(table)}  # type: ignore[arg-type]
+_SPECS: dict[type[Any], dict[str, dict[str, Any]]] = {}
 
 
 @dataclass(slots=True)
