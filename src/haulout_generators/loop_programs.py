@@ -82,20 +82,39 @@ def random_judged_loops(
     order: float = 0.9,
     moving: float = 0.2,
     branches: float = 0.0,
+    divergent: float = 0.4,
+    exchanges: float = 0.0,
+    lines: float = 0.0,
 ) -> Program:
     """One program; equal `rng` states give equal programs.
 
     `order`: how likely a needed edge is there, and a barrier between two places where a core works. `moving`: how
     likely an operand inside a loop moves with it. `branches`: how likely a branch stands where a loop could.
+    `divergent`: how likely each core chooses its arm. `exchanges`: how likely a rendezvous is a ring of `sendrecv`
+    that would else be a barrier of all. `lines`: how likely a pattern that moves does so without a ring, where the
+    trips of the loop allow it, and how likely it has strides.
     """
-    return _Generator(rng, rng.randint(*cores), depth, order, moving, branches).program()
+    shape = _Shape(depth, order, moving, branches, divergent, exchanges, lines)
+    return _Generator(rng, rng.randint(*cores), shape).program()
+
+
+class _Shape(NamedTuple):
+    """What `random_judged_loops` is asked for."""
+
+    depth: int
+    order: float
+    moving: float
+    branches: float
+    divergent: float
+    exchanges: float
+    lines: float
 
 
 class _Generator:
-    def __init__(self, rng: Random, cores: int, depth: int, order: float, moving: float, branches: float) -> None:
-        self.rng, self.cores, self.order, self.moving, self.branches = rng, cores, order, moving, branches
+    def __init__(self, rng: Random, cores: int, shape: _Shape) -> None:
+        self.rng, self.cores, self.shape, self.order = rng, cores, shape, shape.order
         self.blocks: list[_Block] = []
-        self.plan((), depth)
+        self.plan((), shape.depth)
         self.shared = {f"s{k}": rng.choice((8, 16)) for k in range(rng.randint(1, 2))}
         self.private = {f"l{k}": rng.choice((8, 16)) for k in range(rng.randint(0, 2))}
         self.owner = {name: rng.randrange(cores) for name in self.shared}
@@ -108,7 +127,7 @@ class _Generator:
         self.blocks.append(_Block(path))
         if not depth or (path and self.rng.random() >= 0.5):
             return
-        if self.branches and self.rng.random() < self.branches:
+        if self.shape.branches and self.rng.random() < self.shape.branches:
             self.plan_branch(path, depth, divergent)
         else:
             header = len(self.blocks)
@@ -125,7 +144,7 @@ class _Generator:
         fork = len(self.blocks) - 1
         self.blocks[fork].fork = True
         self.blocks[fork].computed = self.rng.random() < 0.5
-        self.blocks[fork].divergent = not divergent and self.rng.random() < 0.4
+        self.blocks[fork].divergent = not divergent and self.rng.random() < self.shape.divergent
         ends = []
         for arm in range(1 if self.rng.random() < 0.3 and not self.blocks[fork].divergent else 2):
             self.blocks[fork].leads.append(len(self.blocks))
@@ -168,9 +187,9 @@ class _Generator:
                 continue
             name, some = f"b{number}_{place}", tuple(rng.sample(everyone, rng.randint(2, self.cores)))
             match rng.random():
-                case chance if chance < self.order * 0.8:
+                case chance if chance < self.order * 0.8 * (1 - self.shape.exchanges):
                     items.append(_Item("barrier", everyone, name))
-                case chance if chance < self.order * 0.8 + 0.1:
+                case chance if chance < self.order * 0.8 * (1 - self.shape.exchanges) + 0.1:
                     engine = rng.choice([Engine.ALL, *self.engines])
                     items.append(_Item("barrier", tuple(sorted(some)), name, engine))
                 case _:
@@ -268,11 +287,13 @@ class _Generator:
             touched, step = {low}, None
             loops = self.blocks[number].loops
             match rng.random():
-                case chance if loops and not self.blocks[number].header and chance < self.moving:
+                case chance if loops and not self.blocks[number].header and chance < self.shape.moving:
                     modulus = rng.randint(2, cells)
                     pattern = Pattern(rng.randint(0, cells - modulus) * CELL, CELL)
                     move = rng.choice(loops), CELL, modulus, rng.randrange(modulus)
                     step, touched = move, set(range(cells))
+                    if self.shape.lines:
+                        pattern, step = self.moved(pattern, step, sizes[name])
                 case chance if chance < 0.4:
                     pattern, touched = None, set(range(cells))
                 case chance if chance < 0.5 and cells == 4:
@@ -285,6 +306,17 @@ class _Generator:
             else:
                 new.reads |= cells_touched
         return made[0], made[1], new
+
+    def moved(self, pattern: Pattern, step: _Step, size: int) -> tuple[Pattern, _Step]:
+        """Perhaps along a line instead of in a ring, forth or back, and perhaps every other byte of its cell."""
+        rng, header = self.rng, step[0]
+        trip = self.blocks[header].trip
+        if rng.random() < self.shape.lines and (trip is None or trip * CELL <= size):
+            back = rng.random() < 0.5
+            pattern, step = Pattern(size - CELL if back else 0, CELL), (header, -CELL if back else CELL, 0, 0)
+        if rng.random() < self.shape.lines:
+            pattern = Pattern(pattern.offset + rng.randrange(CELL // 2), 1, ((CELL // 2, 2),))
+        return pattern, step
 
     def waits(self, new: _Made, made: list[_Made]) -> list[int]:
         """Most of the earlier instructions that it must wait for, and a few more."""
@@ -308,8 +340,10 @@ class _Generator:
                     build.dependence(new.row, each.row, carried=True)
 
 
-_Operand = tuple[tuple[int, Pattern | None], tuple[int, int, int, int] | None]
-"""(location, pattern), and the step (header's block number, stride, modulus)."""
+_Step = tuple[int, int, int, int]
+"""Header's block number, stride, modulus, phase."""
+_Operand = tuple[tuple[int, Pattern | None], _Step | None]
+"""(location, pattern), and the step."""
 
 
 def damaged(program: Program, rng: Random) -> Iterator[Program]:

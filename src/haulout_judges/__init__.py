@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from haulout.ir.program import Program
-from haulout_judges import exhaustive, reachability, schedules, spin, threads
+from haulout_judges import exhaustive, reachability, schedules, simulator, spin, threads
 from haulout_judges.verdict import Outcome, Verdict
 
 Judge = Callable[[Program], Verdict]
@@ -24,6 +24,7 @@ JUDGES: dict[str, Judge] = {
     "reachability": reachability.judge,
     "exhaustive": exhaustive.judge,
     "schedules": schedules.judge,
+    "simulator": simulator.judge,
     "spin": spin.judge,
     "threads": threads.judge,
 }

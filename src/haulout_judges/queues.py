@@ -44,6 +44,7 @@ class Op:
     reads: frozenset[int] = frozenset()
     writes: frozenset[int] = frozenset()
     rendezvous: int = NONE
+    """Of an `ATTEND`."""
     signals: tuple[tuple[Semaphore, int], ...] = ()
     """Added to semaphores when it is over."""
     needs: tuple[tuple[Semaphore, int], ...] = ()

@@ -12,11 +12,13 @@ does not: semaphores only grow, so an event that can happen stays possible.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from haulout.ir.enums import NONE, Engine
+import numpy as np
+
+from haulout.ir.enums import Engine
 from haulout.ir.program import Program
-from haulout_judges.queues import mask_of
+from haulout_judges.kernels import Bits, Ints, column, kernel, lists
 from haulout_judges.straight import Barrier, Semaphore, Step, is_fence, runs
 from haulout_judges.verdict import Verdict, hang, joined, of_pairs, unjudged
 from haulout_judges.walks import NotStraightError
@@ -25,19 +27,29 @@ from haulout_judges.walks import NotStraightError
 def judge(program: Program) -> Verdict:
     """The verdict on all runs."""
     try:
-        return joined([judge_run(steps) for steps in runs(program)])
+        return of_runs(runs(program))
     except NotStraightError as error:
         return unjudged(str(error))
+
+
+def of_runs(written: Iterable[Sequence[Step]]) -> Verdict:
+    """The verdict on runs that are written out already."""
+    return joined([judge_run(steps) for steps in written])
 
 
 def judge_run(steps: Sequence[Step]) -> Verdict:
     """The verdict on one run."""
     if wrong := _disagreement(steps):
         return hang(wrong)
-    before = _closure(steps)
-    if before is None:
+    start, end, count = _events(steps)
+    edges = lists(_edges(steps, start, end, count))
+    if any(step.needs for step in steps):
+        possible, before = _without_each(*edges, *_counted(steps, start, end, count))
+    else:
+        possible, before = _transitive(*edges)
+    if not possible:
         return hang("a cycle of waits")
-    return of_pairs(_unordered(steps, before))
+    return of_pairs(_unordered(steps, before, start, end))
 
 
 def _disagreement(steps: Sequence[Step]) -> str:
@@ -78,34 +90,19 @@ def _events(steps: Sequence[Step]) -> tuple[list[int], list[int], int]:
     return start, end, count
 
 
-def _closure(steps: Sequence[Step]) -> list[int] | None:
-    """For each step's start and end (`2 * step`, `2 * step + 1`): a bit set of the events before; None: a cycle."""
-    start, end, count = _events(steps)
-    edges = _edges(steps, start, end, count)
-    if any(step.needs for step in steps):
-        before = _without_each(_Counted(steps, start, end), edges)
-    else:
-        before = _transitive(edges)
-    if before is None:
-        return None
-    return [before[each] for pair in zip(start, end, strict=True) for each in pair] + [
-        1 << each for pair in zip(start, end, strict=True) for each in pair
-    ]
-
-
-def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) -> list[set[int]]:
+def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) -> list[list[int]]:
     """The predecessors of each event, without semaphores."""
-    edges: list[set[int]] = [set() for _ in range(count)]
+    edges: list[list[int]] = [[] for _ in range(count)]
     arrived: dict[object, dict[str, int]] = defaultdict(dict)
     last: dict[int, dict[int, int]] = defaultdict(dict)
     """For each core, the last step of each engine, and the last fence before them."""
     for at, step in enumerate(steps):
         if start[at] != end[at]:
-            edges[end[at]].add(start[at])
-        edges[start[at]] |= {end[other] for other in step.waits}
+            edges[end[at]].append(start[at])
         mine = last[step.core]
         needed = list(mine) if is_fence(step) else (step.engine, Engine.ALL)
-        edges[start[at]] |= {end[mine[engine]] for engine in needed if engine in mine}
+        edges[start[at]] += [end[mine[engine]] for engine in needed if engine in mine]
+        edges[start[at]] += [end[other] for other in step.waits]
         if is_fence(step):
             mine.clear()
         mine[step.engine] = at
@@ -114,102 +111,152 @@ def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) 
         if step.receives is not None:
             arrived[step.receives]["receiver"] = at
     for sides in arrived.values():
-        edges[end[sides["receiver"]]].add(start[sides["sender"]])
-        edges[end[sides["sender"]]].add(start[sides["receiver"]])
+        edges[end[sides["receiver"]]].append(start[sides["sender"]])
+        edges[end[sides["sender"]]].append(start[sides["receiver"]])
     return edges
 
 
-def _transitive(edges: list[set[int]]) -> list[int] | None:
-    """For each event a bit set of those before it; None: a cycle."""
-    count = len(edges)
-    before = [0] * count
-    left = [len(each) for each in edges]
-    followers: list[list[int]] = [[] for _ in range(count)]
-    for event, each in enumerate(edges):
-        for other in each:
-            followers[other].append(event)
-    ready = [event for event in range(count) if not left[event]]
-    done = 0
-    while ready:
-        event = ready.pop()
-        done += 1
-        for other in followers[event]:
-            before[other] |= before[event] | 1 << event
-            left[other] -= 1
-            if not left[other]:
-                ready.append(other)
-    return before if done == count else None
+def _counted(
+    steps: Sequence[Step], start: list[int], end: list[int], count: int
+) -> tuple[Ints, Ints, Ints, Ints, int]:
+    """For each event a list of what it adds to semaphores and one of what it needs: number and value in turn; and how
+    many semaphores there are.
+    """
+    adds: list[list[int]] = [[] for _ in range(count)]
+    needs: list[list[int]] = [[] for _ in range(count)]
+    numbers: dict[Semaphore, int] = {}
+    for at, step in enumerate(steps):
+        for into, each in ((adds[end[at]], step.signals), (needs[start[at]], step.needs)):
+            for semaphore, value in each:
+                into += (numbers.setdefault(semaphore, len(numbers)), value)
+    return *lists(adds), *lists(needs), len(numbers)
 
 
-class _Counted:
-    """What events add to semaphores, and the counts that they need."""
-
-    def __init__(self, steps: Sequence[Step], start: list[int], end: list[int]) -> None:
-        self.adds: dict[int, list[tuple[Semaphore, int]]] = defaultdict(list)
-        self.needs: dict[int, list[tuple[Semaphore, int]]] = defaultdict(list)
-        for at, step in enumerate(steps):
-            self.adds[end[at]] += step.signals
-            self.needs[start[at]] += step.needs
-
-
-def _without_each(counted: _Counted, edges: list[set[int]]) -> list[int] | None:
-    """For each event a bit set of those that it needs; None: not all can happen."""
-    predecessors = [sum(1 << other for other in each) for each in edges]
-    order: Sequence[int] = range(len(edges))
-
-    def reached(blocked: int) -> list[int]:
-        """All that happens while one event is blocked, in an order in which it can."""
-        over, counts, happened = 0, defaultdict[Semaphore, int](int), []
-        waiting = [event for event in order if event != blocked]
-        while True:
-            left = []
-            for event in waiting:
-                if predecessors[event] & ~over or any(
-                    counts[semaphore] < value for semaphore, value in counted.needs[event]
-                ):
-                    left.append(event)
-                    continue
-                over |= 1 << event
-                happened.append(event)
-                for semaphore, value in counted.adds[event]:
-                    counts[semaphore] += value
-            if len(left) == len(waiting):
-                return happened
-            waiting = left
-
-    order = reached(NONE)
-    if len(order) != len(edges):
-        return None
-    everything = (1 << len(edges)) - 1
-    before = [0] * len(edges)
-    for event in range(len(edges)):
-        needs_it = everything & ~mask_of(reached(event)) & ~(1 << event)
-        for other in range(len(edges)):
-            if needs_it >> other & 1:
-                before[other] |= 1 << event
-    return before
-
-
-def _unordered(steps: Sequence[Step], closure: list[int]) -> frozenset[tuple[int, int]]:
+def _unordered(
+    steps: Sequence[Step], before: Bits, start: Sequence[int], end: Sequence[int]
+) -> frozenset[tuple[int, int]]:
     """Pairs of rows that conflict and are unordered."""
-    size = 2 * len(steps)
-    touching: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    touching: dict[int, list[int]] = defaultdict(list)
     for at, step in enumerate(steps):
         for byte in step.reads:
-            touching[byte].append((at, False))
+            touching[byte].append(2 * at)
         for byte in step.writes:
-            touching[byte].append((at, True))
+            touching[byte].append(2 * at + 1)
+    found = _open(*lists(list(touching.values())), column(start), column(end), before)
+    rows = [step.row for step in steps]
+    return frozenset(
+        (min(rows[a], rows[b]), max(rows[a], rows[b]))
+        for a, b in zip(*(each.tolist() for each in found), strict=True)
+    )
 
-    def comes_before(one: int, other: int) -> bool:
-        return bool(closure[other] & closure[size + one])
 
-    found = set()
-    for accesses in touching.values():
-        for index, (a, a_writes) in enumerate(accesses):
-            for b, b_writes in accesses[index + 1 :]:
+@kernel
+def _transitive(starts: Ints, predecessors: Ints) -> tuple[bool, Bits]:
+    """Whether all events can happen, and for each a bit set of those before it."""
+    count = len(starts) - 1
+    before = np.zeros((count, (count + 63) // 64), np.uint64)
+    left = starts[1:] - starts[:-1]
+    begin = np.zeros(count + 2, np.int64)
+    for event in predecessors:
+        begin[event + 2] += 1
+    begin = np.cumsum(begin)
+    followers = np.empty(len(predecessors), np.int64)
+    for event in range(count):
+        for k in range(starts[event], starts[event + 1]):
+            followers[begin[predecessors[k] + 1]] = event
+            begin[predecessors[k] + 1] += 1
+    ready = [event for event in range(count) if left[event] == 0]
+    done = 0
+    while len(ready) > 0:
+        event = ready.pop()
+        done += 1
+        for k in range(begin[event], begin[event + 1]):
+            other = followers[k]
+            before[other] |= before[event]
+            before[other, event // 64] |= np.uint64(1) << np.uint64(event % 64)
+            left[other] -= 1
+            if left[other] == 0:
+                ready.append(other)
+    return done == count, before
+
+
+@kernel
+def _without_each(
+    starts: Ints,
+    predecessors: Ints,
+    add_starts: Ints,
+    adds: Ints,
+    need_starts: Ints,
+    needs: Ints,
+    semaphores: int,
+) -> tuple[bool, Bits]:
+    """Whether all events can happen, and for each a bit set of those that it needs."""
+    count = len(starts) - 1
+    before = np.zeros((count, (count + 63) // 64), np.uint64)
+    value = np.empty(semaphores, np.int64)
+    over = np.empty(count, np.bool_)
+    order = np.arange(count)  # of the first trial: an order in which all can happen
+    waiting = np.empty(count, np.int64)
+    for blocked in range(-1, count):
+        value[:] = 0
+        over[:] = False
+        left = 0
+        for event in order:
+            if event != blocked:
+                waiting[left] = event
+                left += 1
+        happened = 0
+        moved = True
+        while moved:
+            still = 0
+            for at in range(left):
+                event = waiting[at]
+                possible = True
+                for k in range(starts[event], starts[event + 1]):
+                    possible &= over[predecessors[k]]
+                for k in range(need_starts[event], need_starts[event + 1], 2):
+                    possible &= value[needs[k]] >= needs[k + 1]
+                if not possible:
+                    waiting[still] = event
+                    still += 1
+                    continue
+                over[event] = True
+                if blocked < 0:
+                    order[happened] = event
+                    happened += 1
+                for k in range(add_starts[event], add_starts[event + 1], 2):
+                    value[adds[k]] += adds[k + 1]
+            moved = still < left
+            left = still
+        if blocked < 0:
+            if left:
+                return False, before
+            continue
+        for at in range(left):
+            before[waiting[at], blocked // 64] |= np.uint64(1) << np.uint64(blocked % 64)
+    return True, before
+
+
+@kernel
+def _open(starts: Ints, touching: Ints, start: Ints, end: Ints, before: Bits) -> tuple[Ints, Ints]:
+    """The pairs of steps that are unordered: of each byte those that touch it, `2 * step`, one more for a write."""
+    found = set([(np.int64(0), np.int64(0)) for _ in range(0)])
+    for byte in range(len(starts) - 1):
+        for i in range(starts[byte], starts[byte + 1]):
+            a, a_writes = touching[i] // 2, touching[i] % 2
+            one = end[a] if a_writes else start[a]
+            for j in range(i + 1, starts[byte + 1]):
+                b, b_writes = touching[j] // 2, touching[j] % 2
                 if a == b or not (a_writes or b_writes):
                     continue
-                one, other = 2 * a + a_writes, 2 * b + b_writes
-                if not comes_before(one, other) and not comes_before(other, one):
-                    found.add((min(steps[a].row, steps[b].row), max(steps[a].row, steps[b].row)))
-    return frozenset(found)
+                other = end[b] if b_writes else start[b]
+                forth = before[other, one // 64] >> np.uint64(one % 64)
+                back = before[one, other // 64] >> np.uint64(other % 64)
+                if (forth | back) & np.uint64(1) == 0:
+                    found.add((a, b))
+    firsts, seconds = np.empty(len(found), np.int64), np.empty(len(found), np.int64)
+    at = 0
+    for a, b in found:
+        firsts[at], seconds[at] = a, b
+        at += 1
+    return firsts, seconds

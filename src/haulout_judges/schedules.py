@@ -1,85 +1,131 @@
-"""Judge by the simulator: schedules with each queue as the slowest in turn, compared through shadow memory.
+"""Judge by schedules: the run in list order, then once with each queue as the slowest, compared byte by byte.
 
-A program with loops is simulated run by run, written out; a branch becomes an instruction of a queue of its own.
+The slowest queue advances only when no other can. So before its next operation happens, everything has happened that
+can happen without it: each operation of another queue that is unordered with it is executed before it in this
+schedule, and after it in the one where the other queue is the slowest. Every access notes the operation that wrote
+its byte last. Two conflicting accesses are unordered exactly if some note differs from that of the list order.
+Semaphores never fall, so what can happen stays possible, with them too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from haulout.ir.builder import ProgramBuilder
-from haulout.ir.enums import NONE, Engine, Space
-from haulout.ir.patterns import Pattern
+import numpy as np
+
 from haulout.ir.program import Program
-from haulout.sim import compare_schedules
-from haulout.support.diagnostics import HauloutError
-from haulout_judges.straight import SEQUENCER, Barrier, Step, runs
+from haulout_judges.kernels import Ints, kernel
+from haulout_judges.operations import Operations, operations
+from haulout_judges.queues import Queues, queue_programs
+from haulout_judges.straight import runs
 from haulout_judges.verdict import Outcome, Verdict, hang, joined, unjudged
 from haulout_judges.walks import NotStraightError
 
+_SAME, _DIFFERENT, _STUCK = range(3)
+
 
 def judge(program: Program) -> Verdict:
-    """The verdict on a program; if the simulator does not support it (loops, `?`), on each of its runs."""
-    if not any(program.blocks.cond != NONE):
-        verdict = judge_straight(program)
-        if verdict.outcome is not Outcome.UNJUDGED:
-            return verdict
+    """The verdict on all runs."""
     try:
-        return joined([judge_straight(as_program(steps, program)) for steps in runs(program)])
+        return of_queues(queue_programs(steps) for steps in runs(program))
     except NotStraightError as error:
         return unjudged(str(error))
 
 
-def judge_straight(program: Program) -> Verdict:
-    """The verdict on a program without loops."""
-    try:
-        return Verdict(Outcome.CLEAN if compare_schedules(program).agrees else Outcome.RACE)
-    except HauloutError as error:
-        first = error.diagnostics[0]
-        return hang(str(first)) if first.code in ("deadlock", "barrier-mismatch") else unjudged(str(first))
+def of_queues(made: Iterable[Queues]) -> Verdict:
+    """The verdict on runs that are written out already."""
+    return joined([_of_run(operations(each)) for each in made])
 
 
-def as_program(steps: Sequence[Step], source: Program) -> Program:
-    """A run as a straight-line program over one large shared location, byte for byte."""
-    build = ProgramBuilder(source.name, source.lnc)
-    size = max((max(step.reads | step.writes, default=-1) for step in steps), default=-1) + 1
-    row_of: dict[int, int] = {}
-    attended: dict[object, Barrier] = {}
-    """Barriers in different arms of a divergent fork may have different names: they get the name of the first."""
-    for core in range(source.lnc):
-        function = build.function(build.module(f"nc{core}", core), "main")
-        remote = ("memory", 0) if core else None
-        memory = build.location(function, "memory", Space.DRAM_SHARED, max(size, 1), remote=remote)
-        block = build.block(function, "entry")
-        free = next(e for e in reversed(Engine) if e not in {s.engine for s in steps} and e is not Engine.ALL)
-        for at, step in enumerate(steps):
-            if step.core != core:
+def _of_run(columns: Operations) -> Verdict:
+    found = _compare(*columns)
+    if found == _STUCK:
+        return hang("nothing can happen any more")
+    return Verdict(Outcome.RACE if found == _DIFFERENT else Outcome.CLEAN)
+
+
+@kernel
+def _compare(
+    queue_starts: Ints,
+    queue_ops: Ints,
+    queue: Ints,
+    attends: Ints,
+    wanted: Ints,
+    wait_starts: Ints,
+    waits: Ints,
+    need_starts: Ints,
+    needs: Ints,
+    signal_starts: Ints,
+    signals: Ints,
+    read_starts: Ints,
+    reads: Ints,
+    write_starts: Ints,
+    writes: Ints,
+    sizes: Ints,
+) -> int:
+    """Whether all schedules give the same notes; `_STUCK` if the run does not end."""
+    count, queues = len(queue), len(queue_starts) - 1
+    expected = np.empty(len(reads) + len(writes), np.int64)
+    noted = np.empty(len(reads) + len(writes), np.int64)
+    writer = np.empty(sizes[1], np.int64)
+    value = np.empty(sizes[0], np.int64)
+    met = np.empty(len(wanted), np.int64)
+    at = np.empty(queues, np.int64)
+    arrived = np.empty(count, np.bool_)
+    over = np.empty(count, np.bool_)
+    for slowest in range(-1, queues):
+        notes = expected if slowest < 0 else noted
+        writer[:] = -1
+        value[:] = 0
+        met[:] = 0
+        arrived[:] = False
+        over[:] = False
+        for each in range(queues):
+            at[each] = queue_starts[each]
+        done = 0
+        turn = 0
+        idle = 0  # queues in a row that could not advance
+        while idle <= queues:
+            # The turns of all other queues, round and round, until none of them can advance; then one of the slowest.
+            alone = idle == queues
+            if alone and slowest < 0:
+                break
+            each = slowest if alone else turn % queues
+            turn += 1
+            if (each == slowest and not alone) or at[each] == queue_starts[each + 1]:
+                idle += 1
                 continue
-            if step.signals or step.needs:
-                raise NotStraightError("semaphores")
-            engine = free if step.engine == SEQUENCER else Engine(step.engine)
-            deps = [row_of[each] for each in dict.fromkeys(step.waits)]
-            # One operand a byte: two operands of one instruction are the same bytes, or disjoint.
-            reads, writes = (
-                [(memory, Pattern(byte, 1)) for byte in sorted(touched)] for touched in (step.reads, step.writes)
-            )
-            if step.barrier is not None:
-                first = attended.setdefault(step.barrier.key, step.barrier)
-                name = first.name if first.agrees(step.barrier) else step.barrier.name
-                row_of[at] = build.barrier(block, f"i{at}", name, engine=engine, cores=step.barrier.cores, deps=deps)
-            elif step.sends is not None or step.receives is not None:
-                tags = [each[2] for each in (step.sends, step.receives) if each is not None]
-                row_of[at] = build.sendrecv(
-                    block,
-                    f"i{at}",
-                    engine,
-                    to=step.sends[1] if step.sends else None,
-                    source=step.receives[0] if step.receives else None,
-                    tag=str(tags[0]),
-                    reads=reads,
-                    writes=writes,
-                    deps=deps,
-                )
-            else:
-                row_of[at] = build.instruction(block, f"i{at}", "mix", engine, reads, writes, deps=deps)
-    return build.freeze()
+            op = queue_ops[at[each]]
+            if not arrived[op]:
+                possible = True
+                for k in range(wait_starts[op], wait_starts[op + 1]):
+                    possible &= waits[k] >= 0 and over[waits[k]]
+                for k in range(need_starts[op], need_starts[op + 1], 2):
+                    possible &= value[needs[k]] >= needs[k + 1]
+                if not possible:
+                    idle += 1
+                    continue
+                arrived[op] = True
+                if attends[op] >= 0:
+                    met[attends[op]] += 1
+                    idle = 0
+                    continue
+            if attends[op] >= 0 and met[attends[op]] != wanted[attends[op]]:
+                idle += 1
+                continue
+            for k in range(read_starts[op], read_starts[op + 1]):
+                notes[k] = writer[reads[k]]
+            for k in range(write_starts[op], write_starts[op + 1]):
+                notes[len(reads) + k] = writer[writes[k]]
+                writer[writes[k]] = op
+            for k in range(signal_starts[op], signal_starts[op + 1], 2):
+                value[signals[k]] += signals[k + 1]
+            over[op] = True
+            at[each] += 1
+            done += 1
+            idle = 0
+        if done < count:
+            return _STUCK
+        if slowest >= 0 and (noted != expected).any():
+            return _DIFFERENT
+    return _SAME

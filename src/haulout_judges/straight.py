@@ -137,6 +137,10 @@ def _lists(value: object) -> list[list[Any]]:
     return [each for each in value if isinstance(each, list)] if isinstance(value, list) else []
 
 
+_Operands = tuple[frozenset[int], frozenset[int], tuple[tuple[object, frozenset[int]], ...]]
+"""Of one execution: `Step.reads`, `writes` and `atomics`."""
+
+
 @dataclass(slots=True)
 class _Reader:
     program: Program
@@ -146,11 +150,16 @@ class _Reader:
     deps: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
     barriers: dict[int, int] = field(default_factory=dict)
     sendrecvs: dict[int, int] = field(default_factory=dict)
-    moves: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
-    """Operand -> (header, stride, modulus, phase)."""
     semaphores: dict[int, _Semaphores] = field(default_factory=dict)
     touched: dict[tuple[int, Pattern | None], frozenset[int]] = field(default_factory=dict)
     """The bytes of patterns that were met before."""
+    operands: dict[tuple[int, ...], _Operands] = field(default_factory=dict)
+    """What instructions touch: their rows, and how far their patterns have moved."""
+    moving: dict[int, list[tuple[int, int, int, int, int]]] = field(default_factory=dict)
+    """Of an instruction: (access, header, stride, modulus, phase)."""
+    engine: list[int] = field(default_factory=list)
+    block_starts: list[int] = field(default_factory=list)
+    cond: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         program = self.program
@@ -162,7 +171,11 @@ class _Reader:
         steps = program.steps
         for access, *move in zip(steps.access, steps.header, steps.stride, steps.modulus, steps.phase, strict=True):
             header, stride, modulus, phase = map(int, move)
-            self.moves.setdefault(int(access), []).append((header, stride, modulus, phase))
+            row = int(program.accesses.instruction[access])
+            self.moving.setdefault(row, []).append((int(access), header, stride, modulus, phase))
+        self.engine = program.instructions.engine.tolist()
+        self.block_starts = program.starts("instructions", "blocks").tolist()
+        self.cond = program.blocks.cond.tolist()
         table = program.semaphores
         for at, row in enumerate(table.instruction.tolist()):
             name, value, core = program.strings[int(table.name[at])], int(table.value[at]), int(table.core[at])
@@ -221,33 +234,35 @@ class _Reader:
     def _core(self, core: int, function: int, visits: Sequence[Visit], made: list[Step]) -> None:
         program = self.program
         first = int(program.starts("blocks", "functions")[function])
-        starts = program.starts("instructions", "blocks")
         done: dict[int, list[_Done]] = {}
         counters: Counter[object] = Counter()
         issued: Counter[str] = Counter()
         decided: list[int] = []
         for visit in visits:
             block = first + visit.block
-            begin, end = starts[block : block + 2].tolist()
             here = len(made)
-            for row in range(begin, end):
-                waits = [*decided, *self._waits(row, visit, done)]
-                step = Step(row, core, int(program.instructions.engine[row]), waits)
-                self._operands(step, visit, first)
-                self._rendezvous(step, visit, counters)
-                self._semaphores(step, issued)
+            for row in range(self.block_starts[block], self.block_starts[block + 1]):
+                waits = [*decided, *self._waits(row, visit, done)] if row in self.deps else decided.copy()
+                step = Step(row, core, self.engine[row], waits)
+                step.reads, step.writes, step.atomics = self._operands(row, visit, first)
+                if row in self.barriers or row in self.sendrecvs:
+                    self._rendezvous(step, visit, counters)
+                if row in self.semaphores:
+                    self._semaphores(step, issued)
                 done.setdefault(row, []).append(_Done(len(made), visit.loops, visit.iterations))
                 made.append(step)
             if len(made) > self.most_steps:
                 raise NotStraightError("too many instructions")
-            if program.blocks.cond[block] != NONE or (visit.loops and visit.loops[-1] == visit.block):
+            if self.cond[block] != NONE or (visit.loops and visit.loops[-1] == visit.block):
+                step = self._branch(core, block, made, here, decided)
                 decided = [len(made)]
-                made.append(self._branch(core, block, made, here))
+                made.append(step)
 
-    def _branch(self, core: int, block: int, made: Sequence[Step], here: int) -> Step:
-        """The end of a header or fork: it reads `cond` after the writes of it in the block are complete."""
-        before = [at for at in range(here) if made[at].core == core and made[at].engine == SEQUENCER][-1:]
-        cond = int(self.program.blocks.cond[block])
+    def _branch(self, core: int, block: int, made: Sequence[Step], here: int, before: list[int]) -> Step:
+        """The end of a header or fork: it reads `cond` after the writes of it in the block are complete, and after
+        the branch before.
+        """
+        cond = self.cond[block]
         if cond == NONE:
             return Step(-1 - block, core, SEQUENCER, before)
         dtype = self.program.strings.get(int(self.program.locations.dtype[cond]))
@@ -274,27 +289,38 @@ class _Reader:
                     break
         return found
 
-    def _operands(self, step: Step, visit: Visit, first: int) -> None:
-        if step.row in self.barriers:
-            return  # a barrier's operands are handles
+    def _operands(self, row: int, visit: Visit, first: int) -> _Operands:
+        """What an instruction touches in this iteration."""
+        key = [row]
+        for _, header, stride, modulus, phase in self.moving.get(row, ()):
+            k = visit.iterations[visit.loops.index(header - first)]
+            key.append(stride * ((k + phase) % modulus if modulus else k))
+        found = self.operands.get(tuple(key))
+        if found is None:
+            found = self.operands[tuple(key)] = self._find_operands(row, key[1:])
+        return found
+
+    def _find_operands(self, row: int, shifts: Sequence[int]) -> _Operands:
+        if row in self.barriers:
+            return frozenset(), frozenset(), ()  # a barrier's operands are handles
         program, reads, writes = self.program, set[int](), set[int]()
         atomics: dict[object, set[int]] = {}
-        for access in range(*program.access_starts[step.row : step.row + 2].tolist()):
+        shift_of: Counter[int] = Counter()
+        for (access, *_), shift in zip(self.moving.get(row, ()), shifts, strict=True):
+            if shift and program.pattern(int(program.accesses.pattern[access])) is None:
+                raise NotStraightError("a step moves the whole location")
+            shift_of[access] += shift
+        for access in range(*program.access_starts[row : row + 2].tolist()):
             pattern = program.pattern(int(program.accesses.pattern[access]))
             location = int(program.accesses.location[access])
-            for header, stride, modulus, phase in self.moves.get(access, []):
-                k = visit.iterations[visit.loops.index(header - first)]
-                shift = stride * ((k + phase) % modulus if modulus else k)
-                if pattern is None and shift:
-                    raise NotStraightError("a step moves the whole location")
-                if pattern is not None and not pattern.is_unknown:
-                    pattern = pattern._replace(offset=pattern.offset + shift)
+            if pattern is not None and not pattern.is_unknown and access in shift_of:
+                pattern = pattern._replace(offset=pattern.offset + shift_of[access])
             touched = writes if program.accesses.write[access] else reads
             if program.accesses.atomic[access]:
-                touched = atomics.setdefault(self._atomic_kind(step.row, access, location), set())
+                touched = atomics.setdefault(self._atomic_kind(row, access, location), set())
             touched |= self._bytes(location, pattern)
-        step.reads, step.writes = frozenset(reads), frozenset(writes)
-        step.atomics = tuple((how, frozenset(touched)) for how, touched in atomics.items())
+        named = tuple((how, frozenset(touched)) for how, touched in atomics.items())
+        return frozenset(reads), frozenset(writes), named
 
     def _atomic_kind(self, row: int, access: int, location: int) -> object:
         """The kind of an atomic access: the operation, the element type, and the location."""
@@ -373,17 +399,16 @@ class _Reader:
 
 def _merge_bytes(made: Sequence[Step]) -> None:
     """Give bytes new numbers, one number to those that all steps treat alike: no judge can tell them apart."""
+    sets = dict.fromkeys(touched for step in made for touched in (step.reads, step.writes))
     users: dict[int, list[int]] = {}
-    for at, step in enumerate(made):
-        for byte in step.reads:
-            users.setdefault(byte, []).append(2 * at)
-        for byte in step.writes:
-            users.setdefault(byte, []).append(2 * at + 1)
+    for number, touched in enumerate(sets):
+        for byte in touched:
+            users.setdefault(byte, []).append(number)
     numbers: dict[tuple[int, ...], int] = {}
     number_of = {byte: numbers.setdefault(tuple(mine), len(numbers)) for byte, mine in users.items()}
+    merged = {touched: frozenset(map(number_of.__getitem__, touched)) for touched in sets}
     for step in made:
-        step.reads = frozenset(map(number_of.__getitem__, step.reads))
-        step.writes = frozenset(map(number_of.__getitem__, step.writes))
+        step.reads, step.writes = merged[step.reads], merged[step.writes]
 
 
 def is_fence(step: Step) -> bool:

@@ -92,7 +92,10 @@ def walks(
     flow.phases = [lcm(*each) for each in zip(*(each.phases for each in flows), strict=True)]
     visited = set()
     for choices in _choices(flow, len(functions), limit, random):
-        found = [_walk(flow, choices.of(core), steps) for core in range(len(functions))]
+        if any(flow.divergent):
+            found = [_walk(flow, choices.of(core), steps) for core in range(len(functions))]
+        else:
+            found = [_walk(flow, choices, steps)] * len(functions)
         if tuple(found) not in visited:
             visited.add(tuple(found))
             yield found

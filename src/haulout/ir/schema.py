@@ -9,7 +9,9 @@ the reads first. So a child's parent column never falls, and a range of children
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -54,9 +56,10 @@ class Table:
     """The column by which rows are grouped; it never falls."""
 
     @classmethod
+    @functools.cache
     def specs(cls) -> dict[str, dict[str, Any]]:
-        """Column name -> dtype, doc, to, null, default."""
-        return {f.name: dict(f.metadata) for f in fields(cls)}  # type: ignore[arg-type]
+        """Column name -> dtype, doc, to, null, default. One dict for all callers, as `len` needs it; only read it."""
+        return _specs(cls)
 
     @classmethod
     def make(cls, rows: int | None = None, **columns: npt.ArrayLike) -> Self:
@@ -113,6 +116,11 @@ class Table:
     def nbytes(self) -> int:
         """Bytes of all columns."""
         return sum(values.nbytes for values in self.columns().values())
+
+
+@cache
+def _specs(table: type[Table]) -> dict[str, dict[str, Any]]:
+    return {f.name: dict(f.metadata) for f in fields(table)}  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
