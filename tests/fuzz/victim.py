@@ -21,7 +21,7 @@ from haulout.ir.verify import check_sound
 from haulout.passes.pipeline import Fences, Sync
 from haulout.sim import compare_schedules
 from haulout.support.diagnostics import Diagnostic, HauloutError
-from haulout.support.formats import RENDERERS
+from haulout.support.formats import FORMATS, renderer
 
 SECONDS = 300
 """After so much time of the processor a mutant counts as one that hangs; one takes milliseconds, the first may
@@ -52,7 +52,7 @@ def consume(path: Path, fences: Fences = "minimal", sync: Sync = "edges") -> Non
 
 def require_printable(diagnostics: Sequence[Diagnostic]) -> None:
     """Every form of output takes what was found."""
-    for render in RENDERERS.values():
+    for render in map(renderer, FORMATS):
         render(diagnostics)
 
 

@@ -14,7 +14,7 @@ import click
 from haulout.ir.limits import MAX_CORES, SIZE_MAX
 from haulout.support.colours import wants_colour
 from haulout.support.files import STDIN
-from haulout.support.formats import RENDERERS
+from haulout.support.formats import FORMATS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +48,7 @@ BYTES = click.IntRange(0, SIZE_MAX)
 format_option = click.option(
     "--format",
     "style",
-    type=click.Choice(list(RENDERERS)),
+    type=click.Choice(list(FORMATS)),
     default="text",
     show_default=True,
     help="Format of the findings.",

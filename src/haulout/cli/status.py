@@ -21,7 +21,7 @@ from haulout.cli.summary import Outcome, Summary
 from haulout.support.colours import wants_colour
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, error_text
 from haulout.support.files import holding_streams, is_stdout
-from haulout.support.formats import LINES, RENDERERS
+from haulout.support.formats import LINES, renderer
 from haulout.support.jit import watch_compilation
 from haulout.support.render import About, Rule, TextFix
 
@@ -60,7 +60,7 @@ def emit(
     about = About(command, __version__, figures, sections or {}, colour=colour, fix_of=fix_of)
     if style == "sarif":
         about = replace(about, rules=_rules())
-    click.echo(RENDERERS[style](diagnostics, about), err=err, color=True if colour else None)
+    click.echo(renderer(style)(diagnostics, about), err=err, color=True if colour else None)
 
 
 def with_outcome(summary: Summary, diagnostics: Sequence[Diagnostic]) -> Summary:

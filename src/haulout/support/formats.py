@@ -1,12 +1,13 @@
-"""The formats of findings, the values of `--format`. Those that few runs print are imported when they are called."""
+"""The formats of findings, the values of `--format`. Those that few runs print are imported when they are used."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
 from haulout.support.diagnostics import Diagnostic
-from haulout.support.render import NOTHING, About, render_json, render_text
+from haulout.support.render import NOTHING, About
 
 
 class Renderer(Protocol):
@@ -16,30 +17,19 @@ class Renderer(Protocol):
         """The text of the findings."""
 
 
-def _concise(diagnostics: Sequence[Diagnostic], about: About = NOTHING, /) -> str:
-    from haulout.support.render_lines import render_concise
-
-    return render_concise(diagnostics, about)
-
-
-def _github(diagnostics: Sequence[Diagnostic], about: About = NOTHING, /) -> str:
-    from haulout.support.render_lines import render_github
-
-    return render_github(diagnostics, about)
-
-
-def _sarif(diagnostics: Sequence[Diagnostic], about: About = NOTHING, /) -> str:
-    from haulout.support.sarif import render_sarif
-
-    return render_sarif(diagnostics, about)
-
-
-RENDERERS: dict[str, Renderer] = {
-    "text": render_text,
-    "concise": _concise,
-    "github": _github,
-    "json": render_json,
-    "sarif": _sarif,
+_WHERE = {
+    "text": "haulout.support.render",
+    "concise": "haulout.support.render_lines",
+    "github": "haulout.support.render_lines",
+    "json": "haulout.support.render",
+    "sarif": "haulout.support.sarif",
 }
+"""The module that has `render_NAME`, by format."""
+FORMATS = tuple(_WHERE)
 LINES = ("text", "concise", "github")
 """Those that are empty without findings."""
+
+
+def renderer(style: str) -> Renderer:
+    """What prints a format."""
+    return cast(Renderer, getattr(import_module(_WHERE[style]), f"render_{style}"))
