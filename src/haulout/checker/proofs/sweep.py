@@ -236,8 +236,6 @@ def scan_conflicts(
     _free_cells(cells, 0, free)
     # The same cells for atomless extents: of each slot a list by rising stream. Few of all streams use one slot.
     users = np.full(slots, -1, np.int32)
-    last = np.full((slots, 3), -1, np.int64)  # the bounds of these lists
-    first_row = _first_rows(order.core)
 
     for at in range(len(schedule)):
         b = schedule[at]
@@ -316,8 +314,7 @@ def scan_conflicts(
                 cur = end[cur]
         # Atomless extents: overlapping pairs are listed.
         for k in range(touched.overlap_starts[r], touched.overlap_starts[r + 1]):
-            slot = touched.overlaps[k]
-            cell = -1 if _all_before(order, first_row, last[slot], b) else users[slot]
+            cell = users[touched.overlaps[k]]
             while cell >= 0:
                 other, wrote, read = cells[cell, 0], cells[cell, 1], cells[cell, 2]
                 if touched.stream_queue[other] == queue:
@@ -336,7 +333,6 @@ def scan_conflicts(
             if free[1] == 0:
                 cells = _more_cells(cells, free)
             mine = _user(users, cells, free, touched.slot[r], s)
-            _extend(order, first_row, last[touched.slot[r]], b)
             if writes:
                 cells[mine, 1] = b
             else:
@@ -376,37 +372,6 @@ def _take_cell(cells: Column, free: Ints, stream: int, following: int) -> int:
     cells[cell, 3] = following
     cells[cell, 4] = -1
     return cell
-
-
-@njit
-def _first_rows(core: Ids) -> Ids:
-    """The first instruction of each core."""
-    found = np.full(core.max() + 1 if len(core) else 0, -1, np.int32)
-    for i in range(len(core)):
-        if found[core[i]] < 0:
-            found[core[i]] = i
-    return found
-
-
-@njit
-def _extend(order: Order, first_row: Ids, last: Ints, access: int) -> None:
-    """Bounds of a list of accesses with one more: the latest that any of them is complete on the first chain, the
-    latest time, and the latest place in the list of a core.
-    """
-    i = order.instruction[access]
-    if order.down.shape[1] > 0:
-        last[0] = max(last[0], order.down[order.node[access], 0])
-    last[1] = max(last[1], order.time[i])
-    last[2] = max(last[2], i - first_row[order.core[i]])
-
-
-@njit
-def _all_before(order: Order, first_row: Ids, last: Ints, access: int) -> bool:
-    """True if the bounds show that no access of a list makes a bad pair with a later one, as behind a fence."""
-    j = order.instruction[access]
-    if order.up.shape[1] == 0 or last[0] > order.up[order.node[access], 0]:
-        return False
-    return bool((order.time[j] < 0 or last[1] < order.time[j]) and last[2] < j - first_row[order.core[j]])
 
 
 @njit
