@@ -239,7 +239,7 @@ def _explore(
 
 
 @kernel
-def _hash(words: Bits) -> int:
+def _hash(words: Bits) -> np.int64:
     mixed = np.uint64(0)
     for word in words:
         mixed = (mixed ^ word) * np.uint64(0x9E3779B97F4A7C15)

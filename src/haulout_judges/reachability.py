@@ -44,7 +44,8 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     start, end, count = _events(steps)
     edges = lists(_edges(steps, start, end, count))
     if any(step.needs for step in steps):
-        possible, before = _without_each(*edges, *_counted(steps, start, end, count))
+        adds, needs, semaphores = _counted(steps, start, end, count)
+        possible, before = _without_each(*edges, *adds, *needs, semaphores)
     else:
         possible, before = _transitive(*edges)
     if not possible:
@@ -118,7 +119,7 @@ def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) 
 
 def _counted(
     steps: Sequence[Step], start: list[int], end: list[int], count: int
-) -> tuple[Ints, Ints, Ints, Ints, int]:
+) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints], int]:
     """For each event a list of what it adds to semaphores and one of what it needs: number and value in turn; and how
     many semaphores there are.
     """
@@ -129,7 +130,7 @@ def _counted(
         for into, each in ((adds[end[at]], step.signals), (needs[start[at]], step.needs)):
             for semaphore, value in each:
                 into += (numbers.setdefault(semaphore, len(numbers)), value)
-    return *lists(adds), *lists(needs), len(numbers)
+    return lists(adds), lists(needs), len(numbers)
 
 
 def _unordered(
