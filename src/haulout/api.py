@@ -462,7 +462,7 @@ def _compared(source: str | Path | Program, title: str) -> Source:
         return from_program(source, title)
     if is_kernel(source):
         bad_input(f"{source}: compare takes programs", help=["haulout simulate --expect compares a kernel"])
-    if Path(source).suffix == ".hlo":
+    if kind_of_file(Path(source)) is Kind.HLO:
         from haulout.frontends.hlo import read_hlo
 
         return from_hlo(read_hlo(Path(source)), title)

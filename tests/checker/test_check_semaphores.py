@@ -259,6 +259,15 @@ def test_too_large_a_constant_in_a_loop_is_refused() -> None:
     assert "100, which the loop at ^head signals; 102 iterations would have to be looked at" in finding.message
 
 
+@pytest.mark.parametrize("trip", [None, 5000])
+def test_a_large_constant_matters_only_where_data_flow_does_not_decide(trip: int | None) -> None:
+    before = "%z = nop @act () -> () signal=[[s,1]]"
+    stuck = "%b = nop @pe () -> () wait=[[s,3000]]\n%c = nop @pe () -> () signal=[[s,1]]"
+    assert codes(loop(trip, before=before, body=stuck)) == ["deadlock"]
+    ahead = "%b = nop @pe () -> () wait=[[s,3000]]\n%c = nop @act () -> () signal=[[s,1]]"
+    assert codes(loop(trip, before=before, body=ahead)) == ["bad-input"]
+
+
 def test_a_wait_that_a_loop_outruns() -> None:
     """Each iteration tells both cores, and counts that twice; two iterations get by, since %c runs ahead."""
     body = (

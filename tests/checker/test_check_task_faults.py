@@ -159,5 +159,5 @@ def test_findings_are_counted_when_there_are_many(tmp_path: Path) -> None:
 def test_tensors_cut_too_finely_are_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = dump(48, 4, False)
     assert checked(copy.deepcopy(graph), tmp_path).ok
-    monkeypatch.setattr("haulout.checker.tasks.atoms.MAX_CELLS", 3)
+    monkeypatch.setattr("haulout.checker.tasks.atoms.MAX_RUNS", 3)
     assert {each.code for each in serious(checked(graph, tmp_path))} == {"unproved-task"}

@@ -67,6 +67,19 @@ def test_semaphores_on_barriers_and_in_divergent_arms(name: str) -> None:
     assert seen["ordered"] >= 20 * seen["missed"]
 
 
+@pytest.mark.parametrize(("queue", "proved"), [("dma0", True), ("dma1", False)])
+def test_a_signal_behind_a_wait_on_its_line_does_not_stand_in(queue: str, proved: bool) -> None:
+    """On another line it may, if the arm with the wait has not run by then."""
+    arm = branch("%j = op @dma0 () -> (%y) wait_back=[[t,0]]", None, name="f")
+    text = core(
+        "mloc %y dram.local size=4 kind=inout",
+        "block ^entry -> ^f:\n%i = op @act (%y) -> () signal=[[t,2]]",
+        arm,
+        f"%k = op @{queue} () -> () signal=[[t,2]]",
+    )
+    assert all(map(is_proved, runs_of(program(text)))) == proved
+
+
 # -- constants -------------------------------------------------------------------------------------------------------
 
 
@@ -171,11 +184,13 @@ def test_the_order_of_a_source_is_compared() -> None:
 
 def test_a_refusal_names_the_construct_and_its_block() -> None:
     fence = '%b = core_barrier @all () -> () name="b"'
-    text = core(BUFFER, FORK, branch(fence, None, attrs="divergent=true"))
+    inner = branch(fence, None, name="in", behind=" -> ^fork_join")
+    blocks = "block ^fork -> ^fork_then, ^fork_join cond=go divergent=true:", "block ^fork_then -> ^in:", inner
+    text = core(BUFFER, FORK, *blocks, "block ^fork_join:")
     some = program(text, text)
     (runs,) = runs_of(some)
     refused = examine(runs).refusal
     assert refused is not None
     assert "%b" in refused.text
-    assert runs.flow.name(refused.block) == "^fork_then"
+    assert runs.flow.name(refused.block) == "^in_then"
     assert some.instruction_name(refused.instruction) == "b"

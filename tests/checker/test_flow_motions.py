@@ -284,7 +284,7 @@ def test_interleaved_tiles_that_touch_are_found(modulus: tuple[int, int]) -> Non
 
 def test_many_tiles_leave_few_pairs_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked up under all bytes that each ever touches, not under their common location."""
-    monkeypatch.setattr("haulout.checker.flow.prove._MAX_OPEN", 0)
+    monkeypatch.setattr("haulout.checker.flow.trusted.MAX_OPEN", 0)
     some = tiles(50, (0, 0), str(64 * 300), 300)
     assert all(is_proved(runs) for runs in runs_of(some))
 

@@ -34,6 +34,10 @@ def end(slices: list[dict[str, Any]]) -> float:
     return max(float(each["ts"] + each["dur"]) for each in slices)
 
 
+def live_of(text: str) -> list[tuple[float, int]]:
+    return [(each["ts"], each["args"]["bytes"]) for each in events_of(text, "C")]
+
+
 def check_threads(text: str) -> None:
     """Slices of a thread follow each other; flows begin and end inside slices."""
     threads = defaultdict(list)
@@ -60,6 +64,7 @@ def test_the_end_is_the_makespan(name: str) -> None:
     ran = simulated_trace(result.program, GENERIC, inputs)
     check_threads(ran)
     assert end(events_of(ran)) == pytest.approx(end(events_of(text)))
+    assert live_of(ran) == live_of(text)
 
 
 LOOP = """\
@@ -104,7 +109,7 @@ def test_a_loop_is_shown_once_and_lasts_for_all_iterations() -> None:
     assert loop["dur"] >= 5 * (body[-1]["ts"] + body[-1]["dur"] - body[0]["ts"]) - 1e-6
     (last,) = [each for each in slices if each["name"] == "e"]
     assert last["ts"] >= round(loop["ts"] + loop["dur"], 3)
-    live = [(each["ts"], each["args"]["bytes"]) for each in events_of(text, "C")]
+    live = live_of(text)
     assert live[0] == (0.0, 4104)
     assert max(size for _, size in live) == 5128
     assert dict(live)[loop["ts"]] == 5128  # from its first use to the end of the loop
@@ -113,9 +118,57 @@ def test_a_loop_is_shown_once_and_lasts_for_all_iterations() -> None:
 
 
 def test_what_runs_has_every_iteration() -> None:
-    slices = events_of(simulated_trace(loop_program(), GENERIC, GIVEN))
+    text = simulated_trace(loop_program(), GENERIC, GIVEN)
+    slices, live = events_of(text), live_of(text)
     assert [each["name"] for each in slices if each["cat"] == "instruction"].count("r") == 5
     assert [each["name"] for each in slices if each["cat"] == "branch"] == ["^loop"] * 6
+    # `b` lives from the first iteration to the last; `one`, `a` and `go` are there before and after.
+    body = [each for each in slices if each["name"] in ("r", "s")]
+    last = round(body[-1]["ts"] + body[-1]["dur"], 3)
+    assert live == [(0.0, 4104), (body[0]["ts"], 5128), (last, 4104), (round(end(slices), 3), 0)]
+
+
+CONDITION = """\
+bir 1
+program "condition" lnc=1
+module @nc0 core=0 {
+  func @f {
+    mloc %a dram.local size=4 dtype=s32 shape=[] kind=input
+    mloc %c dram.local size=4 dtype=s32 shape=[]
+    mloc %o dram.local size=4 dtype=s32 shape=[] kind=output
+    block ^entry -> ^arm, ^join cond=c:
+      %w = dma_copy @act (%a) -> (%c)
+      %x = dma_copy @act (%a) -> (%o)
+    block ^arm -> ^join:
+      %y = dma_copy @act (%a) -> (%o)
+    block ^join:
+      %z = dma_copy @act (%a) -> (%o)
+  }
+}
+"""
+
+
+def test_a_condition_lives_until_it_is_read() -> None:
+    program = parse_bir(CONDITION)
+    ran = simulated_trace(program, GENERIC, {"nc0/a": np.array(1, np.int32)})
+    for text in (ran, estimated_trace(program, GENERIC)):
+        (branches,) = [each for each in events_of(text) if each["name"] == "x"]
+        assert (
+            dict(live_of(text))[round(branches["ts"] + branches["dur"], 3)] == 8
+        )  # `c` is dead: `a` and `o` are left
+        assert [size for _, size in live_of(text)] == [8, 12, 8, 0]
+
+
+def test_an_arm_that_does_not_run_is_not_live() -> None:
+    program = parse_bir(
+        CONDITION.replace("mloc %o", "mloc %t dram.local size=4 dtype=s32 shape=[]\n    mloc %o").replace(
+            "%y = dma_copy @act (%a) -> (%o)", "%y = dma_copy @act (%a) -> (%t)"
+        )
+    )
+    for go, most in ((0, 12), (1, 12)):
+        text = simulated_trace(program, GENERIC, {"nc0/a": np.array(go, np.int32)})
+        sizes = [size for _, size in live_of(text)]
+        assert (max(sizes), sizes.count(12)) == (most, 1 + go)
 
 
 def test_times_that_are_rounded_do_not_overlap() -> None:

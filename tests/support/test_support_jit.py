@@ -20,6 +20,7 @@ from haulout.support.jit import (
     interpreted,
     njit,
     plain_if_small,
+    plain_work,
     watch_compilation,
     work_clock,
 )
@@ -256,3 +257,33 @@ def test_a_kernel_that_must_be_compiled_runs_plain_for_longer(
     with plain_if_small(again, 10, 0, unstored=10):
         again(np.arange(3))
     assert again.is_ready
+
+
+def test_a_part_of_the_work_is_tried_plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.core import config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    kernel = njit(_total.py_func)
+    assert plain_work(kernel, 5, 10) == 5
+    assert plain_work(kernel, 50, 10) == 10
+    assert plain_work(kernel, 50, 10, unstored=30) == 30
+    kernel.plain_work = 95
+    assert plain_work(kernel, 50, 10) == 5
+    assert plain_work(kernel, 50, 10, unstored=30) == 5
+    with always_compiled():
+        assert plain_work(kernel, 5, 10) == 0
+    kernel(np.arange(3))
+    assert plain_work(kernel, 5, 10) == 0
+
+
+def test_what_a_kernel_calls_is_stored_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.core import config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    level = config.OPT
+    caller = njit(_double_thrice.py_func)
+    with interpreted():
+        plain = caller(np.arange(3))
+    assert caller(np.arange(3)) == plain
+    assert level == config.OPT
+    assert [path.name.split("-")[0].rpartition(".")[2] for path in tmp_path.rglob("*.nbi")] == ["_double_thrice"]

@@ -68,7 +68,10 @@ def fence_pairs(program: Program) -> FencePairs:
 
     def look(fence: int, earlier: Ints, later: Ints, carried: bool) -> None:
         if len(earlier) and len(later):
-            with plain_if_small(_scan_pairs, len(earlier) + len(later)):
+            # Both are sorted by owner, and accesses of one owner are compared pair by pair.
+            owners = shared.owner[earlier]
+            first, last = (np.searchsorted(owners, shared.owner[later], side) for side in ("left", "right"))
+            with plain_if_small(_scan_pairs, len(earlier) + len(later) + int((last - first).sum())):
                 found.append((fence, _scan_pairs(x, shared, earlier, later, seen), carried))
 
     for fence, (begin, middle, end) in zip(fences.tolist(), ends.tolist(), strict=True):

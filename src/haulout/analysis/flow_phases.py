@@ -166,6 +166,7 @@ def _scan_flow(
     for access in range(len(flow.owner)):
         owners = max(owners, flow.owner[access] + 1)
     head = np.full((owners, cores, 2), -1, np.int32)
+    present, uses = np.empty((owners, cores), np.int32), np.zeros(owners, np.int32)  # the cores with a head, rising
     previous = np.full(len(flow.owner), -1, np.int32)
     peak = np.zeros(len(flow.owner), np.int64)
     phase = np.zeros(len(order), np.int64)
@@ -192,7 +193,8 @@ def _scan_flow(
             owner = flow.owner[a]
             if owner < 0:
                 continue
-            for other in range(cores):
+            for use in range(uses[owner]):
+                other = present[owner, use]
                 weight = 0 if other == core else 1
                 for chain in range(2 if flow.write[a] else 1):
                     b = head[owner, other, chain]
@@ -221,7 +223,16 @@ def _scan_flow(
             if owner < 0:
                 continue
             if flow.covers[a]:
-                head[owner] = -1
+                for use in range(uses[owner]):
+                    head[owner, present[owner, use]] = -1
+                uses[owner] = 0
+            if head[owner, core, 0] < 0 and head[owner, core, 1] < 0:
+                use = uses[owner]
+                while use > 0 and present[owner, use - 1] > core:
+                    present[owner, use] = present[owner, use - 1]
+                    use -= 1
+                present[owner, use] = core
+                uses[owner] += 1
             chain = 0 if flow.write[a] else 1
             b = head[owner, core, chain]
             previous[a] = b

@@ -156,19 +156,32 @@ class _View(NamedTuple):
 
 
 @njit
-def _scan_chains(view: _View, cores: int) -> tuple[Ids, Ids]:
-    """Empty chains of accesses: the last one of each, [owner, core, sort], and the one before each."""
+def _scan_chains(view: _View, cores: int) -> tuple[Ids, Ids, Ids, Ids]:
+    """Empty chains of accesses: the last one of each, [owner, core, sort], and the one before each; and of each owner
+    the cores that have chains, rising, [owner, number], and how many: few of many cores touch one location.
+    """
     owners, sorts = 0, 2
     for at in range(len(view.access)):
         owners, sorts = max(owners, view.owner[at] + 1), max(sorts, view.sort[at] + 1)
-    return np.full((owners, cores, sorts), -1, np.int32), np.full(len(view.access), -1, np.int32)
+    head, previous = np.full((owners, cores, sorts), -1, np.int32), np.full(len(view.access), -1, np.int32)
+    return head, previous, np.empty((owners, cores), np.int32), np.zeros(owners, np.int32)
 
 
 @njit
-def _scan_enter(view: _View, at: int, head: Ids, previous: Ids) -> None:
+def _scan_enter(view: _View, at: int, head: Ids, previous: Ids, present: Ids, uses: Ids) -> None:
     """Put an access at the end of its chain."""
-    previous[at] = head[view.owner[at], view.core[at], view.sort[at]]
-    head[view.owner[at], view.core[at], view.sort[at]] = at
+    owner, core = view.owner[at], view.core[at]
+    previous[at] = head[owner, core, view.sort[at]]
+    head[owner, core, view.sort[at]] = at
+    use = uses[owner]
+    while use > 0 and present[owner, use - 1] > core:
+        use -= 1
+    if use > 0 and present[owner, use - 1] == core:
+        return
+    for to in range(uses[owner], use, -1):
+        present[owner, to] = present[owner, to - 1]
+    present[owner, use] = core
+    uses[owner] += 1
 
 
 @njit
@@ -188,7 +201,7 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
     `latest` lets it. In reverse order of the rows, without `follow`: longest paths *from* each instruction.
     """
     count = len(view.access)
-    head, previous = _scan_chains(view, cores)
+    head, previous, present, uses = _scan_chains(view, cores)
     phase = np.zeros(count, np.int32)
     current = np.zeros(cores, np.int32)
     part = np.full(cores, -1, np.int32)
@@ -211,7 +224,8 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
         if follow and segment == furthest:
             best = max(best, min(entered, latest[at]))
         for a in range(at, end):
-            for other in range(cores):
+            for use in range(uses[view.owner[a]]):
+                other = present[view.owner[a], use]
                 if other == core:
                     continue
                 for chain in range(head.shape[2]):
@@ -239,7 +253,7 @@ def _scan_phases(x: Extents, view: _View, cores: int, latest: Ids, follow: bool)
         entering = max(entering, best) if segment == furthest else entering
         for a in range(at, end):
             phase[a] = best
-            _scan_enter(view, a, head, previous)
+            _scan_enter(view, a, head, previous, present, uses)
         at = end
     return phase, clashes[:clash]
 
@@ -251,14 +265,15 @@ def _scan_reach(x: Extents, view: _View, cores: int, earliest: Ids, latest: Ids)
     Walks the chains of `_scan_phases`; a row whose latest phase is below this one's earliest ends the walk.
     """
     count = len(view.access)
-    head, previous = _scan_chains(view, cores)
+    head, previous, present, uses = _scan_chains(view, cores)
     reach = np.full((count, cores), -1, np.int32)
     at = 0
     while at < count:
         end = _scan_end(view, at)
         core, segment = view.core[at], view.segment[at]
         for a in range(at, end):
-            for other in range(cores):
+            for use in range(uses[view.owner[a]]):
+                other = present[view.owner[a], use]
                 if other == core:
                     continue
                 for chain in range(head.shape[2]):
@@ -276,6 +291,6 @@ def _scan_reach(x: Extents, view: _View, cores: int, earliest: Ids, latest: Ids)
         for a in range(at, end):
             for other in range(cores):
                 reach[a, other] = reach[at, other]
-            _scan_enter(view, a, head, previous)
+            _scan_enter(view, a, head, previous, present, uses)
         at = end
     return reach

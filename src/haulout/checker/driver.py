@@ -40,7 +40,7 @@ from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph, check_acyclic
 from haulout.checker.order.happens_before import build_order, schedule_accesses
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
-from haulout.checker.paths.runs import MAX_INSTRUCTIONS, Run, every_run, follow, longest
+from haulout.checker.paths.runs import MAX_INSTRUCTIONS, Run, every_run, longest, walk
 from haulout.checker.paths.step_trips import Copies
 from haulout.checker.proofs import sweep
 from haulout.checker.proofs.benign_writes import excuse_writes
@@ -65,6 +65,8 @@ _MAX_WORK = 1 << 22
 """... and their instructions together; 8 runs are checked however long they are."""
 _MAX_SOME = 32
 """Runs of a function that has more, and runs that show what data flow leaves open."""
+_STUCK = frozenset({"barrier-mismatch", "deadlock"})
+"""Findings on runs that do not end."""
 MAX_FINDINGS = 50
 """Findings that are listed for one program."""
 
@@ -165,22 +167,32 @@ def _check_runs(runs: Runs, source: Program | None, examined: Examined, work: in
     """What is wrong with a function that is not proved as a whole, in runs that show what data flow leaves open."""
     copies, structure, dedup = runs.copies(deep=True), runs.flow.structure, Dedup(work)
     cores = len(runs.flow.functions)
-    if examined.refusal is not None:
-        return _check_some(runs, source, examined.refusal, [], dedup)
     looked: list[_Run] = []
+    for stuck in examined.stuck[:_MAX_SOME]:
+        looked.append((walk(structure, copies, cores, stuck.narrowed.follow(stuck.path)), copies))
+        if not any(each.code in _STUCK for each in _look(runs, looked[-1:], source, dedup)):
+            return _check_some(runs, source, stuck, looked, dedup)
+    narrowed = examined.narrowed
+    if narrowed is not None and runs.beyond.keys() - narrowed.unused:
+        raise HauloutError(*runs.beyond.values())
+    if examined.refusal is not None:
+        return _check_some(runs, source, examined.refusal, looked, dedup)
+    if narrowed is None or len(looked) < len(examined.stuck):
+        return _Checked(dedup.faults(), [], looked)
     if longest(structure, copies, runs.flow.sizes) <= MAX_INSTRUCTIONS:
         # Everything first, then little: what both show does not depend on what else runs.
-        looked = [(run, copies) for run in islice(every_run(structure, copies, cores, 1), 2)]
-        _look(runs, looked, source, dedup)
+        first = [(run, copies) for run in islice(every_run(structure, copies, cores, 1, narrowed.left), 2)]
+        _look(runs, first, source, dedup)
+        looked += first
     left = [each for each in examined.pairs if not dedup.has(*each.operands)]
     while left and len(looked) < _MAX_SOME:
-        looked.append((follow(structure, copies, cores, left[0].path), copies))
+        looked.append((walk(structure, copies, cores, narrowed.follow(left[0].path)), copies))
         _look(runs, looked[-1:], source, dedup)
         left = [each for each in left[1:] if not dedup.has(*each.operands)]
     for each in examined.wrong:
         if len(looked) < _MAX_SOME:
             more = {**copies, **each.copies}
-            looked.append((follow(structure, more, cores, each.path), more))
+            looked.append((walk(structure, more, cores, narrowed.follow(each.path)), more))
             _look(runs, looked[-1:], source, dedup)
     unshown = (each for each in examined.pairs if not (dedup.has(*each.operands) or each.is_certain()))
     why = next((each.why() for each in unshown), None)
@@ -195,6 +207,8 @@ def _check_some(
     """What is wrong where data flow does not decide: in every run of a function that has few, else in some, besides
     what those that have been looked at show.
     """
+    if runs.beyond:
+        raise HauloutError(*runs.beyond.values())
     structure, cores, sizes = runs.flow.structure, len(runs.flow.functions), runs.flow.sizes
     few, deep = runs.copies(deep=False), runs.copies(deep=True)
     work = dedup.work
@@ -216,10 +230,11 @@ def _check_some(
     return found
 
 
-def _look(runs: Runs, some: list[_Run], source: Program | None, dedup: Dedup) -> None:
+def _look(runs: Runs, some: list[_Run], source: Program | None, dedup: Dedup) -> list[Diagnostic]:
     """Check some runs, for `dedup` to know."""
-    for model in runs.models(some):
-        dedup.new_findings(_check(model, source, dedup, None))
+    found = [each for model in runs.models(some) for each in _check(model, source, dedup, None)]
+    dedup.new_findings(found)
+    return found
 
 
 def _check(model: Model, source: Program | None, dedup: Dedup, adviser: Adviser | None) -> list[Diagnostic]:

@@ -19,6 +19,7 @@ import numpy as np
 from haulout.checker.columns import sorted_by
 from haulout.checker.paths.control_flow import ControlFlow, find_control_flow
 from haulout.checker.paths.footprints import Footprints, find_footprints
+from haulout.checker.paths.narrowed import Narrowed
 from haulout.checker.paths.runs import Run, choose_copies
 from haulout.checker.paths.step_trips import Copies, FunctionSteps, assumed_trips, find_copies, find_steps
 from haulout.checker.paths.unroll import BRANCH, Unrolled, unroll
@@ -223,9 +224,19 @@ class Runs:
     steps: FunctionSteps
     wanted: dict[int, Copies]
     """The iterations of each loop, by its header, that show everything."""
+    beyond: dict[int, Diagnostic]
+    """Headers of loops of which that would be too many: why no runs with them are looked at."""
     footprints: Footprints
     notes: list[Diagnostic]
     """What the proof assumes of its loops."""
+    narrowed: Narrowed = Narrowed()
+    """Choices that are left out; the structure has none of them."""
+
+    def narrow(self, narrowed: Narrowed) -> Runs:
+        """What is left without more choices."""
+        wanted = self.wanted | {header: Copies(0) for header in narrowed.unused}
+        flow = replace(self.flow, structure=narrowed.structure(self.flow.structure))
+        return replace(self, flow=flow, wanted=wanted, narrowed=narrowed)
 
     @property
     def size(self) -> int:
@@ -306,8 +317,9 @@ def _function(program: Program, name: str, rows: list[int]) -> Function:
         return Function(program, name, rows, None)
     steps = find_steps(flow)
     footprints = find_footprints(flow)
-    wanted = counted_copies(flow, find_copies(flow, steps))
-    return Function(program, name, rows, Runs(name, flow, steps, wanted, footprints, assumed_trips(flow, steps)))
+    wanted, beyond = counted_copies(flow, find_copies(flow, steps))
+    runs = Runs(name, flow, steps, wanted, beyond, footprints, assumed_trips(flow, steps))
+    return Function(program, name, rows, runs)
 
 
 def _check_order(program: Program, functions: list[int]) -> None:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, cores_option, format_option, quiet_option
+from haulout.cli.common import CORES, INPUT, cores_option, format_option, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, findings_of, guarded, with_outcome
 from haulout.cli.summary import Input, Outcome
 from haulout.ir.text.columns import with_columns
 from haulout.report.catalog import assumptions
 from haulout.report.text_fix import TextFixes
-from haulout.support.diagnostics import Diagnostic, Severity, bad_input
-from haulout.support.files import STDIN, read_stdin
+from haulout.support.diagnostics import Diagnostic, Severity
 from haulout.support.formats import LINES
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("sources", metavar="INPUT...", nargs=-1, required=True)
+@click.argument("sources", type=INPUT, metavar="INPUT...", nargs=-1, required=True)
 @click.option("--lnc", type=CORES, help="Number of cores; the default of a kernel is 2.")
 @cores_option
 @kernel_options
@@ -55,12 +54,10 @@ def check(
     """Check programs, compiled or written by hand.
 
     Computes order, conflicts and storage from INPUT alone, and reports faults that some hardware schedule can show.
-    INPUT is a .bir, .hlo or .npz file, - for .bir text on stdin, an NKI kernel, FILE.py::FUNCTION with its arguments,
-    or a task graph, a JSON object with tasks. Each of several inputs is checked, also after a bad one; the exit
+    INPUT is a .bir, .hlo or .npz file, - for stdin, an NKI kernel, FILE.py::FUNCTION with its arguments, or a task
+    graph, a JSON object with tasks. Each of several inputs is checked, also after a bad one; the exit
     status is the worst.
     """
-    if sources.count("-") > 1:
-        bad_input("stdin can be read once", help=["name - once"])
     checked = []
     for source in sources:
         one = _check(source, lnc, arg, args_file, barrier_scope, target, cores, fix)
@@ -97,9 +94,8 @@ class _Checked:
     """The edits that remove findings."""
 
     def name_input(self) -> None:
-        name = STDIN if self.source == "-" else self.source
-        self.found = [replace(each, input=name) for each in self.found]
-        self.suppressed = [replace(each, input=name) for each in self.suppressed]
+        self.found = [replace(each, input=self.source) for each in self.found]
+        self.suppressed = [replace(each, input=self.source) for each in self.suppressed]
 
     @property
     def proved(self) -> bool:
@@ -129,9 +125,8 @@ def _check(
     """Check one input. What stops the work on it is a finding, so that the others are checked, too."""
     try:
         arguments = kernel_arguments(source, arg, args_file)
-        text = read_stdin() if source == "-" else None
         result = api.check_source(
-            source if text is None else api.load_text(text, file=STDIN, lnc=lnc),
+            source,
             lnc=lnc,
             arguments=arguments,
             barrier_scope=barrier_scope,
@@ -143,8 +138,8 @@ def _check(
         return _Checked(source, findings_of(error))
     found: Sequence[Diagnostic] = result.diagnostics
     if result.program is not None:
-        found = with_columns(found, result.program, text)
-    return _Checked(source, found, result, result.suppressed, TextFixes(result.program if text is None else None))
+        found = with_columns(found, result.program)
+    return _Checked(source, found, result, result.suppressed, TextFixes(result.program))
 
 
 def _line(one: _Checked, source: str) -> str:

@@ -13,6 +13,7 @@ import click
 
 from haulout.ir.limits import MAX_CORES, SIZE_MAX
 from haulout.support.colours import wants_colour
+from haulout.support.files import STDIN
 from haulout.support.formats import RENDERERS
 
 if TYPE_CHECKING:
@@ -23,6 +24,22 @@ if TYPE_CHECKING:
 
 PROGRESS_DELAY = 0.5
 """Seconds before a progress bar appears."""
+
+
+class _InputType(click.ParamType):  # type: ignore[type-arg]
+    """The path of a file that is read; `-` is stdin, once in a command line."""
+
+    name = "file"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "-" and ctx is not None:
+            if ctx.meta.setdefault(STDIN, 0):
+                self.fail("stdin can be read once: name - once", param, ctx)
+            ctx.meta[STDIN] = 1
+        return STDIN if value == "-" else str(value)
+
+
+INPUT = _InputType()
 CORES = click.IntRange(1, MAX_CORES)
 BYTES = click.IntRange(0, SIZE_MAX)
 """A size in memory, with the limit of programs."""

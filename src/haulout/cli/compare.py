@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from haulout import api
-from haulout.cli.common import format_option, plain_console
+from haulout.cli.common import INPUT, format_option, plain_console
 from haulout.cli.outputs import input_arrays, seed_option
 from haulout.cli.status import emit, exit_status, guarded
 from haulout.ir.values import load_values
@@ -16,10 +16,11 @@ from haulout.report.comparison import Comparison
 
 
 @click.command()
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("first", type=INPUT, metavar="A")
+@click.argument("second", type=INPUT, metavar="B")
 @click.option(
     "--inputs",
+    type=INPUT,
     metavar="FILE",
     help="All inputs of A (.npz): MODULE/LOCATION, or LOCATION for all cores; in/ before it is ignored.",
 )

@@ -11,6 +11,7 @@ from haulout import api
 from haulout.cli.common import (
     BYTES,
     CORES,
+    INPUT,
     cores_option,
     format_option,
     log_option,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=INPUT, metavar="INPUT")
 @click.option(
     "-o", "--output", default="out", show_default=True, help="Folder for program.bir, report.json and memory.html."
 )

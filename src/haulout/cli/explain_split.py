@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, cores_option, plain_console, print_table, split_option
+from haulout.cli.common import CORES, INPUT, cores_option, plain_console, print_table, split_option
 from haulout.cli.status import CLEAN, emit, guarded
 from haulout.report.split import divided_table, fence_table, split_lines, undivided_table
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain-split")
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=INPUT, metavar="INPUT")
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @split_option
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haulout import api
+from haulout.cli.common import INPUT
 from haulout.support.diagnostics import Diagnostic, bad_input
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 metavar="NAME=VALUE",
                 help="An argument of the kernel: x=bf16[4,1,1024], idx=@idx.npy, k=4, size=(5,5). Repeatable.",
             ),
-            click.option("--args", "args_file", metavar="FILE.toml", help="Arguments of the kernel from a file."),
+            click.option(
+                "--args", "args_file", type=INPUT, metavar="FILE.toml", help="Arguments of the kernel from a file."
+            ),
             click.option(
                 "--barrier-scope",
                 type=click.Choice(["data", "global"]),

@@ -9,11 +9,11 @@ import click
 import numpy as np
 
 from haulout import api
-from haulout.cli.common import CORES, format_option
+from haulout.cli.common import CORES, INPUT, format_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.cli.summary import Summary
-from haulout.packing.csvio import read_csv
+from haulout.packing.csvio import is_table, read_csv
 from haulout.report.memory_map import Drawing, Panel, draw_program, memory_map
 from haulout.support.diagnostics import Diagnostic, bad_input
 from haulout.support.files import write_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=INPUT, metavar="INPUT")
 @click.option(
     "-o", "--output", default="memory.html", show_default=True, metavar="FILE", help="The page; - is stdout."
 )
@@ -49,7 +49,7 @@ def map(
     arguments = kernel_arguments(source, arg, args_file)
     findings: list[Diagnostic] = []
     summary: Summary = {"page": output}
-    if Path(source).suffix == ".csv":
+    if is_table(source):
         panel = _csv_panel(source)
         summary |= {"buffers": len(panel.size), "peak_bytes": int((panel.offset + panel.size).max(initial=0))}
         page = memory_map(Path(source).stem, Drawing([panel]))

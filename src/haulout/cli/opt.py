@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haulout.cli.common import CORES, pass_progress, quiet_option
+from haulout import api
+from haulout.cli.common import CORES, INPUT, pass_progress, quiet_option
 from haulout.cli.kernels import kernel_arguments, kernel_options, load_input
 from haulout.cli.status import emit, exit_status, guarded, takes_stdout
 from haulout.ir.text import print_bir
@@ -17,14 +18,17 @@ from haulout.passes.manager import PassManager, PassRecord
 from haulout.passes.pipeline import REGISTRY, parse_pipeline, standard_pipeline
 from haulout.passes.pipeline_text import find_pass, pipeline_of
 from haulout.passes.plugins import more_passes
-from haulout.support.files import read_text, write_text
+from haulout.support.files import read_start, write_text
 
 if TYPE_CHECKING:
     from haulout.frontends.nki import BarrierScope
 
+MAX_HEADER = 1 << 16
+"""Bytes of a reproducer in which its pipeline is."""
+
 
 @click.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=INPUT, metavar="INPUT")
 @click.option(
     "--passes",
     "text",
@@ -84,8 +88,8 @@ def opt(
     with the pipeline in its first line: `haulout opt` of that file runs the pass again.
     """
     more = more_passes(map(Path, files))
-    if text is None and source.endswith(".bir"):
-        text = pipeline_of(read_text(Path(source)))
+    if text is None and not api.is_kernel(source):
+        text = pipeline_of(read_start(Path(source), MAX_HEADER).decode("utf-8-sig", "replace"))
     passes = standard_pipeline() if text is None else parse_pipeline(text, more)
     folder = reproducer if reproducer is not None else (None if output == "-" else str(Path(output).parent))
     manager = PassManager(

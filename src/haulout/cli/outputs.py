@@ -9,12 +9,13 @@ import click
 import numpy as np
 from rich.table import Table
 
-from haulout.cli.common import plain_console, print_table
+from haulout.cli.common import INPUT, plain_console, print_table
 from haulout.ir.paths import result_paths
 from haulout.ir.program import Program
 
 inputs_option = click.option(
     "--inputs",
+    type=INPUT,
     metavar="FILE",
     help="All inputs (.npz): MODULE/LOCATION, or LOCATION for all cores; a path of JAX, params['w'], is as good as "
     "LOCATION; in/ before it is ignored.",
@@ -28,6 +29,7 @@ seed_option = click.option(
 )
 expect_option = click.option(
     "--expect",
+    type=INPUT,
     metavar="FILE",
     help="Compare with these arrays (.npz): out/MODULE/INDEX, MODULE/LOCATION, or the path of a result of JAX.",
 )

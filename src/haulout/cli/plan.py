@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haulout.cli.common import BYTES, format_option, quiet_option
+from haulout.cli.common import BYTES, INPUT, format_option, quiet_option
 from haulout.cli.status import FOUND, emit, guarded, takes_stdout
 from haulout.cli.summary import Summary
 from haulout.packing import LIMIT, Pool, Problem, Progress, Solution, solve, violations
@@ -41,7 +41,7 @@ class _PoolType(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command()
-@click.argument("problem", metavar="PROBLEM")
+@click.argument("problem", type=INPUT, metavar="PROBLEM")
 @click.option("--capacity", type=BYTES, help="Limit of the placement in bytes.")
 @click.option(
     "--pool",

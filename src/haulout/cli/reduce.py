@@ -8,7 +8,7 @@ import click
 
 from haulout import api
 from haulout.checker import check_program
-from haulout.cli.common import CORES
+from haulout.cli.common import CORES, INPUT
 from haulout.cli.explain import known_code
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.status import CLEAN, guarded
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=INPUT, metavar="INPUT")
 @click.option("--lnc", type=CORES, help="Number of cores; the default of a kernel is 2.")
 @kernel_options
 @click.option("--code", required=True, help="The finding that must stay; `haulout explain` lists all codes.")

@@ -8,7 +8,7 @@ from statistics import median
 import click
 
 from haulout import api
-from haulout.cli.common import format_option, progress_bar, quiet_option
+from haulout.cli.common import INPUT, format_option, progress_bar, quiet_option
 from haulout.cli.outputs import (
     agreement_text,
     expect_option,
@@ -28,7 +28,7 @@ from haulout.support.files import write_text
 
 
 @click.command()
-@click.argument("source", metavar="PROGRAM")
+@click.argument("source", type=INPUT, metavar="PROGRAM")
 @inputs_option
 @seed_option
 @click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, format_option, plain_console, progress_bar, quiet_option, target_option
+from haulout.cli.common import CORES, INPUT, format_option, plain_console, progress_bar, quiet_option, target_option
 from haulout.cli.kernels import kernel_arguments, kernel_options
 from haulout.cli.outputs import (
     agreement_text,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=INPUT, metavar="INPUT")
 @inputs_option
 @seed_option
 @click.option(

@@ -20,7 +20,7 @@ from haulout import __version__
 from haulout.cli.summary import Outcome, Summary
 from haulout.support.colours import wants_colour
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, error_text
-from haulout.support.files import is_stdout
+from haulout.support.files import holding_streams, is_stdout
 from haulout.support.formats import LINES, RENDERERS
 from haulout.support.jit import watch_compilation
 from haulout.support.render import About, Rule, TextFix
@@ -101,7 +101,7 @@ def guarded(command: Callable[P, int]) -> Callable[P, None]:
         announced = nullcontext() if kwargs.get("quiet") else watch_compilation(_Announcement())
         raised: Sequence[Diagnostic] = ()
         try:
-            with announced:
+            with announced, holding_streams():
                 status = command(*args, **kwargs)
         except KeyboardInterrupt:
             status = interrupted()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from haulout import api
-from haulout.cli.common import CORES, target_option
+from haulout.cli.common import CORES, INPUT, target_option
 from haulout.cli.status import guarded
 from haulout.report.timeline import estimated_trace
 from haulout.support.files import write_text
@@ -13,7 +13,7 @@ from haulout.target import load_target
 
 
 @click.command()
-@click.argument("source", metavar="INPUT")
+@click.argument("source", type=INPUT, metavar="INPUT")
 @click.option("--lnc", type=CORES, help="Number of cores; a one-core program is cloned over them.")
 @target_option
 @click.option(

@@ -28,13 +28,18 @@ def idle_collectives(program: Program) -> list[Diagnostic]:
     opcodes = [program.strings.find(name) for name in COLLECTIVES]
     alike: dict[tuple[str, str], dict[str, int]] = {}
     """What they have in common -> name -> the first row."""
+    idle: dict[tuple[int, str], tuple[str, str] | None] = {}
+    """(Attributes, key) -> what they have in common, if they exchange nothing: cores have the same attributes."""
     for row in np.flatnonzero(np.isin(program.instructions.opcode, [each for each in opcodes if each >= 0])).tolist():
         name, opcode = program.instruction_name(row), program.strings[int(program.instructions.opcode[row])]
         key = "groups" if "groups=" in lookup(opcode).attributes else "pairs"
-        value = program.instruction_attrs(row).get(key)
-        if _is_idle(value, key == "pairs"):
+        attrs = int(program.instructions.attrs[row])
+        if (attrs, key) not in idle:
+            value = program.instruction_attrs(row).get(key)
             shown = f"{key}={format_value(value)}" if value is not None else ""
-            alike.setdefault((key, shown), {}).setdefault(name, row)
+            idle[attrs, key] = (key, shown) if _is_idle(value, key == "pairs") else None
+        if (common := idle[attrs, key]) is not None:
+            alike.setdefault(common, {}).setdefault(name, row)
     found = []
     for (key, shown), rows in alike.items():
         what = "every core sends to itself" if key == "pairs" else "each of its groups has one member"

@@ -32,6 +32,7 @@ class Changes:
         self._before: list[int] = []
         self._shared: set[int] = set()
         self._views: dict[int, int] = {}
+        self._patterns: dict[Pattern, int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
 
     def location(
@@ -87,9 +88,12 @@ class Changes:
         writes: Iterable[Operand],
         *,
         seq: int = NONE,
-        attrs: Mapping[str, AttrValue] | None = None,
+        attrs: Mapping[str, AttrValue] | str | None = None,
     ) -> int:
-        """A new instruction in front of row `before`, in the same block and from the same source line."""
+        """A new instruction in front of row `before`, in the same block and from the same source line.
+
+        `attrs` as text have the form that `format_attrs` gives.
+        """
         old = self.program.instructions
         index = len(self._before)
         self._before.append(before)
@@ -100,7 +104,9 @@ class Changes:
                 "opcode": self.strings.intern(opcode),
                 "engine": int(engine),
                 "seq": seq,
-                "attrs": self.strings.intern(format_attrs(attrs)) if attrs else NONE,
+                "attrs": self.strings.intern(attrs if isinstance(attrs, str) else format_attrs(attrs))
+                if attrs
+                else NONE,
                 "loc": int(old.loc[before]),
                 "text_line": int(old.text_line[before]),
             }
@@ -130,6 +136,8 @@ class Changes:
     def _pattern(self, pattern: Pattern | None) -> int:
         if pattern is None:
             return NONE
+        if pattern in self._patterns:
+            return self._patterns[pattern]
         begin = len(self.program.dims) + len(self._rows["dims"])
         self._rows["dims"] += [{"stride": stride, "count": count} for stride, count in pattern.dims]
         self._rows["patterns"].append(
@@ -140,7 +148,8 @@ class Changes:
                 "dim_end": begin + len(pattern.dims),
             }
         )
-        return len(self.program.patterns) + len(self._rows["patterns"]) - 1
+        row = self._patterns[pattern] = len(self.program.patterns) + len(self._rows["patterns"]) - 1
+        return row
 
     def _table(self, name: str) -> Any:
         rows = self._rows[name]

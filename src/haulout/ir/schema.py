@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -57,8 +58,8 @@ class Table:
     @classmethod
     @functools.cache
     def specs(cls) -> dict[str, dict[str, Any]]:
-        """Column name -> dtype, doc, to, null, default."""
-        return {f.name: dict(f.metadata) for f in fields(cls)}  # type: ignore[arg-type]
+        """Column name -> dtype, doc, to, null, default. One dict for all callers, as `len` needs it; only read it."""
+        return _specs(cls)
 
     @classmethod
     def make(cls, rows: int | None = None, **columns: npt.ArrayLike) -> Self:
@@ -115,6 +116,11 @@ class Table:
     def nbytes(self) -> int:
         """Bytes of all columns."""
         return sum(values.nbytes for values in self.columns().values())
+
+
+@cache
+def _specs(table: type[Table]) -> dict[str, dict[str, Any]]:
+    return {f.name: dict(f.metadata) for f in fields(table)}  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)

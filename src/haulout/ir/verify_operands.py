@@ -15,7 +15,7 @@ from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.patterns import Pattern
 from haulout.ir.program import Program
-from haulout.ir.schema import SIZE_MAX, Column, Ints
+from haulout.ir.schema import SIZE_MAX, Column, Ints, Patterns
 from haulout.ir.steps import first_outside, outside, step_reach
 from haulout.support.diagnostics import Diagnostic, Diagnostics, Label, Severity
 
@@ -33,9 +33,9 @@ def first_rows(mask: Column) -> list[int]:
     return [int(row) for row in np.flatnonzero(mask)[:MAX_LISTED]]
 
 
-def pattern_hulls(program: Program) -> tuple[Ints, Ints]:
-    """First byte and end of every pattern; `?` gives 0, 0."""
-    rows = program.patterns
+def pattern_hulls(program: Program, patterns: Patterns | None = None) -> tuple[Ints, Ints]:
+    """First byte and end of every pattern, or of others with its dims; `?` gives 0, 0."""
+    rows = program.patterns if patterns is None else patterns
     reach = program.dims.stride * (program.dims.count - 1)
     below = np.append(0, np.cumsum(np.minimum(reach, 0)))
     above = np.append(0, np.cumsum(np.maximum(reach, 0)))

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from haulout.packing.branch_and_bound import INFEASIBLE, SOLVED, Shape, _scan_search
+from haulout.packing.branch_and_bound import GAVE_UP, INFEASIBLE, SOLVED, Shape, _scan_search
 from haulout.packing.incumbent import Incumbent
 from haulout.packing.instance import F64, I32, Instance
 from haulout.packing.kernels import ranges_overlap
 from haulout.packing.keys import key
 from haulout.packing.problem import I64
-from haulout.support.jit import interpreted, plain_if_small
+from haulout.support.jit import interpreted, plain_work
 
 MAX_ROWS = 4_000
 _MAX_PLAIN_VISITS = 50_000
-"""Rows and columns visited in plain Python while the kernel is not loaded, about one a microsecond."""
-_MAX_PLAIN_VISITS_AT_FIRST = 3_000_000
+"""Rows and columns visited in plain Python while the kernel is not loaded, about two microseconds each."""
+_MAX_PLAIN_VISITS_AT_FIRST = 150_000
 """The same if the kernel has to be compiled, which takes several seconds."""
 _ORDERS = ("duration", "load-area", "load-duration", "size", "area")
 _RUNS = (  # packed, noise, how many orders (0: that of the best placement so far), with the weights learned so far
@@ -54,21 +54,24 @@ class CapacitySearch:
         keys = self.keys[:orders] if orders else self._guide()
         offset = np.zeros(len(self.state.instance), np.int64)
         counters = np.zeros(3, np.int64)
-        visits = steps * (len(self.state.instance) + self.state.instance.columns)
-        with plain_if_small(_scan_search, visits, _MAX_PLAIN_VISITS, unstored=_MAX_PLAIN_VISITS_AT_FIRST):
-            answer = _scan_search(
-                self.shape,
-                capacity,
-                keys,
-                packed,
-                noise,
-                _SEED + self.runs,
-                _FIRST_LIMIT,
-                steps,
-                self.weight if learned else np.ones(len(self.weight)),
-                offset,
-                counters,
-            )
+        weight = self.weight if learned else np.ones(len(self.weight))
+
+        def search(steps: int, weight: F64) -> int:
+            counters[:] = 0
+            seed = _SEED + self.runs
+            settings = (keys, packed, noise, seed, _FIRST_LIMIT, steps)
+            return _scan_search(self.shape, capacity, *settings, weight, offset, counters)
+
+        few = self._plain_steps(steps)
+        answer = GAVE_UP
+        if few:
+            tried = weight.copy()
+            with interpreted():
+                answer = search(few, tried)
+        if few and (few == steps or answer != GAVE_UP):
+            weight[:] = tried
+        else:
+            answer = search(steps, weight)
         for name, times in zip(("nodes", "failures", "restarts"), counters.tolist(), strict=True):
             self.state.count(name, times)
         self.spent += int(counters[:2].sum())
@@ -77,6 +80,14 @@ class CapacitySearch:
         elif answer == INFEASIBLE:
             self.state.raise_bound(capacity + 1)
         return answer
+
+    def _plain_steps(self, steps: int) -> int:
+        """So many of the first steps of a run are tried in plain Python while the kernel is not loaded."""
+        visits = len(self.state.instance) + self.state.instance.columns
+        limits = (_MAX_PLAIN_VISITS, _MAX_PLAIN_VISITS_AT_FIRST)
+        few = plain_work(_scan_search, steps * visits, limits[0], unstored=limits[1]) // visits
+        _scan_search.plain_work += few * visits
+        return few
 
     def _guide(self) -> F64:
         """The order of the best placement so far, lowest first; without one, the first order."""

@@ -22,6 +22,7 @@ from haulout.support.jit import njit, plain_if_small
 _ROUNDS = 6
 _BLAME = 0.3
 _DECAY = 0.9
+_NO_LIMIT = (1 << 63) - 1
 _FEW = 20
 """So few buffers are placed before a kernel is loaded."""
 
@@ -51,7 +52,10 @@ def fit_conflicts(buffers: Buffers, keys: Sequence[F64], bound: int) -> tuple[I6
             order = np.argsort(-(rank(keys[turn % len(keys)]) + blame), kind="stable")
             for tight in (False, True):
                 offset = np.zeros(len(size), np.int64)
-                _scan_fit(buffers, order, tight, offset)
+                # The tight one is finished in any case: its offsets decide who gets blame.
+                most = _NO_LIMIT if best is None or tight else best[1] - 1
+                if not _scan_fit(buffers, order, tight, offset, most):
+                    continue
                 peak = int((offset + size).max(initial=0))
                 if best is None or peak < best[1]:
                     best = offset, peak
@@ -72,28 +76,46 @@ def conflict(x: Buffers, j: int, k: int) -> bool:
 
 
 @njit
-def _scan_fit(x: Buffers, order: I64, tight: bool, offset: I64) -> None:
-    """Each buffer in the lowest, or the tightest, gap between the conflicting buffers placed before it."""
-    placed = np.empty(len(order), np.int64)  # by rising offset
+def _scan_fit(x: Buffers, order: I64, tight: bool, offset: I64, most: int) -> bool:
+    """Each buffer in the lowest, or the tightest, gap between the conflicting buffers placed before it.
+
+    Returns False, with the offsets incomplete, when one ends above `most`.
+    """
+    # The buffers placed so far by rising offset, as columns: they are read one after the other for each new one.
+    low, high = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+    group, begin, end = np.empty_like(low), np.empty_like(low), np.empty_like(low)
+    first, last = np.empty_like(low), np.empty_like(low)
     for count in range(len(order)):
         k = order[count]
+        size, alignment, mine = x.size[k], x.alignment[k], x.group[k]
+        begin_k, end_k, first_k, last_k = x.begin[k], x.end[k], x.first[k], x.last[k]
         reach, best, best_room = 0, -1, 0
         for at in range(count):
-            j = placed[at]
-            if not conflict(x, j, k):
+            if high[at] <= reach:
+                continue  # it ends below what was passed
+            if group[at] == mine:
+                if begin[at] >= end_k or begin_k >= end[at]:
+                    continue
+            elif first[at] >= last_k or first_k >= last[at]:
                 continue
-            place = -(-reach // x.alignment[k]) * x.alignment[k]
-            room = offset[j] - place
-            if room >= x.size[k] and (best == -1 or room < best_room):
+            place = -(-reach // alignment) * alignment
+            room = low[at] - place
+            if room >= size and (best == -1 or room < best_room):
                 best, best_room = place, room
                 if not tight:
                     break
-            reach = max(reach, offset[j] + x.size[j])
+            reach = high[at]
         if best == -1:
-            best = -(-reach // x.alignment[k]) * x.alignment[k]
+            best = -(-reach // alignment) * alignment
+        if best + size > most:
+            return False
         offset[k] = best
         at = count
-        while at > 0 and offset[placed[at - 1]] > best:
-            placed[at] = placed[at - 1]
+        while at > 0 and low[at - 1] > best:
             at -= 1
-        placed[at] = k
+        for to in range(count, at, -1):
+            low[to], high[to], group[to] = low[to - 1], high[to - 1], group[to - 1]
+            begin[to], end[to], first[to], last[to] = begin[to - 1], end[to - 1], first[to - 1], last[to - 1]
+        low[at], high[at], group[at] = best, best + size, mine
+        begin[at], end[at], first[at], last[at] = begin_k, end_k, first_k, last_k
+    return True

@@ -30,6 +30,7 @@ _FIT_COST = 2_000_000_000  # of a best fit in XLA's order, times the effort: two
 _FIT_COST_A_ROW = 12_000  # the same for each row of a larger problem, so that no size is the last one with a fit
 _MAX_PLAIN_ROWS = 64  # so few are always constructed in plain Python while the kernels are not loaded
 _MAX_PLAIN_WORK = 1_200  # of more rows, so many in all: a dive takes about 30 microseconds a row
+_MAX_UNSTORED_WORK = 8_000  # the same if the kernel has to be compiled: a quarter of a second
 _VISITS = 200  # row visits of a best fit in that time
 
 
@@ -98,9 +99,9 @@ def _plain(instance: Instance, number: int) -> AbstractContextManager[None]:
     rows = len(instance)
     gaps = instance.has_pins or instance.has_holes
     work = 4 * rows + cost(instance) // _VISITS if gaps else rows
-    if rows > _MAX_PLAIN_ROWS and work * (number + 1) > _MAX_PLAIN_WORK:
-        return nullcontext()
-    return plain_if_small(_scan_line if gaps else _scan_dive, work, _MAX_PLAIN_WORK)
+    many = rows > _MAX_PLAIN_ROWS and work * (number + 1) > _MAX_PLAIN_WORK
+    kernel = _scan_line if gaps else _scan_dive
+    return plain_if_small(kernel, work, 0 if many else _MAX_PLAIN_WORK, unstored=_MAX_UNSTORED_WORK)
 
 
 def _plain_fit(instance: Instance) -> AbstractContextManager[None]:

@@ -31,8 +31,8 @@ from typing import NoReturn
 import numpy as np
 
 from haulout.packing.problem import I64, LIMIT, Problem
-from haulout.support.diagnostics import Label, Span, bad_input
-from haulout.support.files import read_text, write_text
+from haulout.support.diagnostics import HauloutError, Label, Span, bad_input
+from haulout.support.files import read_start, read_text, write_text
 
 _NAMES = {
     "buffer": "id",
@@ -119,6 +119,18 @@ class _Row:
 def read_csv(path: str | Path) -> Table:
     """Read a file. Raises `HauloutError` (`bad-input`)."""
     return parse_csv(read_text(Path(path)), str(path))
+
+
+def is_table(path: str | Path) -> bool:
+    """Whether a file is a problem as CSV: by its suffix, or by a first line that names the columns."""
+    if Path(path).suffix == ".csv":
+        return True
+    try:
+        start = read_start(Path(path), 4096).decode("utf-8-sig", "replace").lstrip()
+    except HauloutError:
+        return False  # its reader says why
+    names = {each.strip().lower() for each in start.partition("\n")[0].split(",")}
+    return {_NAMES.get(name, name) for name in names} >= {"id", "lower", "upper", "size"}
 
 
 def parse_csv(text: str, file: str = "<csv>") -> Table:

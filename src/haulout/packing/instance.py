@@ -95,7 +95,7 @@ def canonical(problem: Problem) -> Instance:
     owner, lower, upper = problem.owner[used], problem.lower[used], problem.upper[used]
 
     # time -> columns
-    times, place = np.unique(np.concatenate([lower, upper]), return_inverse=True)
+    times, place = ranks(np.concatenate([lower, upper]))
     begin, end = place[: len(lower)], place[len(lower) :]
     opens = np.zeros(len(times) + 1, bool)
     closes = np.zeros(len(times) + 1, bool)
@@ -149,13 +149,23 @@ def canonical(problem: Problem) -> Instance:
     )
 
 
+def ranks(values: I64) -> tuple[I64, I64]:
+    """The distinct values, ascending, and the place of each value among them; `np.unique` imports masked arrays."""
+    order = np.argsort(values, kind="stable")
+    sorted_values = values[order]
+    new = np.append(True, sorted_values[1:] != sorted_values[:-1])[: len(values)]
+    place = np.empty(len(values), np.int64)
+    place[order] = np.cumsum(new) - 1
+    return sorted_values[new], place
+
+
 def _unit(size: I64, alignment: I64, fixed: I64) -> int:
     """The largest u that divides sizes and `fixed` (pins, segments), and divides or is divided by each alignment.
 
     Least offsets are sums of sizes rounded up to alignments, so all of them are multiples of u.
     """
     unit = math.gcd(int(np.gcd.reduce(size)), int(np.gcd.reduce(fixed))) if len(size) else 1
-    aligns = np.unique(alignment).tolist()
+    aligns = ranks(alignment)[0].tolist()
     while True:
         smaller = unit
         for a in aligns:

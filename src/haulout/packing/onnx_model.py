@@ -21,6 +21,7 @@ from haulout.packing.greedy import greedy_by_size
 from haulout.packing.problem import Problem
 from haulout.packing.rules import Rules
 from haulout.support.diagnostics import Label, Span, bad_input, error_text
+from haulout.support.files import read_bytes
 
 ALIGNMENT = 64
 _VIEWS = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"}
@@ -38,8 +39,9 @@ def read_onnx(path: str | Path) -> Table:
     except ImportError:
         bad_input("reading ONNX models needs the package onnx: pip install 'haulout[onnx]'")
     label = Label("this file", Span(str(path)))
+    data = read_bytes(Path(path))
     try:
-        model: Any = onnx.load(str(path), load_external_data=False)
+        model: Any = onnx.load_model_from_string(data)
         model = onnx.shape_inference.infer_shapes(model)
     except Exception as error:  # of protobuf, the file system, or the checker of onnx
         bad_input(f"{path} is not an ONNX model: {error_text(error)}", label)

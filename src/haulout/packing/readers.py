@@ -6,7 +6,7 @@ from pathlib import Path
 
 from haulout.packing.csvio import TFLITE_IDENTIFIER, XLA_HEADER, Table, read_csv
 from haulout.support.diagnostics import bad_input
-from haulout.support.files import read_text
+from haulout.support.files import read_start, read_text
 
 
 def read_problem(path: str | Path, *, in_place: bool = False) -> Table:
@@ -15,11 +15,7 @@ def read_problem(path: str | Path, *, in_place: bool = False) -> Table:
 
     Raises `HauloutError`.
     """
-    try:
-        with Path(path).open("rb") as file:
-            start = file.read(4096)
-    except (OSError, ValueError) as error:
-        bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+    start = read_start(Path(path), 4096)
     if start[4:8] == TFLITE_IDENTIFIER or str(path).endswith(".tflite"):
         from haulout.packing.tflite_model import read_tflite
 

@@ -130,8 +130,9 @@ def overlapping_pair(
     ranges = np.flatnonzero((problem.upper > problem.lower) & taken[problem.owner])
     if len(ranges) < 2:
         return None
-    moments, place = np.unique(np.concatenate([problem.lower[ranges], problem.upper[ranges]]), return_inverse=True)
-    begin, end, owner = place[: len(ranges)], place[len(ranges) :], problem.owner[ranges]
+    owner = problem.owner[ranges]
+    moments = _distinct(np.concatenate([problem.lower[ranges], problem.upper[ranges]]))
+    begin, end = np.searchsorted(moments, problem.lower[ranges]), np.searchsorted(moments, problem.upper[ranges])
     where = np.zeros(len(problem), np.int64) if where is None else where
     if problem.window_low is not None and problem.window_high is not None:
         # Every range is a rectangle of its own.
@@ -204,13 +205,19 @@ def _share_moments(
                 end[last[one]] -= 1
 
 
+def _distinct(values: I64) -> I64:
+    """The distinct values, ascending; `np.unique` imports masked arrays, which takes as long as a small problem."""
+    values = np.sort(values)
+    distinct: I64 = values[np.append(True, values[1:] != values[:-1])[: len(values)]]
+    return distinct
+
+
 def _sweep(begin: I64, end: I64, owner: I64, offset: I64, size: I64) -> tuple[int, int] | None:
     if len(owner) < 2:
         return None
     event = np.argsort(np.concatenate([end, begin]), kind="stable")
     rank = np.zeros(len(offset), np.int64)
-    used = np.unique(owner)
-    rank[used] = np.unique(offset[used], return_inverse=True)[1]
+    rank[owner] = np.searchsorted(_distinct(offset[owner]), offset[owner])
     with plain_if_small(_scan_sweep, len(owner), _MAX_PLAIN):
         one, other = _scan_sweep(event, owner, rank, offset, size)
     return None if one < 0 else (min(int(one), int(other)), max(int(one), int(other)))

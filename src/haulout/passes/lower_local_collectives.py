@@ -130,7 +130,7 @@ def _site(program: Program, changes: Changes, rows: list[int], taken: _Names, di
         direct=direct,
     )
     for row in rows:
-        reads, writes = operand_arrays(program, row)
+        reads, writes = operand_arrays(program, row, site.attrs)  # all cores have the same
         require_bytes(program, row, reads + writes)
         site.inputs.append(reads)
         site.outputs.append(writes)

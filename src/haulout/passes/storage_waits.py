@@ -19,6 +19,7 @@ from haulout.analysis.straightline import epochs
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ints
+from haulout.packing.conflict_fit import Buffers
 from haulout.packing.fewer_waits import with_fewer_waits
 from haulout.passes.joint_space import location_buffers
 from haulout.target import Target
@@ -36,9 +37,11 @@ def fewer_waits(
     start, done = use_times(program, target)
     epoch = epochs(program, once=True).astype(np.int64)
     found = address.copy()
+    used = np.flatnonzero((life.end > life.begin) & (program.locations.size > 0))
+    every = location_buffers(program, used, life, epoch)
     for locations, begin, size in spaces:
-        rows = np.flatnonzero(locations & (life.end > life.begin) & (program.locations.size > 0))
-        buffers = location_buffers(program, rows, life, epoch)
+        mine = locations[used]
+        rows, buffers = used[mine], Buffers(*(column[mine] for column in every))
         found[rows] = begin + with_fewer_waits(buffers, start[rows], done[rows], address[rows] - begin, size)
     return found
 

@@ -34,21 +34,30 @@ def remote_address_map(program: Program) -> list[RemoteAddress]:
     Of an owner that is allocated, an absent bank or partition is 0.
     """
     locations, strings = program.locations, program.strings
-    rows = []
-    for view in np.flatnonzero((locations.remote_name != NONE) & (program.owner != NONE)).tolist():
-        owner = int(program.owner[view])
-        address = int(locations.address[owner])
-        placed = address != NONE
-        rows.append(
-            RemoteAddress(
-                function=strings[int(program.functions.name[locations.function[view]])],
-                name=strings[int(locations.name[view])],
-                core=int(program.location_core[view]),
-                owner_core=int(program.location_core[owner]),
-                owner_name=strings[int(locations.name[owner])],
-                address=address if placed else None,
-                bank=max(int(locations.bank[owner]), 0) if placed else None,
-                partition=max(int(locations.partition[owner]), 0) if placed else None,
-            )
+    view = np.flatnonzero((locations.remote_name != NONE) & (program.owner != NONE))
+    owner = program.owner[view]
+    columns = (
+        program.functions.name[locations.function[view]],
+        locations.name[view],
+        program.location_core[view],
+        program.location_core[owner],
+        locations.name[owner],
+        locations.address[owner],
+        np.maximum(locations.bank[owner], 0),
+        np.maximum(locations.partition[owner], 0),
+    )
+    return [
+        RemoteAddress(
+            function=strings[function],
+            name=strings[name],
+            core=core,
+            owner_core=owner_core,
+            owner_name=strings[owner_name],
+            address=address if address != NONE else None,
+            bank=bank if address != NONE else None,
+            partition=partition if address != NONE else None,
         )
-    return rows
+        for function, name, core, owner_core, owner_name, address, bank, partition in zip(
+            *(each.tolist() for each in columns), strict=True
+        )
+    ]

@@ -138,9 +138,9 @@ def _lines_of_waits(program: Program, waits: Ints, moves: Bools) -> Ids:
     line[waits[bare & has]] = rows.loc[moving[following[bare & has]]]
     # Fences of all cores that alone order a conflict.
     pairs, epoch, fences = fence_pairs(program), epochs(program), fence_rows(program)
-    known: dict[int, int] = {}
-    for fence, later in zip(pairs.fence.tolist(), pairs.later.tolist(), strict=True):
-        known.setdefault(int(epoch[fence]), int(rows.loc[program.accesses.instruction[later]]))
-    for fence in fences.tolist():
-        line[fence] = known.get(int(epoch[fence]), int(line[fence]))
+    ordered, first = np.unique(epoch[pairs.fence], return_index=True)
+    known = np.full(int(epoch.max(initial=0)) + 1, NONE, np.int64)
+    known[ordered] = first
+    fences = fences[known[epoch[fences]] != NONE]
+    line[fences] = rows.loc[program.accesses.instruction[pairs.later[known[epoch[fences]]]]]
     return line

@@ -16,7 +16,7 @@ from haulout.ir.enums import NONE
 from haulout.ir.labels import block_name
 from haulout.ir.program import Program
 from haulout.ir.schema import Ids, Ints
-from haulout.report.timeline import Flow, Slice, trace_text
+from haulout.report.timeline import Flow, Slice, live_bytes, trace_text
 from haulout.sim.events.graph import EventGraph
 from haulout.sim.events.schedules import ListOrder, event_order
 from haulout.sim.inputs import Values
@@ -35,7 +35,8 @@ def simulated_trace(program: Program, target: Target, inputs: Values | None = No
     order = event_order(plan.trace, graph, ListOrder())
     with plain_if_small(_scan_times, len(graph) + len(graph.target)):
         arrived, end = _scan_times(order, _columns(graph), run.cost, len(plan.trace))
-    return trace_text(program.name, program.lnc, run.slices(arrived, end), run.flows(arrived, end))
+    slices, flows = run.slices(arrived, end), run.flows(arrived, end)
+    return trace_text(program.name, program.lnc, slices, flows, run.live(arrived, end))
 
 
 class _Columns(NamedTuple):
@@ -89,6 +90,9 @@ class _Run:
         rows = np.append(durations(program, target), np.full(len(program.blocks), target.branch_us))
         self.exchanges = np.flatnonzero(np.isin(trace.row, program.meetings.instruction))
         self.members = np.flatnonzero(np.isin(trace.row, program.barriers.instruction))
+        self.waits = np.zeros(len(trace), bool)
+        """Items that may have to wait for another core."""
+        self.waits[self.exchanges] = self.waits[self.members] = True
         self.cost: F64 = rows[trace.row[graph.item]]
         """Microseconds of each event. Of the two of an exchange the first takes nothing."""
         self.cost[np.isin(graph.item, self.exchanges)] = 0.0
@@ -96,14 +100,26 @@ class _Run:
         events, size = np.unique(graph.completes[self.members], return_counts=True)
         self.cost[events] = [target.barrier(count) for count in size.tolist()]
 
+    def _moments(self, arrived: F64, end: F64) -> tuple[F64, F64]:
+        """When each item begins, or begins to wait, and when it is complete."""
+        event = self.plan.graph.completes
+        return np.where(self.waits, arrived, end[event] - self.cost[event]), end[event]
+
+    def live(self, arrived: F64, end: F64) -> list[tuple[float, int]]:
+        """The counter of live DRAM; what is used in several iterations lives from the first use to the last."""
+        rows = self.plan.trace.row
+        first, last = np.full((2, int(rows.max(initial=-1)) + 1 + len(self.program.instructions)), np.inf)
+        begin, stop = self._moments(arrived, end)
+        np.minimum.at(first, rows, begin)
+        last.fill(-1.0)
+        np.maximum.at(last, rows, stop)
+        return live_bytes(self.program, first, last, float(end.max(initial=0.0)))
+
     def slices(self, arrived: F64, end: F64) -> list[Slice]:
         """A slice for each item that takes time."""
         trace, program, strings = self.plan.trace, self.program, self.program.strings
-        event = self.plan.graph.completes
-        waits = np.zeros(len(trace), bool)
-        waits[self.exchanges] = waits[self.members] = True
-        begin = np.where(waits, arrived, end[event] - self.cost[event])
-        columns = trace.row, trace.core, trace.code.engine[trace.row], begin, end[event], waits
+        begin, stop = self._moments(arrived, end)
+        columns = trace.row, trace.core, trace.code.engine[trace.row], begin, stop, self.waits
         found = []
         for row, core, line, start, stop, wait in zip(*(column.tolist() for column in columns), strict=True):
             if start == stop and not wait:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from msgspec.structs import replace
 from rich.table import Table
 
@@ -12,6 +13,7 @@ from haulout.analysis.fence_pairs import fence_pairs
 from haulout.analysis.straightline import fence_rows
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
+from haulout.ir.schema import Bools, Ids, Ints
 from haulout.passes.split_report import Divided, Fence, Judged, Ordered, SplitReport, Undivided, Why
 
 _SHOWN = 3
@@ -24,14 +26,15 @@ def with_fences(report: SplitReport, program: Program) -> SplitReport:
     accesses = program.accesses
     orders: defaultdict[int, dict[Ordered, None]] = defaultdict(dict)
     columns = (
+        pairs.fence,
         accesses.instruction[pairs.earlier],
         accesses.instruction[pairs.later],
         accesses.write[pairs.later],
         pairs.carried,
     )
-    for fence, earlier, later, write, carried in zip(
-        pairs.fence.tolist(), *(each.tolist() for each in columns), strict=True
-    ):
+    # Cores do alike under one name, which is wanted once.
+    kept = _first_of_each(program, columns)
+    for fence, earlier, later, write, carried in zip(*(each[kept].tolist() for each in columns), strict=True):
         names = program.instruction_name(earlier), program.instruction_name(later)
         orders[fence][Ordered(*names, "overwrites" if write else "reads", carried)] = None
     rows = fence_rows(program)
@@ -51,6 +54,21 @@ def with_fences(report: SplitReport, program: Program) -> SplitReport:
         undivided=[replace(each, fences=needs[each.name]) for each in report.undivided],
         fences=fences,
     )
+
+
+def _first_of_each(program: Program, columns: tuple[Ids, Ids, Ids, Bools, Bools]) -> Ints:
+    """The first rows (fence, earlier, later, write, carried) with each two names, ascending."""
+    fence, earlier, later, write, carried = columns
+    name = program.instructions.name
+    # What has no name is named by its row.
+    first, second = (
+        np.where(name[each] == NONE, each + len(program.strings), name[each]) for each in (earlier, later)
+    )
+    code = np.zeros(len(fence), np.int64)
+    for column in (first, second, fence, 2 * write + carried):
+        numbers = np.unique(column, return_inverse=True)[1]
+        code = np.unique(code * (int(numbers.max(initial=0)) + 1) + numbers, return_inverse=True)[1]
+    return np.sort(np.unique(code, return_index=True)[1])
 
 
 def _operation(name: str, known: set[str]) -> str:

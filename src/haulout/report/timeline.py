@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from haulout.analysis.durations import F64
 from haulout.analysis.makespan import Estimate, barrier_groups, makespan, partners
 from haulout.ir.enums import LINES, NONE, Kind, Space
 from haulout.ir.labels import block_name
@@ -215,23 +216,40 @@ def _flows(program: Program, found: Estimate) -> Iterator[Flow]:
 
 
 def _live(program: Program, found: Estimate) -> list[tuple[float, int]]:
-    """When the live bytes of DRAM change, and to how many. What a loop touches lives as long as the loop."""
-    rows, accesses, structure = program.locations, program.accesses, program.structure
+    """What a loop touches lives as long as the loop, of which the estimate has one iteration."""
+    structure = program.structure
     begin, end = np.where(found.arrived >= 0, found.arrived, found.begin), found.finish.copy()
     outermost = [structure.loops_around(block)[:1] for block in range(len(program.blocks))]
     number = {loop: at % len(found.began) for at, loop in enumerate(structure.loops)}
     inside = np.array([number[each[0]] if each else NONE for each in outermost], np.int32)[program.instructions.block]
     looped = inside != NONE
     begin[looped], end[looped] = found.began[inside[looped]], found.ended[inside[looped]]
-    owner = program.owner[accesses.location]
-    known = (owner != NONE) & (end[accesses.instruction] >= 0)
-    owner, instruction = owner[known], accesses.instruction[known]
+    return live_bytes(program, begin, end, found.makespan)
+
+
+# -- what is live ----------------------------------------------------------------------------------------------------
+
+
+def live_bytes(program: Program, begin: F64, end: F64, makespan: float) -> list[tuple[float, int]]:
+    """When the live bytes of DRAM change, and to how many.
+
+    `begin` and `end` are of each instruction: the first moment at which it runs, and the last; `end` is negative of
+    one that never runs. A location lives from its first access to its last, an input from the start, an output to
+    the end.
+    """
+    rows, blocks, starts = program.locations, program.blocks, program.starts("instructions", "blocks")
+    # A condition is read when its block ends.
+    deciding = np.flatnonzero((blocks.cond != NONE) & (np.diff(starts) > 0))
+    owner = program.owner[np.append(program.accesses.location, blocks.cond[deciding])]
+    instruction = np.append(program.accesses.instruction, starts[deciding + 1] - 1)
+    known = (owner != NONE) & (end[instruction] >= 0)
+    owner, instruction = owner[known], instruction[known]
     first, last = np.full(len(rows), np.inf), np.full(len(rows), -np.inf)
     np.minimum.at(first, owner, begin[instruction])
     np.maximum.at(last, owner, end[instruction])
     whole = (rows.kind == Kind.INPUT) | (rows.kind == Kind.INOUT) | (rows.kind == Kind.CONST)
     first[whole] = 0.0
-    last[whole | (rows.kind == Kind.OUTPUT)] = found.makespan
+    last[whole | (rows.kind == Kind.OUTPUT)] = makespan
     lives = np.flatnonzero((rows.space <= Space.DRAM_SHARED) & (rows.remote_name == NONE) & (last >= first))
     times, which = np.unique(np.append(first[lives], last[lives]), return_inverse=True)
     change = np.bincount(which, np.append(rows.size[lives], -rows.size[lives]), len(times))

@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 
 from haulout.support.diagnostics import bad_input
-from haulout.support.files import read_bytes
+from haulout.support.files import read_start
 
 
 class Kind(enum.Enum):
@@ -56,9 +56,7 @@ _INSTEAD_OF_BINARY = (
 def kind_of_file(path: Path) -> Kind:
     """The kind of a file. Raises `bad-input` for a file that cannot be read, or that no reader understands."""
     suffix = next((kind for kind in Kind if kind.value == path.suffix), None)
-    if suffix is not None and not path.is_file():
-        return suffix  # a pipe is read once; what is not there is reported by its reader
-    data = read_bytes(path)[:_LOOK]
+    data = read_start(path, _LOOK)
     if data.startswith(b"PK\x03\x04"):
         return Kind.STORE
     if data.startswith(b"ML\xefR"):

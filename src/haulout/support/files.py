@@ -1,5 +1,7 @@
 """Atomic writes of files, and reads with diagnostics.
 
+A command may name stdin or a pipe, which gives its bytes once; several readers may look at them (`holding_streams`).
+
 The kind of a path decides how it is written:
 
     "-", or this process's own stdout      into stdout, after earlier output
@@ -14,8 +16,8 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +29,10 @@ Name = TypeVar("Name", bound=str | Path)
 STDOUT = "-"
 """As the text of a path."""
 STDIN = "<stdin>"
-"""The name of stdin in messages."""
+"""The path of stdin while a command holds streams, and its name in messages."""
+
+_held: dict[str, bytes] | None = None
+"""What stdin and pipes had, by path; None: nothing is held."""
 
 
 def write_files(contents: Mapping[Name, bytes]) -> None:
@@ -74,28 +79,48 @@ def is_stdout(path: str | Path) -> bool:
     return os.path.samestat(there, ours) and not stat.S_ISCHR(there.st_mode)
 
 
+@contextmanager
+def holding_streams() -> Iterator[None]:
+    """Keep what is read from pipes in the block, for readers to come; `STDIN` is the path of stdin in it."""
+    global _held
+    before, _held = _held, {}
+    try:
+        yield
+    finally:
+        _held = before
+
+
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file; `bad-input` when it cannot be read."""
+    name = str(path)
     try:
-        return path.read_bytes()
+        if _held is None or (name != STDIN and not _is_pipe(path)):
+            return path.read_bytes()
+        if name not in _held:
+            _held[name] = _stdin() if name == STDIN else path.read_bytes()
+        return _held[name]
     except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+
+
+def read_start(path: Path, count: int) -> bytes:
+    """So many bytes at the start of a file, or all; none of a pipe that nothing holds, which its reader needs whole.
+
+    `bad-input` when it cannot be read.
+    """
+    try:
+        held = _held is not None and str(path) == STDIN
+        if held or _is_pipe(path):
+            return b"" if _held is None else read_bytes(path)[:count]
+        with path.open("rb") as file:
+            return file.read(count)
+    except (OSError, ValueError) as error:
         bad_input(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
 
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, without a byte-order mark; `bad-input` with the line when it is not UTF-8."""
     return _decoded(read_bytes(path), str(path))
-
-
-def read_stdin() -> str:
-    """The UTF-8 text of stdin; `bad-input` as for a file."""
-    stream = getattr(sys.stdin, "buffer", None)
-    if stream is None:
-        bad_input("cannot read stdin: it is closed")
-    try:
-        return _decoded(stream.read(), STDIN)
-    except (OSError, ValueError) as error:
-        bad_input(f"cannot read stdin: {getattr(error, 'strerror', None) or error}")
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -107,6 +132,18 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 # -- kinds of paths --------------------------------------------------------------------------------------------------
+
+
+def _is_pipe(path: Path) -> bool:
+    return stat.S_ISFIFO(path.stat().st_mode)
+
+
+def _stdin() -> bytes:
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None:
+        raise ValueError("it is closed")
+    data: bytes = stream.read()
+    return data
 
 
 def _is_file(path: str | Path) -> bool:

@@ -94,8 +94,26 @@ class _WatchedCompiler:
 
     def compile(self, args: Any, return_type: Any) -> Any:
         """Compile for one signature that the cache does not have."""
-        with _compilation.running(self._name):
+        with _compilation.running(self._name), _collector_paused(), _quickly():
             return self._compiler.compile(args, return_type)
+
+
+_OPTIMIZATION = 2
+"""Of LLVM: at Numba's 3, kernels compile a tenth longer and run no faster."""
+
+
+@contextmanager
+def _quickly() -> Iterator[None]:
+    """Compile at `_OPTIMIZATION`, or at a lower level that the user has set."""
+    import numba
+
+    config: Any = numba.config
+    before = config.OPT
+    config.OPT = before if before < _OPTIMIZATION else type(before)(_OPTIMIZATION)
+    try:
+        yield
+    finally:
+        config.OPT = before
 
 
 class _Compilation:
@@ -199,9 +217,20 @@ class Kernel(Generic[P, R]):
         except Exception:  # as for `_RobustCache`: no cache, or one with changed bytes
             return False
 
+    @functools.cached_property
+    def _inner(self) -> Any:
+        """The dispatcher for calls by other kernels, which hold its code: no entry for Python, nothing stored."""
+        import numba
+
+        compile_it: Any = numba.njit
+        inner = compile_it(no_cfunc_wrapper=True, no_cpython_wrapper=True)(self.py_func)
+        inner._compiler = _WatchedCompiler(inner._compiler, self.name)
+        inner.get_call_template = functools.partial(_general_call, inner.get_call_template)
+        return inner
+
     @property
     def _numba_type_(self) -> Any:
-        return self.dispatcher._numba_type_  # type: ignore[attr-defined]
+        return self._inner._numba_type_
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the kernel, compiled unless inside `interpreted()`."""
@@ -312,15 +341,24 @@ def plain_if_small(
     The work of all calls counts, so a loop of small calls loads the kernel in the end. `unstored`: the limit of one
     call if the kernel has to be compiled.
     """
-    if kernel.is_ready:
+    if work > plain_work(kernel, work, limit, unstored=unstored):
         return nullcontext()
-    if work <= limit and kernel.plain_work + work <= _PLAIN_RUNS * limit:
-        kernel.plain_work += work
-        return interpreted()
-    if kernel.plain_work + work <= unstored and not kernel.is_stored:
-        kernel.plain_work += work
-        return interpreted()
-    return nullcontext()
+    kernel.plain_work += work
+    return interpreted()
+
+
+def plain_work(kernel: Kernel[..., Any], work: int, limit: int, *, unstored: int = 0) -> int:
+    """How much of a call's `work` is worth doing in plain Python, which may be all of it; see `plain_if_small`.
+
+    A part is for a search that often ends early: it is tried in plain Python and, if that was not enough, done again
+    compiled. The caller adds what it does to `kernel.plain_work`.
+    """
+    if kernel.is_ready or _always_compile.get():
+        return 0
+    part = min(limit, max(0, _PLAIN_RUNS * limit - kernel.plain_work))
+    if part < work and kernel.plain_work < unstored and not kernel.is_stored:
+        part = max(part, unstored - kernel.plain_work)
+    return min(part, work)
 
 
 @contextmanager

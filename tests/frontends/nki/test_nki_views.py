@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haulout.frontends.nki import session
+from haulout.frontends.nki.accessed import MAX_ROWS, accessed
 from haulout.frontends.nki.byte_sets import overlap, shifted_bytes, touched
 from haulout.frontends.nki.findings import Findings
 from haulout.frontends.nki.layout import DynamicSlice
@@ -33,7 +34,7 @@ def fresh(
 
 def bytes_of(tensor: Tensor) -> set[int]:
     found: set[int] = set()
-    for pattern in tensor.bytes().patterns:
+    for pattern in accessed(tensor).patterns:
         found |= set((pattern or Pattern(0, tensor.storage.size)).bytes().tolist())
     return found
 
@@ -168,10 +169,10 @@ def test_one_partition_stands_for_all_when_all_are_alike(
 def test_a_part_of_all_partitions_is_found() -> None:
     tensor, _ = fresh((128, 64), buffer=Buffer.sbuf)
     for view in (tensor[:, 0:8], tensor[:, 3:64:4], tensor[:, 5], tensor.reshape((128, 8, 8))[:, :, 2:4]):
-        pattern = view.bytes().patterns[0]
+        pattern = accessed(view).patterns[0]
         assert pattern is not None
         assert first_partition(pattern, 256, 128) is not None
-    part = tensor[0:64, 0:8].bytes().patterns[0]
+    part = accessed(tensor[0:64, 0:8]).patterns[0]
     assert part is not None
     assert first_partition(part, 256, 128) is None
 
@@ -211,7 +212,7 @@ def test_an_unknown_scalar_index_moves_the_base_pattern_by_strides_only() -> Non
     index = recorder.allocate((1, 1), "int32", Buffer.sbuf, name="i", place=("", 0))
     with session.recording(recorder):
         column = tensor.ap([[8, 2], [1, 2]], offset=0, scalar_offset=index, indirect_dim=0)
-        found = column.bytes()
+        found = accessed(column)
     assert found.maybe
     # Columns 0 and 1 of any row, never another column.
     assert {byte // 4 % 8 for byte in bytes_of(column)} == {0, 1}
@@ -223,8 +224,20 @@ def test_known_indices_give_exact_rows() -> None:
     index.storage.give(np.array([1, 7, 2]))
     with session.recording(recorder):
         rows = tensor.ap([[8, 3], [1, 8]], vector_offset=index, indirect_dim=0)
-        assert not rows.bytes().maybe
+        assert not accessed(rows).maybe
     assert {byte // 32 for byte in bytes_of(rows)} == {1, 2, 7}
+
+
+def test_many_known_indices_are_all_that_the_index_reaches() -> None:
+    """More rows than are listed one by one: some bytes of any row."""
+    for count, many in ((MAX_ROWS, False), (MAX_ROWS + 1, True)):
+        tensor, recorder = fresh((2 * count, 8))
+        index = recorder.allocate((count, 1), "int32", Buffer.sbuf, name="i", place=("", 0))
+        index.storage.give(np.random.default_rng(0).permutation(2 * count)[:count])
+        with session.recording(recorder):
+            rows = tensor.ap([[8, count], [1, 4]], vector_offset=index, indirect_dim=0)
+            assert accessed(rows).maybe is many
+        assert len(bytes_of(rows)) == 16 * (2 * count if many else count)
 
 
 def test_a_dynamic_slice_by_a_tensor_is_indirect() -> None:

@@ -38,7 +38,19 @@ import numpy as np
 
 from haulout.checker.flow.graph import Graph, Open, Queries
 from haulout.checker.flow.intervals import add, clear, copy, equal, intersect
-from haulout.checker.flow.learning import copy_row, grown, grown_ids, learn, meet_all, meet_apart, tell
+from haulout.checker.flow.learning import (
+    Here,
+    copy_row,
+    grown,
+    keep,
+    learn,
+    meet_all,
+    meet_apart,
+    new_found,
+    new_log,
+    tell,
+    with_room,
+)
 from haulout.checker.flow.loops import end_body, enter_loop, find_back, leave_loop
 from haulout.checker.flow.questions import ask
 from haulout.ir.schema import Column, Ids
@@ -62,30 +74,22 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
     notes = np.empty((graph.notes * size, 8), np.int32)
     note_depth = np.zeros(max(graph.notes, 1), np.int64)
     back = find_back(graph, levels)
-    log_cell = np.empty(1024, np.int64)
-    log_old = np.empty((1024, 8), np.int32)
-    logged = 0
-    saved_cell = np.empty(1024, np.int64)
+    log = new_log()
+    # The cells that first arms changed: what they began with, and their values.
+    saved = new_log()
     saved_value = np.empty((1024, 8), np.int32)
-    saved_old = np.empty((1024, 8), np.int32)
-    saved = 0
     stamp = np.zeros(len(know), np.int64)
-    where = np.zeros(len(know), np.int64)
     stamps = 0
     frames = len(graph.loops) + len(graph.forks) + 1
     mark = np.zeros(frames, np.int64)
     mark_saved = np.zeros(frames, np.int64)
-    # The arms that cannot run along with the current one: level, first block, end block, core.
-    apart = np.empty((frames, 4), np.int64)
-    aparts = 0
-    # While both arms of a fork are walked in parts: what of the first arms is still to come.
-    later = np.zeros((lines, 2), np.int32)
+    here = Here(
+        know, np.zeros(levels, np.int64), np.zeros(lines, np.int32), np.zeros((lines, 2), np.int32),
+        np.empty((frames, 4), np.int64),
+    )  # fmt: skip
+    around, current, later, apart = here.around, here.current, here.later, here.apart
     in_parts = in_first = False
-    around = np.zeros(levels, np.int64)  # level -> number of the loop
-    current = np.zeros(lines, np.int32)  # position of the next event of each line
-    found_first, found_second = np.empty(limit, np.int32), np.empty(limit, np.int32)
-    found_level, found_lag = np.empty(limit, np.int32), np.empty(limit, np.int32)
-    count = 0
+    found = new_found(limit)
     walks = 0
     asking = False
     while True:
@@ -93,7 +97,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
         level = 0
         depth = 0
         aparts = 0
-        logged = saved = 0
+        log.size[0] = saved.size[0] = 0
         current[:] = 0
         later[:] = 0
         in_parts = in_first = False
@@ -118,96 +122,42 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                     need += span * (graph.read_starts[event + 1] - graph.read_starts[event])
                     need += span * (graph.write_starts[event + 1] - graph.write_starts[event])
                     need += 2
-                    log_cell, log_old = grown_ids(log_cell, logged + need), grown(log_old, logged + need)
+                    log = with_room(log, need)
                     for k in range(graph.wait_starts[event], graph.wait_starts[event + 1]):
                         note = graph.wait_note[k]
                         known = 3 * (min(level, note_depth[note]) + 1) * lines
-                        logged = learn(
-                            know, mine, notes, note * size, known, depth > 0, log_cell, log_old, logged, room
-                        )
+                        learn(know, mine, notes, note * size, known, log, depth > 0, room)
                     for k in range(graph.carried_starts[event], graph.carried_starts[event + 1]):
                         edge = graph.carried[k]
                         target = mine + (3 * graph.edge_level[edge] + 1) * lines
                         source = 2 * edge * lines
-                        logged = learn(
-                            know, target, back.edges, source, 2 * lines, depth > 0, log_cell, log_old, logged, room
-                        )
+                        learn(know, target, back.edges, source, 2 * lines, log, depth > 0, room)
                     for k in range(graph.read_starts[event], graph.read_starts[event + 1]):
                         source = graph.read[k] * size
-                        logged = learn(know, mine, know, source, span, depth > 0, log_cell, log_old, logged, room)
+                        learn(know, mine, know, source, span, log, depth > 0, room)
                     if meet >= 0:
                         if graph.meet_fork[meet] >= 0:
-                            logged = meet_apart(
-                                graph, know, size, level, meet, depth > 0, log_cell, log_old, logged, room
-                            )
+                            meet_apart(graph, know, size, level, meet, log, depth > 0, room)
                         else:
-                            logged = meet_all(
-                                graph, know, size, span, meet, depth > 0, log_cell, log_old, logged, room
-                            )
+                            meet_all(graph, know, size, span, meet, log, depth > 0, room)
                         for k in range(graph.meet_starts[meet], graph.meet_starts[meet + 1]):
                             # A line knows of its own core alone that the meeting is over.
                             row, met, note = graph.meet_lines[k], graph.meet_event[k], graph.meet_note[k]
                             if asking and graph.holder[met] == row:
-                                for m in range(queries.starts[met], queries.starts[met + 1]):
-                                    count = ask(
-                                        graph,
-                                        queries,
-                                        know,
-                                        levels,
-                                        level,
-                                        row,
-                                        graph.line[met],
-                                        around,
-                                        current,
-                                        later,
-                                        apart,
-                                        aparts,
-                                        queries.access[m],
-                                        count,
-                                        limit,
-                                        found_first,
-                                        found_second,
-                                        found_level,
-                                        found_lag,
-                                    )
+                                ask(graph, queries, here, level, aparts, row, met, found)
                             cell = row * size + 3 * level * lines + graph.line[met]
                             if depth:
-                                log_cell[logged] = cell
-                                copy(log_old, logged, know, cell)
-                                logged += 1
+                                keep(log, cell, know, cell)
                             add(know, cell, graph.position[met], graph.position[met] + 1, room, pair)
                             if note >= 0:
                                 note_depth[note] = level
                                 copy_row(notes, note * size, know, row * size, span)
                     if graph.kind[event] != 1:
                         if asking:
-                            for k in range(queries.starts[event], queries.starts[event + 1]):
-                                count = ask(
-                                    graph,
-                                    queries,
-                                    know,
-                                    levels,
-                                    level,
-                                    holder,
-                                    line,
-                                    around,
-                                    current,
-                                    later,
-                                    apart,
-                                    aparts,
-                                    queries.access[k],
-                                    count,
-                                    limit,
-                                    found_first,
-                                    found_second,
-                                    found_level,
-                                    found_lag,
-                                )
+                            ask(graph, queries, here, level, aparts, holder, event, found)
                         cell = mine + 3 * level * lines + line
                         if depth:
-                            log_cell[logged] = cell
-                            copy(log_old, logged, know, cell)
-                            logged += 1
+                            keep(log, cell, know, cell)
                         add(know, cell, graph.position[event], graph.position[event] + 1, room, pair)
                     if in_parts and holder < lines:
                         later[line, 0] = graph.position[event] + 1
@@ -218,36 +168,32 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         for other in range(graph.core_lines[of], graph.core_lines[of + 1]):
                             if other != line:
                                 to = (other + holder - line) * size
-                                logged = learn(know, to, know, mine, span, depth > 0, log_cell, log_old, logged, room)
+                                learn(know, to, know, mine, span, log, depth > 0, room)
                     for k in range(graph.write_starts[event], graph.write_starts[event + 1]):
                         to, source = graph.write[k] * size, graph.write_from[k] * size
-                        logged = tell(know, to, know, source, span, depth > 0, log_cell, log_old, logged)
+                        tell(know, to, know, source, span, log, depth > 0)
                     note = graph.note[event]
                     if note >= 0:
                         note_depth[note] = level
                         copy_row(notes, note * size, know, mine, span)
             elif what == 1:  # a fork begins
-                mark[depth] = logged
-                mark_saved[depth] = saved
+                mark[depth], mark_saved[depth] = log.size[0], saved.size[0]
                 depth += 1
             elif what == 2:  # its second arm begins: put the changes of the first aside
                 frame = depth - 1
                 stamps += 1
-                need = saved + logged - mark[frame]
-                saved_cell = grown_ids(saved_cell, need)
-                saved_value, saved_old = grown(saved_value, need), grown(saved_old, need)
-                for k in range(mark[frame], logged):
-                    cell = log_cell[k]
+                saved = with_room(saved, log.size[0] - mark[frame])
+                saved_value = grown(saved_value, len(saved.cell))
+                for k in range(mark[frame], log.size[0]):
+                    cell = log.cell[k]
                     if stamp[cell] == stamps or (cell // (3 * lines)) % levels > level:
                         continue
                     stamp[cell] = stamps
-                    saved_cell[saved] = cell
-                    copy(saved_value, saved, know, cell)
-                    copy(saved_old, saved, log_old, k)
-                    saved += 1
-                for k in range(mark_saved[frame], saved):
-                    copy(know, saved_cell[k], saved_old, k)
-                logged = mark[frame]
+                    copy(saved_value, saved.size[0], know, cell)
+                    keep(saved, cell, log.old, k)
+                for k in range(mark_saved[frame], saved.size[0]):
+                    copy(know, saved.cell[k], saved.old, k)
+                log.size[0] = mark[frame]
                 apart[aparts, 0], apart[aparts, 3] = level, core
                 apart[aparts, 1], apart[aparts, 2] = graph.forks[number, 0], graph.forks[number, 1]
                 aparts += 1
@@ -258,27 +204,22 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 depth -= 1
                 begin, middle, end = graph.forks[number, 0], graph.forks[number, 1], graph.forks[number, 2]
                 stamps += 1
-                for k in range(mark_saved[frame], saved):
-                    stamp[saved_cell[k]] = stamps
-                    where[saved_cell[k]] = k
+                for k in range(mark_saved[frame], saved.size[0]):
+                    stamp[saved.cell[k]] = stamps
                 # Cells that the second arm changed alone join the list, with the value that they began with.
-                need = saved + logged - mark[frame]
-                saved_cell = grown_ids(saved_cell, need)
-                saved_value, saved_old = grown(saved_value, need), grown(saved_old, need)
-                for k in range(mark[frame], logged):
-                    cell = log_cell[k]
+                saved = with_room(saved, log.size[0] - mark[frame])
+                saved_value = grown(saved_value, len(saved.cell))
+                for k in range(mark[frame], log.size[0]):
+                    cell = log.cell[k]
                     if stamp[cell] == stamps or (cell // (3 * lines)) % levels > level:
                         continue
                     stamp[cell] = stamps
-                    saved_cell[saved] = cell
-                    copy(saved_value, saved, log_old, k)
-                    copy(saved_old, saved, log_old, k)
-                    saved += 1
-                logged = mark[frame]
-                need = logged + saved - mark_saved[frame]
-                log_cell, log_old = grown_ids(log_cell, need), grown(log_old, need)
-                for k in range(mark_saved[frame], saved):
-                    cell = saved_cell[k]
+                    copy(saved_value, saved.size[0], log.old, k)
+                    keep(saved, cell, log.old, k)
+                log.size[0] = mark[frame]
+                log = with_room(log, saved.size[0] - mark_saved[frame])
+                for k in range(mark_saved[frame], saved.size[0]):
+                    cell = saved.cell[k]
                     if (cell // lines) % (3 * levels) == 3 * level:
                         other = cell % lines
                         if core < 0 or graph.line_core[other] == core:
@@ -287,59 +228,39 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                             add(know, cell, places[begin], places[middle], room, pair)
                     intersect(know, cell, saved_value, k, room)
                     if depth:
-                        log_cell[logged] = cell
-                        copy(log_old, logged, saved_old, k)
-                        logged += 1
-                saved = mark_saved[frame]
+                        keep(log, cell, saved.old, k)
+                saved.size[0] = mark_saved[frame]
                 _move_on(graph, current, later, in_first, end, core)
             elif what == 4:  # a loop begins
-                mark[depth] = logged
-                mark_saved[depth] = saved
+                mark[depth], mark_saved[depth] = log.size[0], saved.size[0]
                 depth += 1
                 level += 1
                 around[level] = number
                 begin, end = graph.loops[number, 0], graph.loops[number, 1]
-                log_cell, log_old, logged = enter_loop(
-                    graph, back, know, size, level, number, log_cell, log_old, logged, room
-                )
+                log = enter_loop(graph, back, know, size, level, number, log, room)
                 _move_on(graph, current, later, in_first, begin, core)
             elif what == 5:  # a body ends
                 begin, frame = graph.loops[number, 0], depth - 1
-                log_cell, log_old, logged, fell = end_body(
-                    graph, back, know, notes, note_depth, size, level, number, log_cell, log_old, mark[frame], logged,
-                    walks >= MOST_WALKS - 1, room,
-                )  # fmt: skip
+                give_up = walks >= MOST_WALKS - 1
+                log, fell = end_body(
+                    graph, back, know, notes, note_depth, size, level, number, log, mark[frame], give_up, room
+                )
                 changed = changed or fell
                 _move_on(graph, current, later, in_first, begin, core)
             elif what == 6:  # a loop ends
                 depth -= 1
                 end = graph.loops[number, 1]
-                log_cell, log_old, logged = leave_loop(
-                    graph,
-                    back,
-                    know,
-                    notes,
-                    note_depth,
-                    size,
-                    level,
-                    number,
-                    depth > 0,
-                    log_cell,
-                    log_old,
-                    logged,
-                    room,
-                )
+                log = leave_loop(graph, back, know, notes, note_depth, size, level, number, log, depth > 0, room)
                 level -= 1
                 _move_on(graph, current, later, in_first, end, core)
             elif what == 7:  # the arms of all cores begin, to be walked in parts
                 in_parts = True
                 span = 3 * (level + 1) * lines
-                need = logged + span * lines
-                log_cell, log_old = grown_ids(log_cell, need), grown(log_old, need)
+                log = with_room(log, span * lines)
                 begin, middle = graph.forks[number, 0], graph.forks[number, 1]
                 for line in range(lines):
                     to = (graph.shadow + line) * size
-                    logged = tell(know, to, know, line * size, span, depth > 0, log_cell, log_old, logged)
+                    tell(know, to, know, line * size, span, log, depth > 0)
                     later[line, 0], later[line, 1] = graph.places[line, begin], graph.places[line, middle]
                     current[line] = graph.places[line, middle]
                 aparts += 1
@@ -355,8 +276,7 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                 later[:] = 0
                 begin, middle, end = graph.forks[number, 0], graph.forks[number, 1], graph.forks[number, 2]
                 span = 3 * (level + 1) * lines
-                need = logged + span * lines
-                log_cell, log_old = grown_ids(log_cell, need), grown(log_old, need)
+                log = with_room(log, span * lines)
                 for line in range(lines):
                     for k in range(span):
                         other = k % lines
@@ -370,16 +290,14 @@ def scan_claims(graph: Graph, queries: Queries, limit: int) -> Open:
                         intersect(one, 0, two, 0, room)
                         if not equal(one, 0, know, cell):
                             if depth:
-                                log_cell[logged] = cell
-                                copy(log_old, logged, know, cell)
-                                logged += 1
+                                keep(log, cell, know, cell)
                             copy(know, cell, one, 0)
                 _move_on(graph, current, later, False, end, core)
         walks += 1
         if asking:
             break
         asking = not changed
-    return Open(count, found_first, found_second, found_level, found_lag, walks)
+    return Open(found.total[0], found.first, found.second, found.level, found.lag, walks)
 
 
 @njit

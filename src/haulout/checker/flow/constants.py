@@ -10,6 +10,7 @@ found what the memset wrote.
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,8 +41,8 @@ class Settled:
         return self.sides[fork][core] if fork in self.sides else NONE
 
 
-def settled_forks(flow: ControlFlow) -> Settled:
-    """The forks of a function that branch on constants."""
+def settled_forks(flow: ControlFlow, given: Mapping[tuple[int, int], int]) -> Settled:
+    """The forks of a function that branch on constants, and those whose arm is given, by block and core or NONE."""
     structure, found = flow.structure, Settled()
     facts: _Facts | None = None
     for number, fork in enumerate(structure.forks):
@@ -55,12 +56,22 @@ def settled_forks(flow: ControlFlow) -> Settled:
             found.sides[number] = sides
         if alike:
             found.alike.add(number)
+    for (block, core), side in given.items():
+        number, every = structure.fork_at[block], range(len(flow.rows))
+        sides = found.sides.setdefault(number, [NONE] * len(every))
+        for each in every if core == NONE else (core,):
+            sides[each] = side
+        if core == NONE:
+            found.alike.add(number)
     return found
 
 
-def attending(flow: ControlFlow, settled: Settled) -> list[int]:
-    """Of each block: the cores that may run it, a bit a core."""
+def attending(flow: ControlFlow, settled: Settled, unused: Collection[int]) -> list[int]:
+    """Of each block: the cores that may run it, a bit a core. Loops with `unused` headers do not run."""
     masks = [(1 << len(flow.functions)) - 1] * len(flow.blocks)
+    for header in unused:
+        for block in flow.structure.loops[flow.structure.loop_at[header]].body:
+            masks[block] = 0
     for number, sides in settled.sides.items():
         for core, side in enumerate(sides):
             if side != NONE:

@@ -25,7 +25,7 @@ import numpy as np
 
 from haulout.checker.columns import grouped
 from haulout.checker.flow.events import refused
-from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.refusal import Refusal, Short
 from haulout.checker.flow.steps import ELSE, EVENTS, EXIT, FORK, JOIN, LATCH, LOOP, SPLIT
 from haulout.checker.flow.text import Operations, Text
 from haulout.ir.enums import NONE
@@ -67,6 +67,8 @@ class Trust:
     """Semaphores whose signals do not come in one order."""
     unguarded: frozenset[int] = frozenset()
     """Semaphores where a later signal of one line may stand in for an earlier one of another."""
+    short: frozenset[int] = frozenset()
+    """Waits, as rows of `Operations`, that need signals behind them in the text: nothing is known from them."""
 
 
 def find_rows(text: Text, trust: Trust) -> Rows | Refusal:
@@ -80,15 +82,17 @@ def find_rows(text: Text, trust: Trust) -> Rows | Refusal:
     if unsupported := _unsupported(text, use):
         return unsupported
     place = places_of(text)
-    counts = _Counts(text, use, place)
+    counts = Counts(text, use, place)
     # Of each wait: how many units may be missing; of each signal: how many may be made before it.
     low, high = counts.missing()
-    if len(short := np.flatnonzero(low < 0)):
+    short = low < 0
+    if untold := set(np.flatnonzero(short).tolist()) - trust.short:
         why = "may wait for a signal that comes after it in the text"
-        return refused(model, events, int(use.wait[short[0]]), why)
+        where = refused(model, events, int(use.wait[min(untold)]), why)
+        return Short(where.text, where.block, where.instruction)
     before = counts.made_before()
     deepest = np.full(use.semaphores, NONE, np.int64)
-    near = np.flatnonzero(high <= MOST_UNITS)
+    near = np.flatnonzero(~short & (high <= MOST_UNITS))
     np.maximum.at(deepest, use.wait_for[near], high[near].astype(np.int64))
     core: list[int] = []
     groups: dict[int, list[tuple[int, int]]] = {}
@@ -106,6 +110,8 @@ def find_rows(text: Text, trust: Trust) -> Rows | Refusal:
             core.append(int(use.core_of[semaphore]))
     reads: list[tuple[int, int]] = []
     for at, (event, semaphore) in enumerate(zip(use.wait.tolist(), use.wait_for.tolist(), strict=True)):
+        if short[at]:
+            continue
         if high[at] <= MOST_UNITS:
             reads += [(event, begin + int(high[at])) for _, begin in groups.get(semaphore, [])]
         if not use.back[at]:
@@ -154,9 +160,10 @@ def less_trust(text: Text, trust: Trust, found: Sequence[tuple[int, int, int, in
     `chains`.
 
     Signals of a semaphore are *guarded* when each one that comes after a wait in the text comes after those of all
-    other lines before that wait: then it cannot stand in for one that is missing there.
+    other lines before that wait: then it cannot stand in for one that is missing there. Nor can one that comes after
+    the wait on its line.
     """
-    use, structure, block = text.operations, text.runs.flow.structure, text.events.block
+    use, structure, block, line = text.operations, text.runs.flow.structure, text.events.block, text.events.line
     semaphores, events = chains(text)
     place = places_of(text)
     unchained, unguarded = set(trust.unchained), set(trust.unguarded)
@@ -170,14 +177,14 @@ def less_trust(text: Text, trust: Trust, found: Sequence[tuple[int, int, int, in
         semaphore, g, h = int(semaphores[first]), int(events[first]), int(events[second])
         unchained.add(semaphore)
         for w in use.wait[use.wait_for == semaphore].tolist() if semaphore not in unguarded else []:
-            if min(shared(g, w), shared(w, h)) < level:
+            if line[h] == line[w] or min(shared(g, w), shared(w, h)) < level:
                 continue
             behind = place[g] < place[w] or shared(g, w) > level
             ahead = place[w] < place[h] or shared(w, h) > level
             if (behind and ahead) if lag == 0 else (lag > 1 or behind or ahead):
                 unguarded.add(semaphore)
                 break
-    return Trust(frozenset(unchained), frozenset(unguarded))
+    return Trust(frozenset(unchained), frozenset(unguarded), trust.short)
 
 
 def chains(text: Text) -> tuple[Ids, Ids]:
@@ -234,13 +241,14 @@ def _unsupported(text: Text, use: Operations) -> Refusal | None:
     return None
 
 
-class _Counts:
+class Counts:
     """What semaphores have come to, by key: a semaphore for its units, and after those a semaphore for the units made
-    for it less those that its own core issues to its name.
+    for it less those that its own core issues to its name. With `first` that is when each event happens for the first
+    time; else each time.
     """
 
-    def __init__(self, text: Text, use: Operations, place: Ints) -> None:
-        self.text, self.use, self.place = text, use, place
+    def __init__(self, text: Text, use: Operations, place: Ints, first: bool = False) -> None:
+        self.text, self.use, self.place, self.first = text, use, place, first
         self.keys = 2 * use.semaphores
         to, by, amount = use.signal_to, use.signal_by, use.amount
         key = np.concatenate([to, use.semaphores + to, use.semaphores + by])
@@ -317,11 +325,11 @@ class _Counts:
                 now = np.minimum(first[0], now[0]), np.maximum(first[1], now[1])
             elif kind == LOOP:
                 entries.append(now)
-                trip = int(self.text.loops[number, 2])
+                trip = 1 if self.first else int(self.text.loops[number, 2])
                 now = _plus(now, _times(turns[number], 0, max(trip - 1, 0) if trip != NONE else np.inf))
             elif kind == LATCH:
                 # The events of the header are recorded with every number of turns, what follows with all of them.
-                trip = int(self.text.loops[number, 2])
+                trip = 0 if self.first else int(self.text.loops[number, 2])
                 now = _plus(entries[-1], _times(turns[number], 0, trip if trip != NONE else np.inf))
             elif kind == EXIT:
                 trip = int(self.text.loops[number, 2])

@@ -7,7 +7,7 @@ and where they reach one so, in the order of the text (`taint.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from haulout.checker.flow.taint import InOrder
 from haulout.checker.flow.text import Text
 from haulout.checker.proofs.extents import Extents
 from haulout.checker.values.byte_flow import Runs, ordered
+from haulout.checker.values.harm import guilty
 from haulout.checker.values.undefined_in_loops import AnyOrderFlow
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids, Ints
@@ -52,33 +53,17 @@ def harmful(text: Text, touches: Touches, order: Ids, reads: Sequence[Undefined]
             continue
         some = read.missing if read.missing is not None else flow.operands.extent(origin).runs
         begins.append((at, (int(owners[model.location[read.access]]), some)))
-    found += _guilty(begins, lambda some: flow.reach([begin for _, begin in some]) is not None)
-    left = [(at, begin) for at, begin in begins if at in found]
+    left = guilty(begins, lambda some: flow.reach([begin for _, begin in some]) is not None, len(begins))
     if not left:
         return found
     # What may be seen in any order need not be in that of the text.
     taint = InOrder(text, touches, order, [reads[at].access for at, _ in left], flow.operands)
-    seen = _guilty(left, lambda some: taint.reaches({reads[at].access: begin[1] for at, begin in some}))
-    return sorted(set(found) - {at for at, _ in left} | set(seen))
+    seen = guilty(left, lambda some: taint.reaches({reads[at].access: begin[1] for at, begin in some}), len(left))
+    return sorted([*found, *(at for at, _ in seen)])
 
 
 _Begin = tuple[int, tuple[int, Runs]]
 """A read, by its place in the list, and the bytes of an owner."""
-
-
-def _guilty(begins: list[_Begin], is_guilty: Callable[[list[_Begin]], bool]) -> list[int]:
-    """The reads that do harm; several are tried at once."""
-    found = []
-    todo = [begins] if begins else []
-    while todo:
-        some = todo.pop()
-        if not is_guilty(some):
-            continue
-        if len(some) == 1:
-            found.append(some[0][0])
-            continue
-        todo += [some[: len(some) // 2], some[len(some) // 2 :]]
-    return found
 
 
 def bytes_of(extents: Extents, location: int, atoms: Ids) -> Runs | None:

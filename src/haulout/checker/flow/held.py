@@ -23,9 +23,8 @@ from functools import partial
 
 import numpy as np
 
-from haulout.checker.columns import grouped, join_ranges, positions
+from haulout.checker.columns import grouped, positions
 from haulout.checker.flow.harmless import Undefined, bytes_of, harmful
-from haulout.checker.flow.holders import FRESH, INSIDE, KEPT, LOST, MINE, Faults, Layout, scan_holders
 from haulout.checker.flow.pairs import Touches
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.tiles import Tiles, find_tiles, no_tiles
@@ -33,12 +32,24 @@ from haulout.checker.flow.walks import ACCESSES, Walk, find_walk
 from haulout.checker.flow.witness import Goal, Ways
 from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import Copies
+from haulout.checker.paths.unroll import shifted
 from haulout.checker.proofs.extents import Extents, find_extents
+from haulout.checker.proofs.holders import (
+    FRESH,
+    INSIDE,
+    KEPT,
+    LOST,
+    MINE,
+    Faults,
+    Layout,
+    cells,
+    permanent_overlaps,
+    scan_holders,
+)
 from haulout.checker.proofs.storage import is_permanent
 from haulout.checker.proofs.storage_map import physical_map
 from haulout.ir.enums import NONE, Kind
-from haulout.ir.program import Program
-from haulout.ir.schema import Bools, Bytes, Ids, Ints, Patterns
+from haulout.ir.schema import Bools, Bytes, Ids, Ints
 from haulout.ir.structure import Arm
 from haulout.support.jit import compiled_if_large, njit
 
@@ -132,18 +143,9 @@ class _Judge:
 
     def _overlaps(self, living: Ids, extents: Extents) -> list[WrongRead]:
         """Locations that are live from the start to the end, and others on their bytes."""
-        if not self.permanent[living].any():
-            return []
-        place, atom = _cells(living, extents)
-        order = np.lexsort((~self.permanent[place], atom))
-        place, atom = place[order], atom[order]
-        first = np.append(True, atom[1:] != atom[:-1])[: len(atom)]
-        head = place[np.maximum.accumulate(np.where(first, np.arange(len(atom)), 0))]
-        some = np.flatnonzero(self.permanent[head] & ~first)
-        pairs = np.unique(np.stack([head[some], place[some]]), axis=1).T.tolist()
         locations, copies = self.model.locations.tolist(), self.text.runs.copies(deep=False)
         found = []
-        for one, other in pairs:
+        for one, other in permanent_overlaps(living, self.permanent, extents):
             path = {} if self.permanent[other] or self.kind[other] == Kind.OUTPUT else self._path_to(other)
             if path is not None:
                 found.append(WrongRead(NONE, locations[other], locations[one], path, copies))
@@ -177,11 +179,8 @@ class _Judge:
         assert model.unrolled is not None
         moving = np.flatnonzero(self.touches.moves)
         origin = model.unrolled.access_origin[model.access[moving]]
-        order = np.argsort(steps.access, kind="stable")
-        order = order[steps.stride[order] != 0]
-        begin, end = (np.searchsorted(steps.access[order], origin, side) for side in ("left", "right"))
-        header = steps.header[order[join_ranges(begin, end - begin)]]
-        group = group_of[np.repeat(self.place[moving], end - begin)]
+        row, step = steps.of(origin)
+        header, group = steps.header[step], group_of[self.place[moving[row]]]
         headers: dict[int, set[int]] = {}
         for one, other in np.unique(np.stack([group, header]), axis=1).T.tolist():
             headers.setdefault(one, set()).add(other)
@@ -213,7 +212,7 @@ class _Judge:
 
     def _sharing(self, places: Bools, one: int) -> Bools:
         """Which of some places share atoms with one of them."""
-        place, atom = _cells(np.flatnonzero(places).astype(np.int32), self.touches.extents)
+        place, atom = cells(np.flatnonzero(places).astype(np.int32), self.touches.extents)
         found = np.zeros(len(places), bool)
         found[place[np.isin(atom, atom[place == one])]] = True
         found[one] = False
@@ -225,33 +224,13 @@ class _Judge:
         assert model.unrolled is not None
         program, access = model.program, walk.access
         origin = model.unrolled.access_origin[model.access[access]]
-        order = np.argsort(steps.access, kind="stable")
-        order = order[steps.stride[order] != 0]
-        begin, end = (np.searchsorted(steps.access[order], origin, side) for side in ("left", "right"))
-        begin[origin == NONE] = end[origin == NONE]
-        row = np.repeat(np.arange(len(access)), end - begin)
-        step = order[join_ranges(begin, end - begin)]
+        row, step = steps.of(origin)
         column = np.searchsorted(np.array(walk.headers), steps.header[step])
-        turn, modulus = walk.iterations[walk.at[row], column], steps.modulus[step]
-        turn = np.where(modulus > 0, (turn + steps.phase[step]) % np.maximum(modulus, 1), turn)
-        shift = np.zeros(len(access), np.int64)
-        np.add.at(shift, row, steps.stride[step] * turn)
-        pattern = model.pattern[access]
-        moved = np.flatnonzero(shift != 0)
-        outside = np.zeros(len(access), bool)
-        outside[moved[pattern[moved] == NONE]] = True
-        moved = moved[pattern[moved] != NONE]
-        keys, which = np.unique(np.stack([pattern[moved], shift[moved]]), axis=1, return_inverse=True)
-        patterns = program.patterns.take(keys[0])
-        patterns.offset = np.where(patterns.run != NONE, patterns.offset + keys[1], 0)
-        size = program.locations.size[model.location[access[moved]]]
-        low, high = _hulls(program, patterns)
-        known = patterns.run[which.ravel()] != NONE
-        outside[moved] = known & ((low[which.ravel()] < 0) | (high[which.ravel()] > size))
-        pattern = pattern.copy()
-        pattern[moved] = len(program.patterns) + which.ravel()
+        shift = steps.shifts(step, walk.iterations[walk.at[row], column], row, len(access))
+        size = program.locations.size[model.location[access]]
+        pattern, patterns, outside = shifted(program, program.patterns, model.pattern[access], shift, size)
         pattern[outside] = NONE
-        made = program.replace(patterns=program.patterns.append(patterns))
+        made = program.replace(patterns=patterns)
         location, write = model.location[access], model.write[access]
         fake = replace(model, program=made, location=location, pattern=pattern, write=write)
         extents = find_extents(fake, physical_map(model), wholes=places, overlaps=False)
@@ -273,7 +252,7 @@ class _Judge:
         model, access = self.model, walk.access
         tiles = no_tiles(len(self.place), len(walk.trip)) if tiles is None else tiles
         atoms = max(len(extents.first_key), 1)
-        place, atom = _cells(np.flatnonzero(places).astype(np.int32), extents)
+        place, atom = cells(np.flatnonzero(places).astype(np.int32), extents)
         place = np.append(place, tiles.place)
         atom = np.append(atom, atoms + np.arange(len(tiles.place)))
         starts, order = grouped(atom, atoms + len(tiles.place))
@@ -394,27 +373,11 @@ class _Faults:
         if kind == KEPT:
             place, finds = int(judge.place[access]), int(locations[place])
         elif kind == INSIDE:
-            mine = (layout.instruction == layout.instruction[row]) & self.ways.touching(atom)[layout.extent]
+            mine = (layout.instruction == layout.instruction[row]) & layout.touching(atom)[layout.extent]
             finds = int(locations[layout.place[np.flatnonzero(mine & (layout.place != place))[0]]])
         elif kind == LOST:
             finds = int(locations[layout.place[witness.taker]])
         return WrongRead(judge.operand(access), int(locations[place]), finds, witness.path, witness.copies)
-
-
-def _cells(places: Ids, extents: Extents) -> tuple[Ints, Ints]:
-    """Pairs of a place and an atom of its location."""
-    size = extents.starts[places + 1] - extents.starts[places]
-    ranges = join_ranges(extents.starts[places], size)
-    length = (extents.high[ranges] - extents.low[ranges]).astype(np.int64)
-    return np.repeat(np.repeat(places, size), length).astype(np.int64), join_ranges(extents.low[ranges], length)
-
-
-def _hulls(program: Program, patterns: Patterns) -> tuple[Ints, Ints]:
-    """First byte and end of some patterns; of `?` they mean nothing."""
-    reach = program.dims.stride * (program.dims.count - 1)
-    below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
-    low = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
-    return low, patterns.offset + above[patterns.dim_end] - above[patterns.dim_begin] + patterns.run
 
 
 @njit

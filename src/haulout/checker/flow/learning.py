@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from haulout.checker.flow.graph import Graph
 from haulout.checker.flow.intervals import add, clear, contains, copy, equal, intersect, is_empty, unite
-from haulout.ir.schema import Column, Ints
+from haulout.ir.schema import Column, Ids, Ints
 from haulout.support.jit import njit
+
+
+class Log(NamedTuple):
+    """Cells that were changed, and what they were before."""
+
+    cell: Ints
+    old: Column
+    size: Ints
+    """One number: how many."""
+
+
+class Here(NamedTuple):
+    """Where the walk is, and what is known there."""
+
+    know: Column
+    around: Ints
+    """Level -> number of the loop."""
+    current: Ids
+    """Position of the next event of each line."""
+    later: Column
+    """While both arms of a fork are walked in parts: what of the first arms is still to come."""
+    apart: Column
+    """The arms that cannot run along with the current one: level, first block, end block, core."""
+
+
+class Found(NamedTuple):
+    """Pairs that are not claimed to be ordered, as `Open` has them."""
+
+    first: Ids
+    second: Ids
+    level: Ids
+    lag: Ids
+    total: Ints
+    """One number: how many, also of those that there is no room for."""
+
+
+@njit
+def new_log() -> Log:
+    """Without a change."""
+    return Log(np.empty(1024, np.int64), np.empty((1024, 8), np.int32), np.zeros(1, np.int64))
+
+
+@njit
+def new_found(limit: int) -> Found:
+    """Room for so many pairs."""
+    ids = np.empty((4, limit), np.int32)
+    return Found(ids[0], ids[1], ids[2], ids[3], np.zeros(1, np.int64))
 
 
 @njit
@@ -21,13 +70,22 @@ def grown(table: Column, need: int) -> Column:
 
 
 @njit
-def grown_ids(column: Ints, need: int) -> Ints:
-    """The column with room for so many rows."""
-    if need <= len(column):
-        return column
-    more = np.empty(max(2 * len(column), need), column.dtype)
-    more[: len(column)] = column
-    return more
+def with_room(log: Log, need: int) -> Log:
+    """The log with room for so many changes more."""
+    need += log.size[0]
+    if need <= len(log.cell):
+        return log
+    cell = np.empty(max(2 * len(log.cell), need), np.int64)
+    cell[: len(log.cell)] = log.cell
+    return Log(cell, grown(log.old, len(cell)), log.size)
+
+
+@njit
+def keep(log: Log, cell: int, table: Column, row: int) -> None:
+    """Log what a cell was: a row of a table."""
+    log.cell[log.size[0]] = cell
+    copy(log.old, log.size[0], table, row)
+    log.size[0] += 1
 
 
 @njit
@@ -38,65 +96,27 @@ def copy_row(table: Column, to: int, source: Column, at: int, count: int) -> Non
 
 
 @njit
-def learn(
-    know: Column,
-    to: int,
-    source: Column,
-    at: int,
-    count: int,
-    logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-    room: Column,
-) -> int:
+def learn(know: Column, to: int, source: Column, at: int, count: int, log: Log, logs: bool, room: Column) -> None:
     """Add `count` cells to others."""
     for k in range(count):
         if not is_empty(source, at + k) and not contains(know, to + k, source, at + k):
             if logs:
-                log_cell[logged] = to + k
-                copy(log_old, logged, know, to + k)
-                logged += 1
+                keep(log, to + k, know, to + k)
             unite(know, to + k, source, at + k, room)
-    return logged
 
 
 @njit
-def tell(
-    know: Column,
-    to: int,
-    source: Column,
-    at: int,
-    count: int,
-    logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-) -> int:
+def tell(know: Column, to: int, source: Column, at: int, count: int, log: Log, logs: bool) -> None:
     """Replace `count` cells with others."""
     for k in range(count):
         if not equal(know, to + k, source, at + k):
             if logs:
-                log_cell[logged] = to + k
-                copy(log_old, logged, know, to + k)
-                logged += 1
+                keep(log, to + k, know, to + k)
             copy(know, to + k, source, at + k)
-    return logged
 
 
 @njit
-def meet_all(
-    graph: Graph,
-    know: Column,
-    size: int,
-    span: int,
-    meet: int,
-    logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-    room: Column,
-) -> int:
+def meet_all(graph: Graph, know: Column, size: int, span: int, meet: int, log: Log, logs: bool, room: Column) -> None:
     """All that meet learn what any of them knows."""
     one = np.empty((1, 8), np.int32)
     begin, end = graph.meet_starts[meet], graph.meet_starts[meet + 1]
@@ -109,23 +129,13 @@ def meet_all(
         if is_empty(one, 0):
             continue
         for k in range(begin, end):
-            logged = tell(know, graph.meet_lines[k] * size + at, one, 0, 1, logs, log_cell, log_old, logged)
-    return logged
+            tell(know, graph.meet_lines[k] * size + at, one, 0, 1, log, logs)
 
 
 @njit
 def meet_apart(
-    graph: Graph,
-    know: Column,
-    size: int,
-    level: int,
-    meet: int,
-    logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-    room: Column,
-) -> int:
+    graph: Graph, know: Column, size: int, level: int, meet: int, log: Log, logs: bool, room: Column
+) -> None:
     """The same in both arms of a fork: of itself a core knows in which it is, of another one what holds in both."""
     lines, cores, fork = len(graph.line_core), len(graph.core_lines) - 1, graph.meet_fork[meet]
     own = np.empty((2 * cores, 8), np.int32)
@@ -155,5 +165,4 @@ def meet_apart(
             for core in range(cores):
                 if core != graph.row_core[row]:
                     unite(one, 0, told, core, room)
-            logged = tell(know, row * size + at, one, 0, 1, logs, log_cell, log_old, logged)
-    return logged
+            tell(know, row * size + at, one, 0, 1, log, logs)

@@ -8,7 +8,7 @@ import numpy as np
 
 from haulout.checker.flow.graph import Graph
 from haulout.checker.flow.intervals import add, assign, clear, clip, contains, copy, intersect, unite
-from haulout.checker.flow.learning import grown, grown_ids
+from haulout.checker.flow.learning import Log, keep, with_room
 from haulout.ir.schema import Column, Ints
 from haulout.support.jit import njit
 
@@ -94,17 +94,8 @@ def find_back(graph: Graph, levels: int) -> Back:
 
 @njit
 def enter_loop(
-    graph: Graph,
-    back: Back,
-    know: Column,
-    size: int,
-    level: int,
-    number: int,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
-    room: Column,
-) -> tuple[Ints, Column, int]:
+    graph: Graph, back: Back, know: Column, size: int, level: int, number: int, log: Log, room: Column
+) -> Log:
     """Begin with a level that claims what the end of the body says; the log, grown."""
     lines, levels = len(graph.line_core), graph.depth + 1
     first, last, actives = back.first[number], back.last[number], back.actives[number]
@@ -112,15 +103,13 @@ def enter_loop(
     written = graph.written_starts[number + 1] - graph.written_starts[number]
     cell = back.starts[number]
     need = written * level * 3 * lines
-    log_cell, log_old = grown_ids(log_cell, logged + need), grown(log_old, logged + need)
+    log = with_room(log, need)
     for k in range(written):
         base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
         for m in range(level * 3 * lines):
             at = back.outer_starts[number] + k * levels * 3 * lines + m
             if not contains(back.outer, at, know, base + m):
-                log_cell[logged] = base + m
-                copy(log_old, logged, know, base + m)
-                logged += 1
+                keep(log, base + m, know, base + m)
                 intersect(know, base + m, back.outer, at, room)
     for turn in range(last - first + written):
         row = _row(graph, number, first + turn, last)
@@ -135,7 +124,7 @@ def enter_loop(
                 cell += 1
         for k in range(actives):
             clear(know, ((row * levels + level) * 3) * lines + back.active[number, k])
-    return log_cell, log_old, logged
+    return log
 
 
 @njit
@@ -148,13 +137,11 @@ def end_body(
     size: int,
     level: int,
     number: int,
-    log_cell: Ints,
-    log_old: Column,
+    log: Log,
     since: int,
-    logged: int,
     give_up: bool,
     room: Column,
-) -> tuple[Ints, Column, int, bool]:
+) -> tuple[Log, bool]:
     """Go on to the header's last run, with changes logged `since` the loop began; the log, grown, and whether the
     next walk has to claim less.
     """
@@ -232,24 +219,21 @@ def end_body(
                 base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
                 for m in range(level * 3 * lines):
                     copy(outer_end, k * level * 3 * lines + m, know, base + m)
-        for k in range(logged - 1, since - 1, -1):
-            cell = log_cell[k]
+        for k in range(log.size[0] - 1, since - 1, -1):
+            cell = log.cell[k]
             if (cell // (3 * lines)) % levels < level:
-                copy(know, cell, log_old, k)
-        logged = since
+                copy(know, cell, log.old, k)
+        log.size[0] = since
         if trip < 0 and written:
-            need = logged + written * level * 3 * lines
-            log_cell, log_old = grown_ids(log_cell, need), grown(log_old, need)
+            log = with_room(log, written * level * 3 * lines)
             for k in range(written):
                 base = graph.written[graph.written_starts[number] + k] * levels * 3 * lines
                 for m in range(level * 3 * lines):
                     at = k * level * 3 * lines + m
                     if not contains(outer_end, at, know, base + m):
-                        log_cell[logged] = base + m
-                        copy(log_old, logged, know, base + m)
-                        logged += 1
+                        keep(log, base + m, know, base + m)
                         intersect(know, base + m, outer_end, at, room)
-    return log_cell, log_old, logged, changed
+    return log, changed
 
 
 @njit
@@ -262,12 +246,10 @@ def leave_loop(
     size: int,
     level: int,
     number: int,
+    log: Log,
     logs: bool,
-    log_cell: Ints,
-    log_old: Column,
-    logged: int,
     room: Column,
-) -> tuple[Ints, Column, int]:
+) -> Log:
     """Make one claim of all iterations; the log, grown."""
     pair = np.empty((1, 8), np.int32)
     lines, levels = len(graph.line_core), graph.depth + 1
@@ -275,7 +257,7 @@ def leave_loop(
     begin, end = graph.loops[number, 0], graph.loops[number, 1]
     written = graph.written_starts[number + 1] - graph.written_starts[number]
     need = (last - first + written) * actives
-    log_cell, log_old = grown_ids(log_cell, logged + need), grown(log_old, logged + need)
+    log = with_room(log, need)
     for turn in range(last - first + written):
         row = _row(graph, number, first + turn, last)
         base = ((row * levels + level) * 3) * lines
@@ -287,9 +269,7 @@ def leave_loop(
             target = base - 3 * lines + other
             if not contains(know, target, know, base + other):
                 if logs:
-                    log_cell[logged] = target
-                    copy(log_old, logged, know, target)
-                    logged += 1
+                    keep(log, target, know, target)
                 unite(know, target, know, base + other, room)
             for lag in range(3):
                 clear(know, base + lag * lines + other)
@@ -302,4 +282,4 @@ def leave_loop(
             intersect(notes, base + other, notes, base + 2 * lines + other, room)
             unite(notes, base - 3 * lines + other, notes, base + other, room)
         note_depth[note] = level - 1
-    return log_cell, log_old, logged
+    return log

@@ -103,6 +103,32 @@ def find_queries(text: Text, touches: Touches) -> Queries | Refusal:
     )
 
 
+def find_signal_queries(text: Text, waits: Ids, signals: Ids) -> Queries:
+    """The same for some waits and signals, rows of `Operations`, in place of accesses: each signal asks for the waits
+    for its semaphore, and again signals that must come in one order for each other.
+    """
+    use, (semaphore, chain) = text.operations, chains(text)
+    event = np.concatenate([use.wait[waits], use.signal[signals], chain])
+    key = np.concatenate([use.wait_for[waits], use.signal_to[signals], semaphore]).astype(np.int64)
+    waiting = np.arange(len(event)) < len(waits)
+    chained = np.arange(len(event)) >= len(waits) + len(signals)
+    key += np.where(chained, use.semaphores, 0)
+    held, asked = waiting | chained, ~waiting
+    line, position = text.events.line[event], text.events.position[event]
+    starts = np.append(0, np.cumsum(held))
+    groups = _groups((starts, key[held]), line, position, held, 2 * use.semaphores)
+    by_event = np.argsort(event, kind="stable")
+    return Queries(
+        np.searchsorted(event[by_event], np.arange(len(text.events.line) + 1)),
+        by_event.astype(np.int32),
+        held,
+        np.append(0, np.cumsum(asked)),
+        key[asked].astype(np.int32),
+        *groups,
+        *groups,
+    )
+
+
 def _written_atoms(extents: Extents, written: Ids) -> tuple[Ints, Ints, int]:
     """The ranges of all extents, (first, length), among the atoms that some extents have; and how many these are."""
     is_written = np.zeros(len(extents.location), bool)

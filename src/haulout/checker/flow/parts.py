@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from haulout.checker.flow.apart import Meetings, find_apart
+from haulout.checker.flow.constants import Settled
 from haulout.checker.flow.events import Events, refused
-from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.refusal import Refusal, Stuck
 from haulout.checker.flow.steps import Cuts
-from haulout.checker.model import Model
+from haulout.checker.model import Model, Runs
 from haulout.checker.order.barriers import Barriers
 from haulout.ir.schema import Ids
-from haulout.ir.structure import Arm, Structure
+from haulout.ir.structure import Arm
 
 _APART = "in an arm that each core chooses for itself"
 
@@ -32,10 +34,12 @@ class Parts:
 
 
 def find_parts(
-    structure: Structure, model: Model, events: Events, barriers: Barriers, meetings: Ids
+    runs: Runs, settled: Settled, model: Model, events: Events, barriers: Barriers, meetings: Ids
 ) -> Parts | Refusal:
     """The forks that have `meetings`, events in arms that each core chooses for itself."""
-    found = Parts()
+    found, structure = Parts(), runs.flow.structure
+    if apart := _apart(runs, settled, model, events, barriers, meetings):
+        return apart
     count = np.zeros(len(model.rows), np.int32)
     count[barriers.instruction] = np.array([len(each) for each in barriers.members], np.int32)[barriers.cores]
     sequences: dict[int, tuple[list[list[int]], list[list[int]]]] = {}
@@ -59,3 +63,18 @@ def find_parts(
         found.cuts[fork] = sides
         found.twins += zip(sides[0][0], sides[1][0], strict=True)
     return found
+
+
+def _apart(
+    runs: Runs, settled: Settled, model: Model, events: Events, barriers: Barriers, meetings: Ids
+) -> Stuck | None:
+    """The first fork that has arms which cores cannot take together, if all meetings are in the arms themselves."""
+    structure, forks = runs.flow.structure, set[int]()
+    for block in np.unique(events.block[meetings]).tolist():
+        fork, region = structure.divergent_fork(block), structure.regions[structure.region_of[block]]
+        if not isinstance(region, Arm) or region.fork != fork:
+            return None
+        forks.add(fork)
+    if not forks:
+        return None
+    return find_apart(Meetings(structure, model, events, barriers), sorted(forks), settled, runs.narrowed)

@@ -14,33 +14,32 @@ this proof does not know, runs decide, if they are few: so it may give up anywhe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from haulout.checker.flow.claims import scan_claims
-from haulout.checker.flow.counts import Trust, less_trust
+from haulout.checker.flow.counts import Trust
+from haulout.checker.flow.doomed import find_doomed
 from haulout.checker.flow.follow import UNORDERED, Followed
 from haulout.checker.flow.graph import Open, Queries
 from haulout.checker.flow.held import WrongRead, find_wrong
+from haulout.checker.flow.leads import lead_to
 from haulout.checker.flow.pairs import Touches, find_queries, find_touches
-from haulout.checker.flow.refusal import Refusal
+from haulout.checker.flow.refusal import Refusal, Short, Stuck
 from haulout.checker.flow.sources import comparable_runs, orders_kept
 from haulout.checker.flow.steps import SPLIT
 from haulout.checker.flow.text import Text, find_text
 from haulout.checker.flow.times import falling_list, misordered, seq_of
-from haulout.checker.flow.waits import find_graph
+from haulout.checker.flow.trusted import find_open
 from haulout.checker.model import Runs
+from haulout.checker.paths.narrowed import Narrowed
 from haulout.checker.paths.runs import Choice
 from haulout.checker.proofs.storage import check_placements, check_views
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout.ir.structure import Arm
 from haulout.support.jit import compiled_if_large, plain_if_small
-
-_MAX_OPEN = 1 << 18
-"""Unordered pairs whose patterns are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,15 @@ class Examined:
     pairs: Sequence[Left] = ()
     wrong: Sequence[WrongRead] = ()
     """Reads and outputs that are wrong, if all conflicts are ordered."""
+    stuck: Sequence[Stuck] = ()
+    """What runs are stuck in. The rest is told of the others."""
+    narrowed: Narrowed | None = Narrowed()
+    """The choices that lead to these; None: there are none."""
 
     @property
     def is_proved(self) -> bool:
         """Whether no run of the function has a fault."""
-        return self.refusal is None and not self.pairs and not self.wrong
+        return self.refusal is None and not (self.pairs or self.wrong or self.stuck)
 
 
 def is_proved(runs: Runs, source: Program | None = None) -> bool:
@@ -87,17 +90,33 @@ def examine(runs: Runs, source: Program | None = None) -> Examined:
     """
     work = 50 * (runs.size + len(runs.flow.blocks))
     with plain_if_small(scan_claims, work), compiled_if_large(work):
-        text = find_text(runs)
-        if isinstance(text, Refusal):
-            return Examined(text)
-        if check_views(text.model) or check_placements(text.model):
-            return Examined(Refusal("locations are not in their places"))
-        touches = find_touches(text)
-        pairs = _disorder(text, touches, source)
-        if isinstance(pairs, Refusal):
-            return Examined(pairs)
-        wrong = _wrong(text, touches)
-        return Examined(wrong) if isinstance(wrong, Refusal) else Examined(None, pairs, wrong)
+        stuck: list[Stuck] = []
+        if len(runs.flow.functions) == 1:  # all cores take the same arm
+            forks = (fork.block for fork in runs.flow.structure.forks if fork.divergent)
+            runs = runs.narrow(Narrowed(alike=frozenset(forks)))
+        while True:
+            text = find_text(runs)
+            examined = Examined(text) if isinstance(text, Refusal) else _examine(text, source)
+            found: Refusal | None = examined.refusal
+            if isinstance(text, Text) and isinstance(found, Short):
+                found = find_doomed(text)
+            if not isinstance(found, Stuck):
+                return replace(examined, stuck=tuple(stuck), narrowed=runs.narrowed)
+            stuck.append(found)
+            if found.rest is None:
+                return Examined(stuck=tuple(stuck), narrowed=None)
+            runs = runs.narrow(found.rest)
+
+
+def _examine(text: Text, source: Program | None) -> Examined:
+    if check_views(text.model) or check_placements(text.model):
+        return Examined(Refusal("locations are not in their places"))
+    touches = find_touches(text)
+    pairs = _disorder(text, touches, source)
+    if isinstance(pairs, Refusal):
+        return Examined(pairs)
+    wrong = _wrong(text, touches)
+    return Examined(wrong) if isinstance(wrong, Refusal) else Examined(None, pairs, wrong)
 
 
 def _operands(touches: Touches, found: Open, row: int) -> tuple[int, int]:
@@ -125,25 +144,8 @@ def _path_to_both(text: Text, touches: Touches, found: Open, row: int) -> dict[C
     for side, access in enumerate((int(found.first[row]), int(found.second[row]))):
         core, event = int(model.core[model.instruction[access]]), touches.event[access]
         later = int(found.level[row]), int(found.lag[row]) * side
-        _lead_to(text, int(text.events.block[event]), core, later, path)
+        lead_to(text.runs.flow.structure, int(text.events.block[event]), core, later, path)
     return path
-
-
-def _lead_to(text: Text, block: int, core: int, later: tuple[int, int], path: dict[Choice, int]) -> None:
-    """Choose what leads to a block, in a later iteration of the loop of a level."""
-    structure = text.runs.flow.structure
-    around: tuple[int, ...] = ()
-    for number in structure.around(block):
-        region = structure.regions[number]
-        if isinstance(region, Arm):
-            fork = structure.forks[region.fork]
-            path[fork.block, around, core if fork.divergent else NONE] = region.side
-            continue
-        turn = later[1] if len(around) + 1 == later[0] else 0
-        if region.trip == NONE:
-            key = region.header, around, NONE
-            path[key] = max(path.get(key, 0), turn + (block != region.header))
-        around = (*around, turn)
 
 
 def _wrong(text: Text, touches: Touches) -> list[WrongRead] | Refusal:
@@ -250,30 +252,9 @@ def _pair(text: Text, touches: Touches, found: Open, row: int, what: str) -> Ref
 
 
 def _open_pairs(text: Text, touches: Touches, queries: Queries) -> Followed | Refusal:
-    """The pairs that are not claimed to be ordered. Waits that may not be trusted are not."""
-    trust, accesses = Trust(), len(touches.event)
-    while True:
-        graph = find_graph(text, trust)
-        if isinstance(graph, Refusal):
-            return graph
-        # Each event asks what all lines know. This kernel takes far longer to compile than others.
-        with compiled_if_large(12 * len(text.schedule) * len(text.places), limit=60_000):
-            found = scan_claims(graph, queries, _MAX_OPEN)
-        if found.total > _MAX_OPEN:
-            return Refusal("too many pairs of accesses are not known to be ordered")
-        signals = np.flatnonzero(found.first[: found.total] >= accesses)
-        columns = (
-            found.first[signals] - accesses,
-            found.second[signals] - accesses,
-            found.level[signals],
-            found.lag[signals],
-        )
-        less = less_trust(text, trust, list(zip(*(column.tolist() for column in columns), strict=True)))
-        if less == trust:
-            kept = np.flatnonzero(found.first[: found.total] < accesses)
-            sides = found.first[kept], found.second[kept], found.level[kept], found.lag[kept]
-            return Followed(text, graph, touches.event, Open(len(kept), *sides, found.walks))
-        trust = less
+    """The pairs that are not claimed to be ordered."""
+    found = find_open(text, queries, len(touches.event), Trust())
+    return found if isinstance(found, Refusal) else Followed(text, found[0], touches.event, found[1])
 
 
 def _conflicting(text: Text, touches: Touches, found: Open) -> Iterator[int]:

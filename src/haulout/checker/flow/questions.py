@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from haulout.checker.flow.graph import Graph, Queries
-from haulout.ir.schema import Column, Ids, Ints
+from haulout.checker.flow.learning import Found, Here
 from haulout.support.jit import njit
 
 
 @njit
 def ask(
+    graph: Graph, queries: Queries, here: Here, level: int, aparts: int, row: int, event: int, found: Found
+) -> None:
+    """List the accesses that may conflict with those of an event and are not claimed to be complete in what a row
+    knows.
+
+    Those before `here.current` have come in the walk, but for what is `here.later` in the first arms of a fork that
+    is walked in parts.
+    """
+    for k in range(queries.starts[event], queries.starts[event + 1]):
+        _ask(graph, queries, here, level, aparts, row, graph.line[event], queries.access[k], found)
+
+
+@njit
+def _ask(
     graph: Graph,
     queries: Queries,
-    know: Column,
-    levels: int,
+    here: Here,
     level: int,
+    aparts: int,
     row: int,
     line: int,
-    around: Ints,
-    current: Ids,
-    later: Column,
-    apart: Column,
-    aparts: int,
     access: int,
-    count: int,
-    limit: int,
-    found_first: Ids,
-    found_second: Ids,
-    found_level: Ids,
-    found_lag: Ids,
-) -> int:
-    """List the accesses that may conflict with one and are not claimed to be complete in what a row knows.
-
-    Those before `current` have come in the walk, but for what is `later` in the first arms of a fork that is walked
-    in parts.
-    """
-    lines = len(graph.line_core)
+    found: Found,
+) -> None:
+    """The same for one access."""
+    lines, levels, know, apart = len(graph.line_core), graph.depth + 1, here.know, here.apart
     writes = queries.write[access]
     starts = queries.any_starts if writes else queries.write_starts
     group_line = queries.any_line if writes else queries.write_line
@@ -48,19 +48,19 @@ def ask(
             if other == line:
                 continue
             deepest = level  # the innermost level whose iterations the two lines share
-            while deepest and 0 <= graph.loops[around[deepest], 3] != graph.line_core[other]:
+            while deepest and 0 <= graph.loops[here.around[deepest], 3] != graph.line_core[other]:
                 deepest -= 1
             for lev in range(deepest + 1):
                 for lag in range(3 if lev else 1):
-                    low, high = 0, int(current[other])
+                    low, high = 0, int(here.current[other])
                     if lev:
-                        low = int(graph.places[other, graph.loops[around[lev], 0]])
+                        low = int(graph.places[other, graph.loops[here.around[lev], 0]])
                     if lag:
-                        high = int(graph.places[other, graph.loops[around[lev], 1]])
+                        high = int(graph.places[other, graph.loops[here.around[lev], 1]])
                     elif lev:
-                        high = min(high, int(graph.places[other, graph.loops[around[lev], 1]]))
+                        high = min(high, int(graph.places[other, graph.loops[here.around[lev], 1]]))
                     if lag == 0 and lev < deepest:
-                        high = min(high, int(graph.places[other, graph.loops[around[lev + 1], 0]]))
+                        high = min(high, int(graph.places[other, graph.loops[here.around[lev + 1], 0]]))
                     if low >= high:
                         continue
                     cell = ((row * levels + lev) * 3 + lag) * lines + other
@@ -84,26 +84,26 @@ def ask(
                         if begin >= group_of[group + 1] or positions[begin] >= stop:
                             pos = stop
                             continue
-                        here = int(positions[begin])
+                        spot = int(positions[begin])
                         skip = -1
                         if lag == 0:
-                            if later[other, 0] <= here < later[other, 1]:
-                                skip = int(later[other, 1])
+                            if here.later[other, 0] <= spot < here.later[other, 1]:
+                                skip = int(here.later[other, 1])
                             for f in range(aparts):
                                 if apart[f, 0] == lev and (apart[f, 3] < 0 or graph.line_core[other] == apart[f, 3]):
                                     first, last = graph.places[other, apart[f, 1]], graph.places[other, apart[f, 2]]
-                                    if first <= here < last:
+                                    if first <= spot < last:
                                         skip = int(last)
                         if skip >= 0:
                             pos = skip
                             continue
-                        while begin < group_of[group + 1] and positions[begin] == here:
-                            if count < limit:
-                                found_first[count], found_second[count] = accesses[begin], access
-                                found_level[count], found_lag[count] = lev, lag
-                            count += 1
+                        while begin < group_of[group + 1] and positions[begin] == spot:
+                            count = found.total[0]
+                            if count < len(found.first):
+                                found.first[count], found.second[count] = accesses[begin], access
+                                found.level[count], found.lag[count] = lev, lag
+                            found.total[0] += 1
                             begin += 1
-                        pos = here + 1
-                        if count > limit:
-                            return count
-    return count
+                        pos = spot + 1
+                        if found.total[0] > len(found.first):
+                            return

@@ -25,7 +25,10 @@ from haulout.ir.structure import Loop
 def comparable_runs(runs: Runs, source: Program) -> Runs | None:
     """The function of that name in the source, if it has the same control flow; else nothing is compared."""
     other = function_of(source, runs.name)
-    return other.runs if other is not None and other.structure == runs.flow.structure else None
+    if other is None or other.runs is None:
+        return None
+    left = other.runs.narrow(runs.narrowed)
+    return left if left.flow.structure == runs.flow.structure else None
 
 
 def orders_kept(text: Text, source: Runs) -> list[Ints] | Refusal:

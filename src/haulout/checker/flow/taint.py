@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from haulout.checker import bytesets
 from haulout.checker.flow.pairs import Touches
 from haulout.checker.flow.steps import ELSE, EVENTS, FORK, JOIN, LATCH, LOOP
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.walks import find_walk
-from haulout.checker.values.byte_flow import NO_BYTES, Runs, total, union, without
+from haulout.checker.values.byte_flow import Runs, total, union
 from haulout.checker.values.operands import Operands
+from haulout.checker.values.undefined import Accesses, UndefinedBytes
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.schema import Ids
 
@@ -30,51 +30,35 @@ _State = dict[int, Runs]
 """Owner -> bytes that may be undefined."""
 
 
-class InOrder:
+class InOrder(Accesses):
     """The flow of the undefined bytes of some reads through the text."""
 
     def __init__(self, text: Text, touches: Touches, order: Ids, reads: Iterable[int], operands: Operands) -> None:
-        model, rows = touches.model, text.model
-        assert rows.unrolled is not None
-        self.operands = operands
-        self.instruction: list[int] = model.instruction.tolist()
-        self.owner: list[int] = model.owners()[model.location].tolist()
-        self.write: list[bool] = model.write.tolist()
-        self.origin: list[int] = rows.unrolled.access_origin[rows.access].tolist()
-        self.kind = model.program.locations.kind
-        starts = model.access_starts
-        self.writers = np.add.reduceat(np.append(model.write, False), starts[:-1]) * (np.diff(starts) > 0)
-        half = len(text.sendrecvs.arrives) // 2
-        sides = (
-            text.sendrecvs.instruction[each[:half]] for each in (text.sendrecvs.arrives, text.sendrecvs.completes)
-        )
-        senders, receivers = sides
-        self.sender = dict(zip(receivers.tolist(), senders.tolist(), strict=True))
-        self.receiver = dict(zip(senders.tolist(), receivers.tolist(), strict=True))
-        self.meets = set(text.sendrecvs.instruction.tolist())
+        unrolled = text.model.unrolled
+        assert unrolled is not None
+        super().__init__(touches.model, operands, unrolled.access_origin[text.model.access], text.sendrecvs)
         reads = set(reads)
-        chosen = np.isin(np.array(self.owner), list(self._reached(reads)))
+        chosen = np.isin(self.owner, list(self._reached(reads)))
         chosen[list(reads)] = True
         access = order[chosen[order]]
-        walk = find_walk(text, touches, access, frozenset()) if len(access) <= _MAX_ROWS else None
-        self.walk = walk
+        self.walk = find_walk(text, touches, access, frozenset()) if len(access) <= _MAX_ROWS else None
         self.first: dict[int, int] = {}
-        for each in access.tolist():
-            if not self.write[each]:
-                self.first.setdefault(self.instruction[each], each)
+        """Instruction -> the first of its reads."""
+        for each in access[~self.model.write[access]].tolist():
+            self.first.setdefault(int(self.model.instruction[each]), each)
 
     def _reached(self, reads: set[int]) -> set[int]:
         """The owners that anything made of some reads may be in."""
         by_instruction: dict[int, tuple[set[int], set[int]]] = {}
-        for access, instruction in enumerate(self.instruction):
-            sides = by_instruction.setdefault(instruction, (set(), set()))
-            sides[self.write[access]].add(self.owner[access])
+        columns = self.model.instruction, self.model.write, self.owner
+        for instruction, write, owner in zip(*(column.tolist() for column in columns), strict=True):
+            by_instruction.setdefault(instruction, (set(), set()))[write].add(owner)
         readers: dict[int, list[int]] = {}
         for instruction, (read, _) in by_instruction.items():
             for owner in read:
                 readers.setdefault(owner, []).append(instruction)
         found: set[int] = set()
-        todo = [self.instruction[access] for access in reads]
+        todo = self.model.instruction[list(reads)].tolist()
         done = set(todo)
         while todo:
             instruction = todo.pop()
@@ -98,15 +82,12 @@ class InOrder:
         return True
 
 
-class _Pass:
+class _Pass(UndefinedBytes):
     """One walk through the text."""
 
     def __init__(self, flow: InOrder, reads: Mapping[int, Runs], heads: dict[int, _State]) -> None:
-        self.flow, self.reads, self.heads = flow, reads, heads
-        self.state: _State = {}
-        self.taken: dict[int, list[tuple[int, Runs]]] = {}
-        """Instruction -> the undefined bytes that it has read, by access."""
-        self.made: dict[tuple[int, int], Runs] = {}
+        super().__init__(flow, reads, certain=False)
+        self.flow, self.heads = flow, heads
 
     def run(self) -> bool | None:
         """Whether something is reached; None: loops begin with more than was known."""
@@ -140,51 +121,19 @@ class _Pass:
                     self.state = _either(self.state, before)
         if changed:
             return None
-        return any(self.flow.kind[owner] != Kind.INTERNAL for owner in self.state)
+        kind = self.flow.model.program.locations.kind
+        return any(kind[owner] != Kind.INTERNAL for owner in self.state)
 
     def happens(self, access: int) -> bool:
         """One access; whether it shows undefined bytes by itself."""
-        flow = self.flow
-        if flow.write[access]:
-            self.writes(access)
+        if self.flow.model.write[access]:
+            self.write(access)
             return False
-        instruction, owner, row = flow.instruction[access], flow.owner[access], flow.origin[access]
-        if flow.first[instruction] == access:
-            self.taken[instruction] = []
+        instruction = int(self.flow.model.instruction[access])
+        if self.flow.first[instruction] == access:
+            self.taken.pop(instruction, None)
             self.made = {key: some for key, some in self.made.items() if key[0] != instruction}
-        some = self.reads.get(access, NO_BYTES)
-        if owner in self.state:
-            extent = None if row == NONE else flow.operands.extent(row).runs
-            some = union(some, self.state[owner] if extent is None else bytesets.common(self.state[owner], extent))
-        if not len(some[0]):
-            return False
-        alone = instruction not in flow.meets and not flow.writers[instruction]
-        if row == NONE or alone or flow.operands.is_index(row):
-            return True
-        if flow.operands.opcode(int(flow.operands.instruction[row])).collective:
-            return True
-        self.taken[instruction].append((row, some))
-        return False
-
-    def writes(self, access: int) -> None:
-        """Some bytes become undefined, the others of the write are defined."""
-        flow, operands = self.flow, self.flow.operands
-        instruction, owner, row = flow.instruction[access], flow.owner[access], flow.origin[access]
-        source = flow.sender.get(instruction, NONE) if instruction in flow.meets else instruction
-        if owner not in self.state and not self.taken.get(source) and (instruction, owner) not in self.made:
-            return
-        fresh = self.made.get((instruction, owner), NO_BYTES)
-        for read, some in self.taken.get(source, ()):
-            fresh = union(fresh, operands.spread(read, some, row))
-        before = self.state.get(owner, NO_BYTES)
-        left = before if operands.guess(row) else without(before, operands.extent(row).runs)
-        after = union(left, fresh) if len(fresh[0]) else left
-        if len(fresh[0]):
-            self.made[instruction, owner] = fresh
-        if len(after[0]):
-            self.state[owner] = after
-        else:
-            self.state.pop(owner, None)
+        return self.read(access) and self.flow.sink(access) is not None
 
 
 def _either(one: _State, other: _State) -> _State:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from haulout.checker.columns import grouped
+from haulout.checker.flow.apart import Meetings, find_disagreeing
 from haulout.checker.flow.constants import attending, settled_forks
 from haulout.checker.flow.events import Events, find_events, refused
 from haulout.checker.flow.parts import find_parts
@@ -100,8 +101,8 @@ def find_text(runs: Runs, priority: Ints | None = None) -> Text | Refusal:
     given for the instructions of the program.
     """
     structure = runs.flow.structure
-    settled = settled_forks(runs.flow)
-    model = runs.text(attending(runs.flow, settled))
+    settled = settled_forks(runs.flow, runs.narrowed.sides)
+    model = runs.text(attending(runs.flow, settled, runs.narrowed.unused))
     assert model.unrolled is not None
     blocks = len(structure.region_of)
     block_of = model.unrolled.execution[model.rows]
@@ -111,18 +112,15 @@ def find_text(runs: Runs, priority: Ints | None = None) -> Text | Refusal:
     meet, members = _meetings(barriers, len(events.line), events)
     exchange = events.last[sendrecvs.instruction]
     meeting = np.sort(np.append(np.flatnonzero(meet != NONE), exchange))
-    parted = find_parts(structure, model, events, barriers, meeting[divergent[events.block[meeting]]])
+    inside = meeting[divergent[events.block[meeting]]]
+    parted = find_parts(runs, settled, model, events, barriers, inside)
     if isinstance(parted, Refusal):
         return parted
-    if len(sendrecvs.unpaired):
-        return refused(model, events, int(exchange[sendrecvs.unpaired[0]]), "has no partner in the text")
-    if check_barriers(model, barriers):
-        return Refusal("the barriers of the cores differ, with both arms of each branch counted")
     sides = [exchange[rows] for rows in (sendrecvs.arrives, sendrecvs.completes)]
-    if len(elsewhere := np.flatnonzero(events.block[sides[0]] != events.block[sides[1]])):
-        return refused(model, events, int(sides[0][elsewhere[0]]), "has its partner in another block")
-    if (event := _in_two_blocks(events, meet, members)) != NONE:
-        return refused(model, events, event, "meets barriers of another block")
+    disagreeing = _disagreement(model, events, barriers, sendrecvs, sides, (meet, members))
+    if disagreeing is not None:
+        meetings = Meetings(structure, model, events, barriers)
+        return find_disagreeing(meetings, ever_runs(structure), runs.narrowed) or disagreeing
     begin = _begins(events, model.cores, blocks)
     starts, arrival = grouped(sides[1], len(events.line))
     arrivals = events.first[sendrecvs.instruction[sendrecvs.arrives]][arrival].astype(np.int32)
@@ -164,6 +162,22 @@ def find_text(runs: Runs, priority: Ints | None = None) -> Text | Refusal:
     return replace(
         text, schedule=steps.schedule, steps=rows, loops=loops, forks=forks, second=second, core_by_core=text
     )
+
+
+def _disagreement(
+    model: Model, events: Events, barriers: Barriers, sendrecvs: SendRecvs, sides: list[Ids], met: tuple[Ids, Ids]
+) -> Refusal | None:
+    """Where meetings do not agree block by block."""
+    if len(sendrecvs.unpaired):
+        event = events.last[sendrecvs.instruction[sendrecvs.unpaired[0]]]
+        return refused(model, events, int(event), "has no partner in the text")
+    if check_barriers(model, barriers):
+        return Refusal("the barriers of the cores differ, with both arms of each branch counted")
+    if len(elsewhere := np.flatnonzero(events.block[sides[0]] != events.block[sides[1]])):
+        return refused(model, events, int(sides[0][elsewhere[0]]), "has its partner in another block")
+    if (event := _in_two_blocks(events, *met)) != NONE:
+        return refused(model, events, event, "meets barriers of another block")
+    return None
 
 
 def _meetings(barriers: Barriers, count: int, events: Events) -> tuple[Ids, Ids]:

@@ -23,6 +23,7 @@ from haulout.checker.columns import join_ranges
 from haulout.checker.flow.pairs import Touches
 from haulout.checker.flow.steps import ELSE, EVENTS, EXIT, FORK, JOIN, LATCH, LOOP
 from haulout.checker.flow.text import Text
+from haulout.checker.paths.step_trips import most_iterations, moving_on
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Column, Ids, Ints
 
@@ -149,11 +150,13 @@ def _turns(text: Text, access: Ids, header: int) -> _Turns | None:
     mine = (steps.header == header) & (steps.stride != 0)
     mine &= np.isin(steps.access, model.unrolled.access_origin[model.access[access]])
     moduli = np.unique(steps.modulus[mine]).tolist()
-    trip = structure.loops[structure.loop_at[header]].trip
+    loop = structure.loops[structure.loop_at[header]]
+    trip = loop.trip
     if 0 in moduli:
         if trip != NONE:
             return _Turns(trip, 1, 0, False) if trip <= MAX_OPERATIONS else None
-        most = _room(text, header)
+        moving = moving_on(steps, loop)
+        most = most_iterations(text.runs.flow.program, steps, moving)[0] if moving else MAX_ENDS + 1
         return _Turns(0, 0, most, True) if most <= MAX_ENDS else None
     period = lcm(*moduli)
     if trip != NONE:
@@ -161,28 +164,6 @@ def _turns(text: Text, access: Ids, header: int) -> _Turns | None:
             return _Turns(trip, 1, 0, False) if trip <= MAX_OPERATIONS else None
         return _Turns(period, trip // period, trip % period, False)
     return _Turns(period, NONE, period - 1, True) if period <= MAX_ENDS else None
-
-
-def _room(text: Text, header: int) -> int:
-    """How many iterations a loop of unknown trip count has at most: a step leaves its location after that."""
-    steps, program = text.runs.steps, text.runs.flow.program
-    strides: dict[int, int] = {}
-    in_header: set[int] = set()
-    for row in np.flatnonzero((steps.header == header) & (steps.modulus == 0)).tolist():
-        access = int(steps.access[row])
-        strides[access] = strides.get(access, 0) + int(steps.stride[row])
-        if steps.in_header[row]:
-            in_header.add(access)
-    most = MAX_ENDS + 1
-    for access, stride in strides.items():
-        if stride == 0:
-            continue
-        size = int(program.locations.size[program.accesses.location[access]])
-        pattern = program.pattern(int(program.accesses.pattern[access]))
-        low, high = (0, size) if pattern is None else pattern.hull
-        room = (size - high) // stride if stride > 0 else low // -stride
-        most = min(most, room + (access not in in_header))
-    return max(most, 1)
 
 
 # -- writing it out --------------------------------------------------------------------------------------------------

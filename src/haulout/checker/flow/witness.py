@@ -15,14 +15,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from haulout.checker.flow.holders import FRESH, LOST, MINE, Layout
 from haulout.checker.flow.steps import ELSE, EVENTS, EXIT, FORK, JOIN, LATCH, LOOP
 from haulout.checker.flow.text import Text
 from haulout.checker.flow.walks import Walk
 from haulout.checker.paths.runs import Choice
 from haulout.checker.paths.step_trips import Copies
+from haulout.checker.proofs.holders import FRESH, LOST, MINE, Layout
 from haulout.ir.enums import NONE
-from haulout.ir.schema import Bools, Ids
+from haulout.ir.schema import Ids
 
 _TURNS = 3
 
@@ -84,19 +84,12 @@ class Ways:
         """The shortest one; None: there is none."""
         return _Search(self, goal).run()
 
-    def touching(self, atom: int) -> Bools:
-        """The extents that have an atom."""
-        layout = self.layout
-        inside = np.append(0, np.cumsum((layout.low <= atom) & (atom < layout.high)))
-        found: Bools = inside[layout.extent_starts[1:]] > inside[layout.extent_starts[:-1]]
-        return found
-
 
 class _Search:
     def __init__(self, ways: Ways, goal: Goal) -> None:
         self.ways, self.goal = ways, goal
         layout, walk = ways.layout, ways.walk
-        hit = ways.touching(goal.atom)[layout.extent] & layout.write
+        hit = layout.touching(goal.atom)[layout.extent] & layout.write
         if layout.permanent[goal.place]:
             hit &= layout.place == goal.place
         else:

@@ -21,7 +21,7 @@ import numpy as np
 
 from haulout.checker.model import Model
 from haulout.checker.order.barriers import Barriers
-from haulout.checker.order.schedule import schedule_without
+from haulout.checker.order.schedule import schedule_without, shortest_cycle
 from haulout.checker.order.semaphore_order import Fused, SemaphoreOrder, find_semaphore_order
 from haulout.checker.order.semaphores import Semaphores, check_outrun, check_reachable, find_semaphores
 from haulout.checker.order.sendrecv import SendRecvs
@@ -187,21 +187,8 @@ def _cycle(graph: Graph) -> list[int]:
     while node not in visited:
         visited.add(node)
         node = before[node][0]
-    # Breadth first, from that node back to itself: the shortest cycle through it.
-    next_of: dict[int, int] = {}
-    front = [node]
-    while node not in next_of:
-        following = []
-        for w in front:
-            for v in before.get(w, []):
-                if v not in next_of:
-                    next_of[v] = w
-                    following.append(v)
-        front = following
-    cycle = [node]
-    while (successor := next_of[cycle[-1]]) != node:
-        cycle.append(successor)
-    return cycle
+    cycle = shortest_cycle(node, lambda each: before.get(each, ()))
+    return [node, *cycle[:0:-1]]
 
 
 def _unsatisfied(graph: Graph) -> Iterator[tuple[int, int]]:

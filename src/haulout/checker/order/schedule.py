@@ -1,4 +1,4 @@
-"""A schedule of a fused graph, as far as one exists: Kahn's algorithm, with semaphores.
+"""A schedule of a fused graph, as far as one exists: Kahn's algorithm, with semaphores; a cycle where none does.
 
 Counts never fall, so an instruction that can run stays able to run until it does. Running whatever can run therefore
 gets as far as any schedule.
@@ -6,9 +6,12 @@ gets as far as any schedule.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from haulout.checker.order.semaphores import Semaphores
+from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids, Ints
 from haulout.support.jit import njit
 
@@ -32,6 +35,23 @@ def schedule_without(
         semaphores.value[by_value],
         blocked,
     )
+
+
+def shortest_cycle(root: int, following: Callable[[int], Iterable[int]]) -> list[int]:
+    """The nodes of a shortest cycle through a node that is on one, from it on."""
+    before = {root: NONE}
+    queue = [root]
+    for node in queue:
+        for other in following(node):
+            if other == root:
+                path = [node]
+                while before[path[-1]] != NONE:
+                    path.append(before[path[-1]])
+                return path[::-1]
+            if other not in before:
+                before[other] = node
+                queue.append(other)
+    raise AssertionError("the node is on no cycle")
 
 
 @njit

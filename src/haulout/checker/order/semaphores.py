@@ -66,10 +66,10 @@ class Semaphores:
 def find_semaphores(model: Model) -> Semaphores:
     """The semaphores of a model."""
     if model.unrolled is not None and not any(model.unrolled.footprints.has_semaphores):
-        return _none()  # asked once for many runs
+        return no_semaphores()  # asked once for many runs
     use = semaphore_use(model.program)
     if not use:
-        return _none()
+        return no_semaphores()
     signals, waits = use.signals, use.waits
     mine = np.flatnonzero(model.local[signals.instruction] != NONE)
     mine = mine[np.argsort(model.local[signals.instruction[mine]], kind="stable")]
@@ -106,7 +106,8 @@ def find_semaphores(model: Model) -> Semaphores:
     )
 
 
-def _none() -> Semaphores:
+def no_semaphores() -> Semaphores:
+    """Those of a model that has none."""
     ids, ints = np.zeros(0, np.int32), np.zeros(0, np.int64)
     return Semaphores([], ids, ids, ints, ids, ids, ints, ints, ids, ids, [])
 

@@ -35,6 +35,12 @@ class SendRecvs:
     """Sides without a partner: rows of `instruction`, one for each missing side."""
     unpaired_sends: Bools
 
+    def partners(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Receiver -> sender, and sender -> receiver, of each pair: the first half lead from senders to receivers."""
+        half = len(self.arrives) // 2
+        senders, receivers = (self.instruction[side[:half]].tolist() for side in (self.arrives, self.completes))
+        return dict(zip(receivers, senders, strict=True)), dict(zip(senders, receivers, strict=True))
+
 
 def find_sendrecvs(model: Model) -> SendRecvs:
     """The `sendrecv`s of a model, paired."""

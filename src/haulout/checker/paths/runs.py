@@ -25,6 +25,8 @@ Path = Mapping[Choice, int]
 """The iterations of a loop; the arm of a fork."""
 Choose = Callable[[Choice, Sequence[int], int], int]
 """The value of a choice, given its options, the one in which most runs first, and the one in which least runs."""
+Left = Callable[[Choice, Sequence[int], Path], Sequence[int]]
+"""The options of a choice that are left where others are made, with NONE for the core."""
 
 MAX_INSTRUCTIONS = 1 << 18
 """Instructions of the longest run. In a longer one, stepped patterns are taken for unknown ones."""
@@ -50,7 +52,13 @@ def follow(structure: Structure, copies: Mapping[int, Copies], cores: int, path:
     return walk(structure, copies, cores, lambda choice, options, least: path.get(choice, least))
 
 
-def every_run(structure: Structure, copies: Mapping[int, Copies], cores: int, most: int) -> Iterator[Run]:
+def _all_options(choice: Choice, options: Sequence[int], path: Path) -> Sequence[int]:
+    return options
+
+
+def every_run(
+    structure: Structure, copies: Mapping[int, Copies], cores: int, most: int, left: Left = _all_options
+) -> Iterator[Run]:
     """The runs of a function, each once, all of them if they are no more than `most`.
 
     First comes the one in which all loops run and all forks take their first arm, then the others that differ from it
@@ -60,7 +68,7 @@ def every_run(structure: Structure, copies: Mapping[int, Copies], cores: int, mo
     todo: deque[_Start] = deque([((), 0)])
     while todo:
         start, arm = todo.popleft()
-        chosen = _Chosen(start, structure.fork_at, arm)
+        chosen = _Chosen(start, structure.fork_at, arm, left)
         yield walk(structure, copies, cores, chosen.choose)
         values = tuple(chosen.values)
         for at in range(len(start), len(values)):
@@ -77,17 +85,19 @@ _Start = tuple[tuple[int, ...], int]
 class _Chosen:
     """Chooses the values of a run, and keeps them."""
 
-    def __init__(self, start: tuple[int, ...], forks: Mapping[int, int], arm: int) -> None:
-        self.start, self.forks, self.arm = start, forks, arm
+    def __init__(self, start: tuple[int, ...], forks: Mapping[int, int], arm: int, left: Left) -> None:
+        self.start, self.forks, self.arm, self.left = start, forks, arm, left
+        self.path: dict[Choice, int] = {}
         self.values: list[int] = []
         self.options: list[Sequence[int]] = []
 
     def choose(self, choice: Choice, options: Sequence[int], least: int) -> int:
         """The next value."""
-        at = len(self.values)
-        most = self.arm if choice[0] in self.forks else options[0]
+        at, options = len(self.values), self.left(choice, options, self.path)
+        most = self.arm if choice[0] in self.forks and self.arm in options else options[0]
         self.values.append(self.start[at] if at < len(self.start) else most)
         self.options.append(options)
+        self.path[choice[0], choice[1], NONE] = self.values[at]
         return self.values[at]
 
 

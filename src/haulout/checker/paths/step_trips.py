@@ -27,13 +27,14 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from haulout.checker.columns import join_ranges
 from haulout.checker.paths.control_flow import ControlFlow
 from haulout.ir.enums import NONE, Space
 from haulout.ir.labels import instruction_label, location_label
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.structure import Loop
-from haulout.ir.verify_operands import left_locations
+from haulout.ir.verify_operands import left_locations, pattern_hulls
 from haulout.support.diagnostics import Diagnostic, HauloutError, Severity, bad_input
 
 MAX_COPIES = 1024
@@ -72,6 +73,21 @@ class FunctionSteps:
     phase: Ints
     in_header: Bools
     """The access is in the loop's header, which runs once more."""
+
+    def of(self, origin: Ids) -> tuple[Ints, Ints]:
+        """The steps that move some operands, as (row in `origin`, step)."""
+        order = np.argsort(self.access, kind="stable")
+        order = order[self.stride[order] != 0]
+        begin, end = (np.searchsorted(self.access[order], origin, side) for side in ("left", "right"))
+        return np.repeat(np.arange(len(origin)), end - begin), order[join_ranges(begin, end - begin)]
+
+    def shifts(self, step: Ints, iteration: Ints, row: Ints, rows: int) -> Ints:
+        """How many bytes each of some rows is moved, by steps in iterations, each of a row."""
+        modulus = self.modulus[step]
+        turn = np.where(modulus > 0, (iteration + self.phase[step]) % np.maximum(modulus, 1), iteration)
+        shift = np.zeros(rows, np.int64)
+        np.add.at(shift, row, self.stride[step] * turn)
+        return shift
 
     def none(self) -> FunctionSteps:
         """The same without any step."""
@@ -198,20 +214,20 @@ def _copies(program: Program, steps: FunctionSteps, loop: Loop, turns: int) -> C
     mine = np.flatnonzero((steps.header == loop.header) & (steps.stride != 0))
     if len(mine) == 0:
         return _unmoved(trip, turns)
-    moving = _moving(steps, loop)
+    moving = moving_on(steps, loop)
     period = math.lcm(*(modulus for modulus in np.unique(steps.modulus[mine]).tolist() if modulus))
     if trip != NONE:
         # As many whole periods are left out as leave two or three, so that the last phase is the last one's.
         count = trip if moving or trip <= (turns + 1) * period else turns * period + trip % period
         return Copies(count, stepped=True, turns=turns) if count <= MAX_COPIES else guessed(trip, turns)
     if moving:
-        count = ends = _longest(program, steps, moving)[0]
+        count = ends = most_iterations(program, steps, moving)[0]
     else:
         count, ends = turns * period, period
     return Copies(count, ends, stepped=True, turns=turns) if count <= MAX_COPIES_UNKNOWN else guessed(trip, turns)
 
 
-def _moving(steps: FunctionSteps, loop: Loop) -> dict[int, int]:
+def moving_on(steps: FunctionSteps, loop: Loop) -> dict[int, int]:
     """Rows of `steps` that move on and on with a loop, and their strides: those without modulus, of which those of
     one operand add up.
     """
@@ -223,37 +239,29 @@ def _moving(steps: FunctionSteps, loop: Loop) -> dict[int, int]:
     return {int(row): strides[int(steps.access[row])] for row in rows.tolist() if strides[int(steps.access[row])]}
 
 
-def _longest(program: Program, steps: FunctionSteps, moving: dict[int, int]) -> tuple[int, int]:
+def most_iterations(program: Program, steps: FunctionSteps, moving: dict[int, int]) -> tuple[int, int]:
     """How many iterations a loop has at most, when patterns that move on and on stay in their locations, and the
     operand that limits it; `moving` has the stride of each of some rows of `steps`.
     """
     rows, stride = np.array(list(moving), np.int64), np.array(list(moving.values()), np.int64)
-    low, high, size = _hulls(program, steps.access[rows])
+    access = steps.access[rows]
+    pattern, size = program.accesses.pattern[access], program.locations.size[program.accesses.location[access]]
+    low, high = (np.append(column, 0)[pattern] for column in pattern_hulls(program))
+    whole = np.append(program.patterns.run, NONE)[pattern] == NONE
+    low, high = np.where(whole, 0, low), np.where(whole, size, high)
     left = np.where(stride > 0, size - high, low) // np.abs(stride) + np.where(steps.in_header[rows], 0, 1)
     at = int(np.argmin(left))
     return max(int(left[at]), 1), int(steps.access[rows[at]])
-
-
-def _hulls(program: Program, accesses: Ids) -> tuple[Ints, Ints, Ints]:
-    """First byte, end, and size of the location, for each of some accesses."""
-    rows = program.accesses
-    size = program.locations.size[rows.location[accesses]]
-    low, high = np.zeros(len(accesses), np.int64), size.copy()
-    for at, pattern in enumerate(rows.pattern[accesses].tolist()):
-        found = program.pattern(pattern)
-        if found is not None and not found.is_unknown:
-            low[at], high[at] = found.hull
-    return low, high, size
 
 
 def assumed_trips(flow: ControlFlow, steps: FunctionSteps) -> list[Diagnostic]:
     """`assumed-trip`: loops that only a step limits, which would leave its location."""
     found, program = [], flow.program
     for loop in flow.structure.loops.values():
-        moving = _moving(steps, loop) if loop.trip == NONE else {}
+        moving = moving_on(steps, loop) if loop.trip == NONE else {}
         if not moving:
             continue
-        most, access = _longest(program, steps, moving)
+        most, access = most_iterations(program, steps, moving)
         row = int(program.accesses.instruction[access])
         location = int(program.accesses.location[access])
         name, times = flow.name(loop.header), "once" if most == 1 else f"{most} times"

@@ -33,6 +33,7 @@ from haulout.ir.schema import (
     Accesses,
     Barriers,
     Blocks,
+    Bools,
     Dependences,
     Ids,
     Instructions,
@@ -43,6 +44,7 @@ from haulout.ir.schema import (
     Steps,
 )
 from haulout.ir.structure import Fork, Loop, Structure
+from haulout.ir.verify_operands import pattern_hulls
 from haulout.support.diagnostics import Proviso
 
 BRANCH = LINES
@@ -319,33 +321,37 @@ def _move(
         return accesses, patterns
 
     # Join the steps with the copies of their operands.
-    order = np.argsort(origin, kind="stable")
-    begin, end = (np.searchsorted(origin[order], steps.access, side) for side in ("left", "right"))
-    step = np.repeat(np.arange(len(steps.access)), end - begin)
-    copy = order[join_ranges(begin, end - begin)]
+    copy, step = steps.of(origin)
     iteration = layout.iteration[layout.execution[accesses.instruction[copy]], steps.depth[step]]
-    modulus = steps.modulus[step]
-    turns = np.where(modulus > 0, (iteration + steps.phase[step]) % np.maximum(modulus, 1), iteration)
-    shift = np.zeros(len(accesses), np.int64)
-    np.add.at(shift, copy, steps.stride[step] * turns)
     guess = np.zeros(len(accesses), bool)
     guess[copy] = np.isin(steps.header[step], [header for header, each in copies.items() if each.unknown])
-    moved = np.flatnonzero((shift != 0) & ~guess)
-    # An operand of the whole location cannot move, unless its loop ends first.
-    whole = accesses.pattern[moved] == NONE
-    guess[moved[whole]] = True
-    moved = moved[~whole]
-    keys, which = np.unique(np.stack([accesses.pattern[moved], shift[moved]]), axis=1, return_inverse=True)
-    rows = patterns.take(keys[0])
-    known = rows.run != NONE
-    rows.offset = np.where(known, rows.offset + keys[1], 0)
-    accesses.pattern[moved] = len(patterns) + which.ravel()
-    patterns = patterns.append(rows)
-    low, high = (np.append(column, 0) for column in _hulls(program, patterns))
+    shift = np.where(guess, 0, steps.shifts(step, iteration, copy, len(accesses)))
     size = program.locations.size[accesses.location]
-    guess |= (low[accesses.pattern] < 0) | (high[accesses.pattern] > size)
-    accesses.pattern[guess] = len(patterns)
+    accesses.pattern, patterns, outside = shifted(program, patterns, accesses.pattern, shift, size)
+    accesses.pattern[guess | outside] = len(patterns)
     return accesses, patterns.append(Patterns.make(1, run=NONE))
+
+
+def shifted(
+    program: Program, patterns: Patterns, pattern: Ids, shift: Ints, size: Ints
+) -> tuple[Ids, Patterns, Bools]:
+    """The patterns of some operands so many bytes later, those and more as a table, and which operands then leave
+    their locations, of so many bytes. `patterns` are those of the program, and perhaps more.
+    """
+    moved = np.flatnonzero(shift != 0)
+    outside = np.zeros(len(pattern), bool)
+    # An operand of the whole location cannot move, unless its loop ends first.
+    whole = pattern[moved] == NONE
+    outside[moved[whole]] = True
+    moved = moved[~whole]
+    keys, which = np.unique(np.stack([pattern[moved], shift[moved]]), axis=1, return_inverse=True)
+    rows, which = patterns.take(keys[0]), which.ravel()
+    rows.offset = np.where(rows.run != NONE, rows.offset + keys[1], 0)
+    low, high = pattern_hulls(program, rows)
+    outside[moved] = (low[which] < 0) | (high[which] > size[moved])
+    pattern = pattern.copy()
+    pattern[moved] = len(patterns) + which
+    return pattern, patterns.append(rows), outside
 
 
 def _item_sizes(program: Program, locations: Ids) -> Ints:
@@ -357,16 +363,6 @@ def _item_sizes(program: Program, locations: Ids) -> Ints:
         if dtype is not None and itemsize(dtype) < program.locations.size[location]:
             sizes[at] = itemsize(dtype)
     return sizes[which.ravel()]
-
-
-def _hulls(program: Program, patterns: Patterns) -> tuple[Ints, Ints]:
-    """First byte and end of every pattern; 0 and 0 of `?`."""
-    reach = program.dims.stride * (program.dims.count - 1)
-    below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
-    low = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
-    high = patterns.offset + above[patterns.dim_end] - above[patterns.dim_begin] + patterns.run
-    unknown = patterns.run == NONE
-    return np.where(unknown, 0, low), np.where(unknown, 0, high)
 
 
 # -- dependences -----------------------------------------------------------------------------------------------------

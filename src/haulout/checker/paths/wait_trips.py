@@ -4,7 +4,8 @@
 not. `wait=[[S,3]]` in a loop that signals S holds back the first iterations and no later one; after such a loop it
 holds back until the third, however many there are. Each iteration adds at least 1, so after as many as the constant
 it is satisfied for good: two or three more (`step_trips.py`) show what happens from then on. Of a loop whose trip
-count is unknown, each number of iterations up to there is another case.
+count is unknown, each number of iterations up to there is another case. Where that is too many, no such run is looked
+at: the proof of all runs at once decides alone.
 
 Two cases are simpler. After a loop of known trips, the iterations that are not checked are subtracted from the count.
 And some waits are satisfied by signals made before the loop (`order/skipped_iterations.py`).
@@ -23,21 +24,22 @@ from haulout.ir.attributes import format_name
 from haulout.ir.enums import NONE
 from haulout.ir.labels import instruction_label
 from haulout.ir.semaphores import semaphore_use
-from haulout.support.diagnostics import bad_input
+from haulout.support.diagnostics import Diagnostic, Severity
 
 
-def counted_copies(flow: ControlFlow, wanted: Mapping[int, Copies]) -> dict[int, Copies]:
-    """The iterations of each loop to check, where `wanted` is enough without constants.
-
-    `bad-input` when that is too many.
+def counted_copies(
+    flow: ControlFlow, wanted: Mapping[int, Copies]
+) -> tuple[dict[int, Copies], dict[int, Diagnostic]]:
+    """The iterations of each loop to check, where `wanted` is enough without constants; and `bad-input` for the
+    headers of loops of which that is too many.
     """
     program, structure = flow.program, flow.structure
-    chosen = dict(wanted)
+    chosen, beyond = dict(wanted), dict[int, Diagnostic]()
     use = semaphore_use(program)
     waiting = flow.block[use.waits.instruction]
     constants = np.flatnonzero(~use.waits.back & (waiting != NONE))
     if not len(constants) or not structure.loops:
-        return chosen
+        return chosen, beyond
     signalling = flow.block[use.signals.instruction]
     made: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for at in np.flatnonzero(signalling != NONE).tolist():
@@ -59,17 +61,24 @@ def counted_copies(flow: ControlFlow, wanted: Mapping[int, Copies]) -> dict[int,
             needed = value + turns if loop.trip == NONE else min(value + turns, loop.trip)
             if needed <= chosen[loop.header].count:
                 continue
-            chosen[loop.header] = Copies(needed, 0 if loop.trip != NONE else needed, stepped=True, turns=turns)
+            longer = Copies(needed, 0 if loop.trip != NONE else needed, stepped=True, turns=turns)
             limit = MAX_COPIES_UNKNOWN if loop.trip == NONE else MAX_COPIES
-            if needed > limit or longest(structure, chosen, flow.sizes) > MAX_INSTRUCTIONS:
-                name = format_name(use.names[int(use.waits.name[at])])
-                bad_input(
-                    f"not supported: it waits until semaphore {name} is {value}, which the loop at "
-                    f"{flow.name(loop.header)} signals; {needed} iterations would have to be looked at",
-                    instruction_label(program, row),
-                    help=["wait_back counts back from where it stands, and needs two"],
-                )
-    return chosen
+            if (
+                needed <= limit
+                and longest(structure, {**chosen, loop.header: longer}, flow.sizes) <= MAX_INSTRUCTIONS
+            ):
+                chosen[loop.header] = longer
+                continue
+            message = (
+                f"not supported: it waits until semaphore {format_name(use.names[int(use.waits.name[at])])} is "
+                f"{value}, which the loop at {flow.name(loop.header)} signals; {needed} iterations would have to be "
+                "looked at"
+            )
+            help_text = "wait_back counts back from where it stands, and needs two"
+            label = instruction_label(program, row)
+            finding = Diagnostic("bad-input", Severity.ERROR, message, (label,), (), (help_text,))
+            beyond.setdefault(loop.header, finding)
+    return chosen, beyond
 
 
 def _before(flow: ControlFlow, signals: Sequence[tuple[int, int, int]], row: int, block: int) -> int:

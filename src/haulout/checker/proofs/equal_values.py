@@ -89,7 +89,7 @@ class _Numbering:
         moved = [_OWN] * len(of_access)  # by read: the number of the sequence
         left = np.full(len(of_access), _OWN, np.int64)
         results: dict[int, int] = {}  # by instruction: the number of what it computes
-        partner = self._partners()
+        partner, _ = self.sendrecvs.partners()
         for access in schedule.tolist():
             extent, i = of_access[access], instruction[access]
             if not writes[access]:
@@ -297,14 +297,6 @@ class _Numbering:
             for access in self._operands(instruction)
             if not model.write[access]
         )
-
-    def _partners(self) -> dict[int, int]:
-        """Receiver -> sender, for each pair of `sendrecv`s."""
-        sendrecvs = self.sendrecvs
-        half = len(sendrecvs.arrives) // 2
-        senders = sendrecvs.instruction[sendrecvs.arrives[:half]].tolist()
-        receivers = sendrecvs.instruction[sendrecvs.completes[:half]].tolist()
-        return dict(zip(receivers, senders, strict=True))
 
 
 def _writes_in_regions(model: Model) -> list[set[int]]:

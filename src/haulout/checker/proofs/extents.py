@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from haulout.checker.proofs.strided_overlap import Strided, overlapping
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.schema import Bools, Column, Ids, Ints
+from haulout.ir.verify_operands import pattern_hulls
 
 MAX_RUNS = 1 << 16
 """An extent of more runs is atomless."""
@@ -50,6 +52,9 @@ class Extents:
     storage: StorageMap
     of_access: Ids
     """Extent of each access; NONE for accesses left out."""
+    whole: Ids
+    """By place in `model.locations`: the extent of the whole location. A view that is where its owner is has that of
+    its owner, and so have its accesses; its own is empty, unless `wholes` names it."""
     location: Ids
     pattern: Ids
     unknown: Bools
@@ -120,18 +125,20 @@ def find_extents(
     loops, extents have atoms wherever that is possible.
     """
     program = model.program
-    of_access, location, pattern = _distinct(model, keep)
+    stands = _same_storage(model, storage)
+    of_access, location, pattern = _distinct(model, stands, keep)
     patterns = program.patterns
     unknown = np.append(patterns.run == NONE, False)[pattern]
     used = np.ones(len(location), bool)
-    if wholes is not None:
-        used[: len(wholes)] = wholes
-        used[of_access[of_access != NONE]] = True
+    mine = model.locations
+    used[: len(mine)] = (stands[mine] == mine) if wholes is None else wholes
+    used[of_access[of_access != NONE]] = True
     used &= program.locations.size[location] > 0
     extents = Extents(
         program=program,
         storage=storage,
         of_access=of_access,
+        whole=positions(mine, len(program.locations))[stands[mine]],
         location=location,
         pattern=pattern,
         unknown=unknown,
@@ -159,21 +166,35 @@ def find_extents(
     return extents
 
 
-def _distinct(model: Model, keep: Bools | None) -> tuple[Ids, Ids, Ids]:
-    """Extent of each access, and location and pattern of each extent: whole locations, then the rest by (both)."""
+def _same_storage(model: Model, storage: StorageMap) -> Ids:
+    """For each location its owner, if the bytes of both have equal keys, else itself."""
+    owners, itself = model.owners(), np.arange(len(model.program.locations), dtype=np.int32)
+    same = np.zeros(len(owners), bool)
+    same[model.locations] = True
+    for key in (storage.base, storage.row, storage.pitch, model.program.locations.size):
+        same &= key == key[owners]
+    return np.where(same, owners, itself).astype(np.int32)
+
+
+def _distinct(model: Model, stands: Ids, keep: Bools | None) -> tuple[Ids, Ids, Ids]:
+    """Extent of each access, and location and pattern of each extent: whole locations, then the rest by (both).
+
+    For the location of an access, the one of `stands` is taken.
+    """
     program = model.program
     wholes = len(model.locations)
-    of_access = positions(model.locations, len(program.locations))[model.location]
+    touched = stands[model.location]
+    of_access = positions(model.locations, len(program.locations))[touched]
     # The pattern `0:size` is the whole location.
     patterns, sizes = program.patterns, program.locations.size
     partial = np.flatnonzero(model.pattern != NONE)
     each = model.pattern[partial]
     whole = (patterns.offset[each] == 0) & (patterns.dim_begin[each] == patterns.dim_end[each])
-    whole &= patterns.run[each] == sizes[model.location[partial]]
+    whole &= patterns.run[each] == sizes[touched[partial]]
     partial = partial[~whole]
     if keep is not None:
         partial = partial[keep[partial]]
-    key = model.location[partial].astype(np.int64) * len(patterns) + model.pattern[partial]
+    key = touched[partial].astype(np.int64) * len(patterns) + model.pattern[partial]
     keys, inverse = np.unique(key, return_inverse=True)
     of_access[partial] = (wholes + inverse).astype(np.int32)
     if keep is not None:
@@ -275,29 +296,51 @@ def _runs_of(extents: Extents, extent: int) -> tuple[Ints, Ints]:
 # -- atoms ----------------------------------------------------------------------------------------------------------
 
 
-def _cut(extents: Extents, extent: Ids, low: Ints, high: Ints) -> None:
-    """Segments between all ends of runs; ranges of atoms for every extent."""
+class Cut(NamedTuple):
+    """Extents as ranges of atoms: `starts`, `low`, `high`, `first_key` and `end_key` are those of `Extents`."""
+
+    starts: Ints
+    low: Ids
+    high: Ids
+    first_key: Ints
+    end_key: Ints
+
+
+def cut_runs(extent: Ids, low: Ints, high: Ints, extents: int, limit: int | None) -> Cut | None:
+    """Segments between all ends of runs, and ranges of atoms for every extent; runs are sorted by their extents.
+
+    None: extents of several runs, and those on their bytes, cover more segments than the limit.
+    """
     cuts = distinct(np.concatenate([low, high]))
     segment = np.arange(max(len(cuts) - 1, 0))  # of each atom: its first segment
     first, last = (np.searchsorted(cuts, ends).astype(np.int32) for ends in (low, high))
-    count = np.bincount(extent, minlength=len(extents.location))
+    count = np.bincount(extent, minlength=extents)
     if count.max(initial=0) > 1:
         strided = (count > 1)[extent]
         covered = _covering(first[strided], last[strided], len(segment)) > 0
-        touched = np.zeros(len(count), bool)
+        touched = np.zeros(extents, bool)
         inside = np.append(0, np.cumsum(covered))
         touched[extent[inside[last] > inside[first]]] = True
-        patterned = (count > 1) & (extents.pattern != NONE)
-        if int((last - first)[touched[extent]].sum()) > COVERED_SEGMENTS_LIMIT and patterned.any():
-            # Too many segments: make the finer half of the strided extents atomless.
-            extents.atomless |= patterned & (count >= int(np.median(count[patterned])))
-            kept = ~extents.atomless[extent]
-            _cut(extents, extent[kept], low[kept], high[kept])
-            return
+        if limit is not None and int((last - first)[touched[extent]].sum()) > limit:
+            return None
         extent, first, last, segment = _merge(extent, first, last, covered, touched)
-    extents.starts = np.searchsorted(extent, np.arange(len(count) + 1)).astype(np.int64)
-    extents.low, extents.high = first, last
-    extents.first_key, extents.end_key = cuts[segment], cuts[segment + 1]
+    starts = np.searchsorted(extent, np.arange(extents + 1)).astype(np.int64)
+    return Cut(starts, first, last, cuts[segment], cuts[segment + 1])
+
+
+def _cut(extents: Extents, extent: Ids, low: Ints, high: Ints) -> None:
+    """Cut the runs of extents; where there are too many segments, some extents become atomless."""
+    count = np.bincount(extent, minlength=len(extents.location))
+    patterned = (count > 1) & (extents.pattern != NONE)
+    limit = COVERED_SEGMENTS_LIMIT if patterned.any() else None
+    found = cut_runs(extent, low, high, len(count), limit)
+    if found is None:
+        # Make the finer half of the strided extents atomless.
+        extents.atomless |= patterned & (count >= int(np.median(count[patterned])))
+        kept = ~extents.atomless[extent]
+        _cut(extents, extent[kept], low[kept], high[kept])
+        return
+    extents.starts, extents.low, extents.high, extents.first_key, extents.end_key = found
 
 
 def _covering(first: Ids, last: Ids, segments: int) -> Ints:
@@ -424,11 +467,8 @@ def _comb(shape: ByteSet) -> tuple[int, int]:
 def _hulls(extents: Extents) -> tuple[Ints, Ints]:
     """The first key of every extent, and the key after its last."""
     program, storage = extents.program, extents.storage
-    location, patterns = extents.location, program.patterns
-    reach = program.dims.stride * (program.dims.count - 1)
-    below, above = (np.append(0, np.cumsum(part)) for part in (np.minimum(reach, 0), np.maximum(reach, 0)))
-    begin = patterns.offset + below[patterns.dim_end] - below[patterns.dim_begin]
-    end = patterns.offset + above[patterns.dim_end] - above[patterns.dim_begin] + patterns.run
+    location = extents.location
+    begin, end = pattern_hulls(program)
     whole = extents.unknown | (extents.pattern == NONE)
     low = np.where(whole, 0, np.append(begin, 0)[extents.pattern])
     high = np.where(whole, program.locations.size[location], np.append(end, 0)[extents.pattern])

@@ -234,11 +234,10 @@ def scan_conflicts(
     cells = np.empty((atoms + 2 * streams + 64, 5), np.int32)
     free = np.zeros(2, np.int64)
     _free_cells(cells, 0, free)
-    latest = np.full((slots, streams, 3), -1, np.int32)  # by slot: latest read, latest write, read before
-    users, uses = (
-        np.empty((slots, streams), np.int32),
-        np.zeros(slots, np.int32),
-    )  # by slot: its streams so far, in order
+    # The same cells for atomless extents: of each slot a list by rising stream. Few of all streams use one slot.
+    users = np.full(slots, -1, np.int32)
+    last = np.full((slots, 3), -1, np.int64)  # the bounds of these lists
+    first_row = _first_rows(order.core)
 
     for at in range(len(schedule)):
         b = schedule[at]
@@ -318,14 +317,14 @@ def scan_conflicts(
         # Atomless extents: overlapping pairs are listed.
         for k in range(touched.overlap_starts[r], touched.overlap_starts[r + 1]):
             slot = touched.overlaps[k]
-            for user in range(uses[slot]):
-                other = users[slot, user]
+            cell = -1 if _all_before(order, first_row, last[slot], b) else users[slot]
+            while cell >= 0:
+                other, wrote, read = cells[cell, 0], cells[cell, 1], cells[cell, 2]
                 if touched.stream_queue[other] == queue:
-                    a = _tied(
-                        order, latest[slot, other, 1], latest[slot, other, 0], latest[slot, other, 2], b, writes
-                    )
+                    a = _tied(order, wrote, read, cells[cell, 4], b, writes)
                 else:
-                    a = max(latest[slot, other, 0], latest[slot, other, 1]) if writes else latest[slot, other, 1]
+                    a = max(read, wrote) if writes else wrote
+                cell = cells[cell, 3]
                 if a >= 0:
                     kind = _judge(order, touched, a, b)
                     if kind >= 0:
@@ -334,21 +333,16 @@ def scan_conflicts(
                             found_second[kind, count[kind]] = b
                         count[kind] += 1
         if touched.slot[r] >= 0:
-            slot = touched.slot[r]
-            if latest[slot, s, 0] < 0 and latest[slot, s, 1] < 0:
-                user = uses[slot]
-                while user > 0 and users[slot, user - 1] > s:
-                    users[slot, user] = users[slot, user - 1]
-                    user -= 1
-                users[slot, user] = s
-                uses[slot] += 1
+            if free[1] == 0:
+                cells = _more_cells(cells, free)
+            mine = _user(users, cells, free, touched.slot[r], s)
+            _extend(order, first_row, last[touched.slot[r]], b)
             if writes:
-                latest[slot, s, 1] = b
+                cells[mine, 1] = b
             else:
-                a = latest[slot, s, 0]
-                if a >= 0 and order.instruction[a] != order.instruction[b]:
-                    latest[slot, s, 2] = a
-                latest[slot, s, 0] = b
+                if cells[mine, 2] >= 0 and order.instruction[cells[mine, 2]] != order.instruction[b]:
+                    cells[mine, 4] = cells[mine, 2]
+                cells[mine, 2] = b
     return Pairs(count, found_first, found_second)
 
 
@@ -382,6 +376,53 @@ def _take_cell(cells: Column, free: Ints, stream: int, following: int) -> int:
     cells[cell, 3] = following
     cells[cell, 4] = -1
     return cell
+
+
+@njit
+def _first_rows(core: Ids) -> Ids:
+    """The first instruction of each core."""
+    found = np.full(core.max() + 1 if len(core) else 0, -1, np.int32)
+    for i in range(len(core)):
+        if found[core[i]] < 0:
+            found[core[i]] = i
+    return found
+
+
+@njit
+def _extend(order: Order, first_row: Ids, last: Ints, access: int) -> None:
+    """Bounds of a list of accesses with one more: the latest that any of them is complete on the first chain, the
+    latest time, and the latest place in the list of a core.
+    """
+    i = order.instruction[access]
+    if order.down.shape[1] > 0:
+        last[0] = max(last[0], order.down[order.node[access], 0])
+    last[1] = max(last[1], order.time[i])
+    last[2] = max(last[2], i - first_row[order.core[i]])
+
+
+@njit
+def _all_before(order: Order, first_row: Ids, last: Ints, access: int) -> bool:
+    """True if the bounds show that no access of a list makes a bad pair with a later one, as behind a fence."""
+    j = order.instruction[access]
+    if order.up.shape[1] == 0 or last[0] > order.up[order.node[access], 0]:
+        return False
+    return bool((order.time[j] < 0 or last[1] < order.time[j]) and last[2] < j - first_row[order.core[j]])
+
+
+@njit
+def _user(users: Ids, cells: Column, free: Ints, slot: int, stream: int) -> int:
+    """The cell of a stream in the list of a slot; a new one if there is none. One cell must be free."""
+    before, cell = -1, users[slot]
+    while cell >= 0 and cells[cell, 0] < stream:
+        before, cell = cell, cells[cell, 3]
+    if cell >= 0 and cells[cell, 0] == stream:
+        return int(cell)
+    made = _take_cell(cells, free, stream, cell)
+    if before < 0:
+        users[slot] = made
+    else:
+        cells[before, 3] = made
+    return made
 
 
 @njit

@@ -1,32 +1,28 @@
 """The bytes that tasks touch, cut into atoms: no access touches a part of one.
 
 Accesses with equal storage, offset and shape share an extent. Extents whose spans overlap form a component, and no
-byte of one component is in another. Components that no task writes need no atoms. In a component of single runs, the
-ends of the runs cut it. A component with strided extents is a grid: its rows are as long as the most usual of the
-largest strides, an extent is a few rectangles, and the edges of all rectangles cut the rows and the columns. Cells
-that the same extents cover are one atom. Tiles of a matrix have one atom each, or few.
+byte of one component is in another. Components that no task writes need no atoms. In a component with strided extents
+equal neighbouring rows are taken for one, where rows are as long as the largest stride: so tiles of a matrix have one
+run each, or few. Runs are cut as those of a program are (`proofs/extents.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from haulout.checker.bytesets import ByteSet, normal
-from haulout.checker.columns import join_ranges
+from haulout.checker.bytesets import ByteSet, compacted, normal, runs
+from haulout.checker.columns import grouped
+from haulout.checker.proofs.extents import Cut, cut_runs
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.task_graph import TaskGraph
 
-MAX_BOXES = 1 << 18
-"""Rectangles of a component ..."""
+MAX_RUNS = 1 << 20
+"""Runs of a component ..."""
 MAX_CELLS = 1 << 24
-"""... and cells that they cover. A component with more is not checked, which is a finding."""
-
-Box = tuple[int, int, int, int]
-"""First row, row after the last, first column, column after the last."""
+"""... and parts of them between the ends of others. A component with more is not checked, which is a finding."""
 
 
 @dataclass(slots=True)
@@ -36,8 +32,9 @@ class Atoms:
     of_access: Ids
     """Extent of each access."""
     starts: Ints
-    """Extent e has the atoms `atoms[starts[e]:starts[e + 1]]`."""
-    atoms: Ids
+    """Extent e has the atoms `low[k]:high[k]` for k in `starts[e]:starts[e + 1]`."""
+    low: Ids
+    high: Ids
     count: int
     """The number of atoms."""
     too_fine: Bools
@@ -57,53 +54,37 @@ def cut(graph: TaskGraph) -> Atoms:
     storage, offset, shape = storage[new], offset[new], shape[new]
     low = offset + np.array([each.offset for each in sets], np.int64)[shape]
     high = low + np.array([each.span for each in sets], np.int64)[shape]
-    flat = np.array([not each.dims for each in sets], bool)[shape]
     written = np.bincount(of_access, access.write, minlength=len(low)) > 0
 
     component = _components(storage, low, high)
     count = int(component.max(initial=-1)) + 1
     has_write = np.bincount(component, written, minlength=count) > 0
-    size = np.bincount(component, minlength=count)
-    strided = np.bincount(component, ~flat, minlength=count) > 0
-    single, grid = size == 1, strided & (size > 1) & has_write
-
-    extents, atoms = [], []
-    # One extent: one atom.
-    lone = np.flatnonzero((single & has_write)[component])
-    extents.append(lone)
-    atoms.append(np.arange(len(lone)))
-    total = len(lone)
-    # Runs: the ends of all of them cut the storages, which are put one behind the other.
-    runs = np.flatnonzero((~single & ~strided & has_write)[component])
-    values, rank = np.unique(np.concatenate([low[runs], high[runs]]), return_inverse=True)
-    keys = np.tile(component[runs].astype(np.int64), 2) * len(values) + rank
-    places = np.unique(keys)
-    begin, end = np.searchsorted(places, keys[: len(runs)]), np.searchsorted(places, keys[len(runs) :])
-    extents.append(np.repeat(runs, end - begin))
-    atoms.append(total + join_ranges(begin, end - begin))
-    total += len(places)
-    # Grids, one at a time.
+    dims = np.array([len(each.dims) for each in sets], np.int64)[shape]
+    # One extent is one atom, whatever its bytes are.
+    strided = (np.bincount(component, dims, minlength=count) > 0) & (np.bincount(component, minlength=count) > 1)
+    # Storages are put one behind the other: components are in their order.
+    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(first, component, low)
+    np.maximum.at(last, component, high)
+    key = np.cumsum(last - first) - last
+    flat = np.flatnonzero((has_write & ~strided)[component]).astype(np.int32)
+    shift = key[component[flat]]
+    plain = cut_runs(flat, low[flat] + shift, high[flat] + shift, len(low), None)
+    assert plain is not None
+    cuts = [(np.arange(len(low)), plain)]
     too_fine = np.zeros(len(low), bool)
-    members = np.flatnonzero(grid[component])
-    members = members[np.argsort(component[members], kind="stable")]
-    ends = np.flatnonzero(np.append(component[members][1:] != component[members][:-1], True)) + 1
     tensor = np.zeros(len(low), np.int32)
     tensor[of_access] = access.tensor
-    for first, last in pairwise([0, *ends.tolist()] if len(members) else []):
-        inside = members[first:last]
+    starts, rows = grouped(component, count)
+    for each in np.flatnonzero(has_write & strided).tolist():
+        inside = rows[starts[each] : starts[each + 1]]
         origin = int(graph.base[tensor[inside[0]]])
-        parts = [sets[shape[each]].shifted(int(offset[each]) - origin) for each in inside.tolist()]
-        found = _grid(parts)
+        found = _cut([sets[shape[row]].shifted(int(offset[row]) - origin) for row in inside.tolist()])
         if found is None:
             too_fine[inside] = True
-            continue
-        extents.append(inside[found[0]])
-        atoms.append(total + found[1])
-        total += int(found[1].max(initial=-1)) + 1
-    extent, atom = np.concatenate(extents), np.concatenate(atoms)
-    by_extent = np.argsort(extent, kind="stable")
-    starts = np.searchsorted(extent[by_extent], np.arange(len(low) + 1))
-    return Atoms(of_access, starts, atom[by_extent].astype(np.int32), total, too_fine)
+        else:
+            cuts.append((inside, found))
+    return _joined(of_access, cuts, too_fine)
 
 
 def _components(storage: Ids, low: Ints, high: Ints) -> Ids:
@@ -120,82 +101,39 @@ def _components(storage: Ids, low: Ints, high: Ints) -> Ids:
     return component
 
 
-def _grid(sets: list[ByteSet]) -> tuple[Ints, Ints] | None:
-    """(index of the set, atom) of sets of bytes, sorted by set; None if there are too many rectangles or cells."""
-    pitch = Counter(each.dims[0][0] for each in sets if each.dims).most_common(1)[0][0]
-    owner: list[int] = []
-    boxes: list[Box] = []
-    for at, each in enumerate(sets):
-        found = _boxes(each, pitch, MAX_BOXES - len(boxes))
-        if found is None:
-            return None
-        owner += [at] * len(found)
-        boxes += found
-    table = np.array(boxes, np.int64).reshape(-1, 4)
-    of_set = np.array(owner, np.int64)
-    rows, columns = np.unique(table[:, :2]), np.unique(table[:, 2:])
-    top, bottom = np.searchsorted(rows, table[:, 0]), np.searchsorted(rows, table[:, 1])
-    left, right = np.searchsorted(columns, table[:, 2]), np.searchsorted(columns, table[:, 3])
-    height, width = bottom - top, right - left
-    if int((height * width).sum()) > MAX_CELLS:
+def _cut(sets: list[ByteSet]) -> Cut | None:
+    """The atoms of some sets of bytes of one tensor; None if there are too many runs, or parts of runs."""
+    pitch = max(each.dims[0][0] for each in sets if each.dims)
+    parts = [(at, part) for at, each in enumerate(sets) for part in _rows(each, pitch)]
+    end = max(each.offset + each.span for each in sets)
+    small = compacted([part for _, part in parts], -(-end // pitch) * pitch).sets
+    if sum(each.max_runs for each in small) > MAX_RUNS:
         return None
-    # Rows of each box, then the cells of each of them.
-    row = join_ranges(top, height)
-    box = np.repeat(np.arange(len(table)), height)
-    cell = np.repeat(row, width[box]) * len(columns) + join_ranges(left[box], width[box])
-    of_cell = np.repeat(of_set[box], width[box])
-    pair = np.unique(cell * len(sets) + of_cell)
-    return _merged(pair // len(sets), pair % len(sets))
+    listed = [runs(each) for each in small]
+    extent = np.repeat(np.array([at for at, _ in parts], np.int32), [len(low) for low, _ in listed])
+    low, high = (np.concatenate(side) for side in zip(*listed, strict=True))
+    return cut_runs(extent, low, high, len(sets), MAX_CELLS)
 
 
-def _merged(cell: Ints, of_cell: Ints) -> tuple[Ints, Ints]:
-    """One atom for the cells that the same sets cover, told apart by sums of random numbers.
-
-    Should two sums be equal by chance, the atom has the sets of both: too few bytes are told apart, never too many.
-    """
-    first = np.flatnonzero(np.append(True, cell[1:] != cell[:-1]))
-    sizes = np.diff(np.append(first, len(cell)))
-    weight = np.random.default_rng(0).integers(0, 1 << 64, int(of_cell.max()) + 1, np.uint64)
-    total = np.add.reduceat(weight[of_cell], first)
-    names, atom = np.unique(total, return_inverse=True)
-    pairs = np.unique(of_cell * len(names) + np.repeat(atom, sizes))
-    return pairs // len(names), pairs % len(names)
+def _rows(some: ByteSet, pitch: int) -> list[ByteSet]:
+    """One run in parts: what ends a row, whole rows, what begins one. Other sets stay as they are."""
+    begin, end = some.offset, some.offset + some.run
+    if some.dims or begin // pitch == (end - 1) // pitch:
+        return [some]
+    edges = begin, -(-begin // pitch) * pitch, end // pitch * pitch, end
+    return [ByteSet(low, high - low) for low, high in pairwise(edges) if high > low]
 
 
-def _boxes(some: ByteSet, pitch: int, limit: int) -> list[Box] | None:
-    """A set of bytes as rectangles in rows of `pitch` bytes; None if there are more than `limit`."""
-    if not some.dims:
-        return _run(some.offset, some.offset + some.run, pitch)
-    (stride, count), *inner = some.dims
-    part = ByteSet(some.offset, some.run, tuple(inner))
-    found: list[Box] = []
-    inside = _boxes(part, pitch, limit)
-    if inside is None:
-        return None
-    if stride == pitch and len({each[0] for each in inside}) == 1 and all(each[1] == each[0] + 1 for each in inside):
-        return [(top, top + count, left, right) for top, _, left, right in inside]
-    if len(inside) * count > limit:
-        return None
-    for at in range(count):
-        again = _boxes(part.shifted(stride * at), pitch, limit)
-        if again is None or len(found) + len(again) > limit:
-            return None
-        found += again
-    return found
-
-
-def _run(low: int, high: int, pitch: int) -> list[Box]:
-    """A run of bytes as at most three rectangles."""
-    first, last = low // pitch, (high - 1) // pitch
-    if first == last:
-        return [(first, first + 1, low - first * pitch, high - first * pitch)]
-    found: list[Box] = []
-    if low > first * pitch:
-        found.append((first, first + 1, low - first * pitch, pitch))
-        first += 1
-    full = high // pitch
-    if full > first:
-        found.append((first, full, 0, pitch))
-    if high > full * pitch:
-        found.append((full, full + 1, 0, high - full * pitch))
-    return found
+def _joined(of_access: Ids, cuts: list[tuple[Ints, Cut]], too_fine: Bools) -> Atoms:
+    """Extents that were cut apart from each other, given by their numbers."""
+    extents, lows, highs, count = [], [], [], 0
+    for inside, found in cuts:
+        extents.append(np.repeat(inside, np.diff(found.starts)))
+        lows.append(found.low + count)
+        highs.append(found.high + count)
+        count += len(found.first_key)
+    extent = np.concatenate(extents)
+    order = np.argsort(extent, kind="stable")
+    starts = np.searchsorted(extent[order], np.arange(len(too_fine) + 1))
+    low, high = (np.concatenate(side)[order].astype(np.int32) for side in (lows, highs))
+    return Atoms(of_access, starts, low, high, count, too_fine)

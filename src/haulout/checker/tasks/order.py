@@ -14,10 +14,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from haulout.checker.columns import grouped
+from haulout.checker.order.schedule import schedule_without, shortest_cycle
+from haulout.checker.order.semaphores import no_semaphores
 from haulout.checker.tasks.reach import queried
+from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ids, Ints
 from haulout.ir.task_graph import TaskGraph
-from haulout.support.jit import njit
 
 MAX_OVERFULL = 2000
 """Of an event with more triggers than this, and more than it waits for, none is sure."""
@@ -103,30 +105,10 @@ def _sorted(source: Ids, target: Ids, nodes: int) -> Order:
 def topological(source: Ids, target: Ids, nodes: int) -> Ids:
     """A topological order, as the position of each node; -1 for nodes on or after a cycle."""
     starts, rows = grouped(source, nodes)
-    return _topological(starts, target[rows], np.bincount(target, minlength=nodes))
-
-
-@njit
-def _topological(starts: Ints, target: Ids, waiting: Ints) -> Ids:
-    """The position of each node: those without arcs into them first, then in the order in which they get ready."""
-    nodes = len(waiting)
-    position = np.full(nodes, -1, np.int32)
-    queue = np.empty(nodes, np.int32)
-    end = 0
-    for node in range(nodes):
-        if waiting[node] == 0:
-            queue[end] = node
-            end += 1
-    at = 0
-    while at < end:
-        node = queue[at]
-        position[node] = at
-        at += 1
-        for k in range(starts[node], starts[node + 1]):
-            waiting[target[k]] -= 1
-            if waiting[target[k]] == 0:
-                queue[end] = target[k]
-                end += 1
+    each, nothing = np.arange(nodes, dtype=np.int32), np.zeros(0, np.int32)
+    order, _ = schedule_without(each, each, starts, target[rows], no_semaphores(), nothing)
+    position = np.full(nodes, NONE, np.int32)
+    position[order] = np.arange(len(order))
     return position
 
 
@@ -145,22 +127,5 @@ def cycles(order: Order) -> list[list[int]]:
     _, first = np.unique(component[source], return_index=True)
     for each in first.tolist():
         root = int(np.flatnonzero(component == component[source[each]])[0])
-        found.append(_shortest(root, starts, following))
+        found.append(shortest_cycle(root, lambda node: following[starts[node] : starts[node + 1]].tolist()))
     return sorted(found)
-
-
-def _shortest(root: int, starts: Ints, following: Ids) -> list[int]:
-    """The nodes of a shortest cycle through a node that is on one."""
-    before = {root: -1}
-    queue = [root]
-    for node in queue:
-        for other in following[starts[node] : starts[node + 1]].tolist():
-            if other == root:
-                path = [node]
-                while before[path[-1]] >= 0:
-                    path.append(before[path[-1]])
-                return path[::-1]
-            if other not in before:
-                before[other] = node
-                queue.append(other)
-    raise AssertionError("the node is on no cycle")

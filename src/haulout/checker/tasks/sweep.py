@@ -44,7 +44,7 @@ def needed_pairs(graph: TaskGraph, order: Order, atoms: Atoms) -> Pairs:
     in_starts, in_rows = grouped(order.target, graph.nodes)
     out_starts, out_rows = grouped(order.source, graph.nodes)
     reads = np.flatnonzero(~access.write)
-    lists = np.diff(atoms.starts)[atoms.of_access[reads]]
+    lists = np.diff(np.append(0, np.cumsum(atoms.high - atoms.low))[atoms.starts])[atoms.of_access[reads]]
     first, second, needed = _scan(
         starts,
         rows,
@@ -52,7 +52,8 @@ def needed_pairs(graph: TaskGraph, order: Order, atoms: Atoms) -> Pairs:
         access.task,
         atoms.of_access,
         atoms.starts,
-        atoms.atoms,
+        atoms.low,
+        atoms.high,
         atoms.count,
         int(lists.sum()),
         in_starts,
@@ -71,7 +72,8 @@ def _scan(
     task: Ids,
     of_access: Ids,
     atom_starts: Ints,
-    atoms: Ids,
+    low: Ids,
+    high: Ids,
     atom_count: int,
     list_size: int,
     in_starts: Ints,
@@ -98,39 +100,39 @@ def _scan(
             row = rows[k]
             extent = of_access[row]
             for m in range(atom_starts[extent], atom_starts[extent + 1]):
-                atom = atoms[m]
-                # A write comes after the reads since the last write; anything else after the last write.
-                other = writer[atom]
-                item = head[atom] if write[row] else -1
-                if item >= 0:
-                    other = reader[item]
-                    item = link[item]
-                while other >= 0:
-                    that = task[other]
-                    if that != now and seen[that] != now:
-                        seen[that] = now
-                        needed += 1
-                        direct = mark[that] == now
-                        if not direct and out_starts[that + 1] - out_starts[that] <= FEW:
-                            for j in range(out_starts[that], out_starts[that + 1]):
-                                direct |= mark[after[j]] == now
-                        if not direct:
-                            if size == len(first):
-                                first = np.append(first, np.empty(size, np.int32))
-                                second = np.append(second, np.empty(size, np.int32))
-                            first[size] = other
-                            second[size] = row
-                            size += 1
-                    if item < 0:
-                        break
-                    other = reader[item]
-                    item = link[item]
-                if write[row]:
-                    writer[atom] = row
-                    head[atom] = -1
-                elif head[atom] < 0 or task[reader[head[atom]]] != now:
-                    reader[used] = row
-                    link[used] = head[atom]
-                    head[atom] = used
-                    used += 1
+                for atom in range(low[m], high[m]):
+                    # A write comes after the reads since the last write; anything else after the last write.
+                    other = writer[atom]
+                    item = head[atom] if write[row] else -1
+                    if item >= 0:
+                        other = reader[item]
+                        item = link[item]
+                    while other >= 0:
+                        that = task[other]
+                        if that != now and seen[that] != now:
+                            seen[that] = now
+                            needed += 1
+                            direct = mark[that] == now
+                            if not direct and out_starts[that + 1] - out_starts[that] <= FEW:
+                                for j in range(out_starts[that], out_starts[that + 1]):
+                                    direct |= mark[after[j]] == now
+                            if not direct:
+                                if size == len(first):
+                                    first = np.append(first, np.empty(size, np.int32))
+                                    second = np.append(second, np.empty(size, np.int32))
+                                first[size] = other
+                                second[size] = row
+                                size += 1
+                        if item < 0:
+                            break
+                        other = reader[item]
+                        item = link[item]
+                    if write[row]:
+                        writer[atom] = row
+                        head[atom] = -1
+                    elif head[atom] < 0 or task[reader[head[atom]]] != now:
+                        reader[used] = row
+                        link[used] = head[atom]
+                        head[atom] = used
+                        used += 1
     return first[:size].copy(), second[:size].copy(), needed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from haulout.checker.values.undefined import Flow, Reach, Read
 from haulout.checker.values.undefined_in_loops import AnyOrderFlow
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Ids
+
+T = TypeVar("T")
 
 
 class Harm(NamedTuple):
@@ -39,7 +41,7 @@ def find_harm(model: Model, schedule: Ids, sendrecvs: SendRecvs, locations: Sequ
     flow = Flow(model, schedule, sendrecvs)
     reads = {location: flow.missing(location) for location in locations}
     found = []
-    for location in _guilty(list(reads), lambda some: flow.reach(_all(reads, some), False) is not None, limit):
+    for location in guilty(list(reads), lambda some: flow.reach(_all(reads, some), False) is not None, limit):
         mine = reads[location]
         sure = [each for each in mine if each.certain]
         certain = flow.reach(sure, True) is not None
@@ -51,13 +53,13 @@ def find_harm(model: Model, schedule: Ids, sendrecvs: SendRecvs, locations: Sequ
     source = model.unrolled.source
     rows = np.unique(source.instruction_function[model.unrolled.origin[model.unrolled.origin != NONE]])
     in_other_run = AnyOrderFlow(source, rows.tolist(), model.owners())
-    guilty = {each.location for each in found}
-    left = [location for location in reads if location not in guilty]
+    known = {each.location for each in found}
+    left = [location for location in reads if location not in known]
 
     def spreads(some: Sequence[Read]) -> Reach | None:
         return in_other_run.reach([(int(flow.owner[each.access]), each.missing) for each in some])
 
-    for location in _guilty(left, lambda some: spreads(_all(reads, some)) is not None, limit - len(found)):
+    for location in guilty(left, lambda some: spreads(_all(reads, some)) is not None, limit - len(found)):
         read, reach = _first(reads[location], spreads)
         found.append(Harm(location, read, reach, False, True, len(reads[location])))
     return found
@@ -67,15 +69,15 @@ def _all(reads: dict[int, list[Read]], locations: Iterable[int]) -> list[Read]:
     return [read for location in locations for read in reads[location]]
 
 
-def _guilty(locations: list[int], is_guilty: Callable[[list[int]], bool], limit: int) -> list[int]:
-    """The locations whose reads do harm, at most `limit` of them; several are tried at once."""
-    if not locations or limit <= 0 or not is_guilty(locations):
+def guilty(some: list[T], is_guilty: Callable[[list[T]], bool], limit: int) -> list[T]:
+    """Locations whose reads do harm, or reads that do, at most `limit` of them; several are tried at once."""
+    if not some or limit <= 0 or not is_guilty(some):
         return []
-    if len(locations) == 1:
-        return locations
-    half = len(locations) // 2
-    found = _guilty(locations[:half], is_guilty, limit)
-    return found + _guilty(locations[half:], is_guilty, limit - len(found))
+    if len(some) == 1:
+        return some
+    half = len(some) // 2
+    found = guilty(some[:half], is_guilty, limit)
+    return found + guilty(some[half:], is_guilty, limit - len(found))
 
 
 def _first(reads: Sequence[Read], reach: Callable[[Sequence[Read]], Reach | None]) -> tuple[Read, Reach]:

@@ -94,6 +94,16 @@ class Operands:
         # Of no known index, but it touches bytes that are not known statically: each operand may say which.
         return not self.guess(access) and any(map(self.guess, mine))
 
+    def sink(self, access: int, alone: bool) -> str | None:
+        """The kind of harm (`Reach.what`) that a read of undefined bytes does by itself, in an instruction that is
+        `alone` where it writes nothing; None: none.
+        """
+        if self.is_index(access):
+            return "index"
+        if self.opcode(int(self.instruction[access])).collective:
+            return "collective"
+        return "effect" if alone else None
+
     def spread(self, source: int, some: Runs, target: int) -> Runs:
         """The bytes of a write that may be made of some bytes of a read; of the same instruction, or of a partner."""
         sides = self.of(int(self.instruction[source])), self.of(int(self.instruction[target]))

@@ -20,7 +20,7 @@ nothing.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from haulout.checker import bytesets
 from haulout.checker.columns import positions
 from haulout.checker.model import Model
 from haulout.checker.order.sendrecv import SendRecvs
+from haulout.checker.paths.unroll import BRANCH
 from haulout.checker.values.byte_flow import NO_BYTES, Runs, total, union, without
 from haulout.checker.values.interned import Sets
 from haulout.checker.values.operands import Operands
@@ -81,14 +82,103 @@ def hops_to(provenance: Provenance, location: int) -> tuple[Hop, ...]:
     return tuple(reversed(found))
 
 
-class Flow:
+class Accesses:
+    """The accesses of a model: what undefined bytes that they read do, and where these go on."""
+
+    def __init__(self, model: Model, operands: Operands, row: Ids, sendrecvs: SendRecvs) -> None:
+        self.model, self.operands = model, operands
+        self.row = row
+        """Of each access: its row in `operands`; NONE: a branch."""
+        self.owner: Ids = model.owners()[model.location]
+        self.sender, self.receiver = sendrecvs.partners()
+        self.meets = set(sendrecvs.instruction.tolist())
+
+    def writes(self, instruction: int) -> list[int]:
+        """The accesses that get what an instruction has read: its own writes, or those of the core it sends to."""
+        if instruction in self.meets:
+            instruction = self.receiver.get(instruction, NONE)
+            if instruction == NONE:
+                return []
+        starts = self.model.access_starts
+        mine = range(int(starts[instruction]), int(starts[instruction + 1]))
+        return [access for access in mine if self.model.write[access]]
+
+    def source(self, instruction: int) -> int:
+        """The instruction that read what this one writes: itself, or the sender."""
+        return self.sender.get(instruction, NONE) if instruction in self.meets else instruction
+
+    def sink(self, access: int) -> str | None:
+        """The kind of harm (`Reach.what`) that a read of undefined bytes does by itself; None: none."""
+        instruction = int(self.model.instruction[access])
+        if self.model.engine[instruction] == BRANCH:
+            return "branch"
+        starts = self.model.access_starts
+        mine = slice(int(starts[instruction]), int(starts[instruction + 1]))
+        alone = instruction not in self.meets and not self.model.write[mine].any()
+        return self.operands.sink(int(self.row[access]), alone)
+
+
+class UndefinedBytes:
+    """The undefined bytes of each location, as accesses happen one after the other."""
+
+    def __init__(self, accesses: Accesses, reads: Mapping[int, Runs], certain: bool) -> None:
+        self.accesses, self.reads, self.certain = accesses, reads, certain
+        self.state: dict[int, Runs] = {}
+        self.provenance: Provenance = {}
+        self.taken: dict[int, list[tuple[int, Runs]]] = {}
+        """Instruction -> the undefined bytes that it has read, by access."""
+        self.made: dict[tuple[int, int], Runs] = {}
+        """(Instruction, location) -> the undefined bytes that it has written there."""
+
+    def read(self, access: int) -> bool:
+        """Take the undefined bytes that an access reads; whether there are some."""
+        operands = self.accesses.operands
+        owner, row = int(self.accesses.owner[access]), int(self.accesses.row[access])
+        some = self.reads.get(access, NO_BYTES)
+        if owner in self.state:
+            found = self.state[owner]
+            if row != NONE:
+                extent = operands.extent(row).runs
+                found = operands.sets.made(bytesets.common, found, extent)
+                if self.certain and operands.guess(row) and total(found) != total(extent):
+                    found = NO_BYTES
+            some = operands.sets.made(union, some, found) if len(some[0]) else found
+        if not len(some[0]):
+            return False
+        self.taken.setdefault(int(self.accesses.model.instruction[access]), []).append((access, some))
+        return True
+
+    def write(self, access: int) -> None:
+        """Some bytes become undefined, the others of the write are defined."""
+        accesses, operands, made = self.accesses, self.accesses.operands, self.accesses.operands.sets.made
+        owner, row = int(accesses.owner[access]), int(accesses.row[access])
+        instruction = int(accesses.model.instruction[access])
+        sources = self.taken.get(accesses.source(instruction), ())
+        if owner not in self.state and not sources and (instruction, owner) not in self.made:
+            return
+        guess = operands.guess(row)
+        before, fresh = self.state.get(owner, NO_BYTES), NO_BYTES
+        for source, some in () if guess and self.certain else sources:
+            part = operands.spread(int(accesses.row[source]), some, row)
+            if len(part[0]) and not len(before[0]):
+                self.provenance.setdefault(owner, (instruction, int(accesses.owner[source])))
+            fresh = made(union, fresh, part)
+        if sources:
+            fresh = made(union, fresh, self.made.get((instruction, owner), NO_BYTES))
+            self.made[instruction, owner] = fresh
+        left = before if guess and not self.certain else made(without, before, operands.extent(row).runs)
+        state = made(union, left, fresh)
+        if len(state[0]):
+            self.state[owner] = state
+        else:
+            self.state.pop(owner, None)
+
+
+class Flow(Accesses):
     """The flow of undefined bytes through one run."""
 
     def __init__(self, model: Model, schedule: Ids, sendrecvs: SendRecvs) -> None:
-        self.model, self.program = model, model.program
-        self.owner: Ids = model.owners()[model.location]
-        self.sets = Sets()
-        self.operands = Operands(model.program, model.owners(), self.sets)
+        super().__init__(model, Operands(model.program, model.owners(), Sets()), model.access, sendrecvs)
         self.schedule = schedule
         self.at = positions(schedule, len(schedule))
         order = np.argsort(self.owner[schedule], kind="stable")
@@ -96,16 +186,10 @@ class Flow:
         ends = np.append(first, len(order))
         self.places = {int(owner): order[ends[k] : ends[k + 1]] for k, owner in enumerate(owners)}
         """Owner -> the places of its accesses in the schedule."""
-        # The first half of the pairs leads from a sender to its receiver.
-        half = len(sendrecvs.arrives) // 2
-        senders, receivers = (sendrecvs.instruction[side[:half]] for side in (sendrecvs.arrives, sendrecvs.completes))
-        self._sendrecvs = set(sendrecvs.instruction.tolist())
-        self._receiver = dict(zip(senders.tolist(), receivers.tolist(), strict=True))
-        self._sender = dict(zip(receivers.tolist(), senders.tolist(), strict=True))
 
     def missing(self, owner: int) -> list[Read]:
         """The reads of unwritten bytes of a location, in the order of the schedule."""
-        size = int(self.program.locations.size[owner])
+        size = int(self.model.program.locations.size[owner])
         whole: Runs = (np.array([0], np.int64), np.array([size], np.int64))
         left, doubted, found = whole, False, []
         for place in self.places[owner].tolist():
@@ -129,52 +213,17 @@ class Flow:
         """The first thing that the bytes of some reads reach."""
         return _Walk(self, reads, certain).run()
 
-    def writes(self, instruction: int) -> list[int]:
-        """The accesses that get what an instruction has read: its own writes, or those of the core it sends to."""
-        if instruction in self._sendrecvs:
-            instruction = self._receiver.get(instruction, NONE)
-            if instruction == NONE:
-                return []
-        starts = self.model.access_starts
-        mine = range(int(starts[instruction]), int(starts[instruction + 1]))
-        return [access for access in mine if self.model.write[access]]
 
-    def source(self, instruction: int) -> int:
-        """The instruction that read what this one writes: itself, or the sender."""
-        return self._sender.get(instruction, NONE) if instruction in self._sendrecvs else instruction
-
-    def sink(self, access: int) -> str | None:
-        """The kind of harm (`Reach.what`) that a read of undefined bytes does by itself; None: none."""
-        instruction = int(self.model.instruction[access])
-        if self.model.is_branch[instruction]:
-            return "branch"
-        row = int(self.model.access[access])
-        if self.operands.is_index(row):
-            return "index"
-        if self.operands.opcode(int(self.model.rows[instruction])).collective:
-            return "collective"
-        starts = self.model.access_starts
-        mine = slice(int(starts[instruction]), int(starts[instruction + 1]))
-        alone = instruction not in self._sendrecvs and not self.model.write[mine].any()
-        return "effect" if alone else None
-
-
-class _Walk:
+class _Walk(UndefinedBytes):
     """One flow: the undefined bytes of each location along the schedule."""
 
     def __init__(self, flow: Flow, reads: Sequence[Read], certain: bool) -> None:
-        self.flow, self.certain = flow, certain
-        self.reads = {read.access: read.missing for read in reads}
-        self.state: dict[int, Runs] = {}
-        self.provenance: Provenance = {}
-        self.taken: dict[int, list[tuple[int, Runs]]] = {}
-        """Instruction -> the undefined bytes that it has read."""
+        super().__init__(flow, {read.access: read.missing for read in reads}, certain)
+        self.flow = flow
         self.queue: list[tuple[int, int]] = [(int(flow.at[access]), NONE) for access in self.reads]
         """(Position in the schedule, location whose next access it is, or NONE)."""
         self.followed: set[int] = set()
         """Locations whose next access is in the queue."""
-        self.made: dict[tuple[int, int], Runs] = {}
-        """(Instruction, location) -> the undefined bytes that it has written there."""
 
     def run(self) -> Reach | None:
         """Go through the schedule."""
@@ -189,7 +238,7 @@ class _Walk:
             if owner != NONE:
                 self.followed.discard(owner)
                 self._follow(owner, place)
-        kind = self.flow.program.locations.kind
+        kind = self.flow.model.program.locations.kind
         for owner in sorted(self.state):
             if kind[owner] != Kind.INTERNAL:
                 return Reach("output", NONE, hops_to(self.provenance, owner))
@@ -206,49 +255,16 @@ class _Walk:
             heapq.heappush(self.queue, (int(places[after]), owner))
 
     def _happens(self, access: int, place: int) -> Reach | None:
-        if self.flow.model.write[access]:
-            self._write(access, place)
-            return None
-        return self._read(access)
-
-    def _read(self, access: int) -> Reach | None:
         flow, owner = self.flow, int(self.flow.owner[access])
-        row = int(flow.model.access[access])
-        some = self.reads.get(access, NO_BYTES)
-        if owner in self.state:
-            extent = flow.operands.extent(row).runs
-            found = flow.sets.made(bytesets.common, self.state[owner], extent)
-            if not self.certain or not flow.operands.guess(row) or total(found) == total(extent):
-                some = flow.sets.made(union, some, found) if len(some[0]) else found
-        if not len(some[0]):
+        if flow.model.write[access]:
+            self.write(access)
+            self._follow(owner, place)
+            return None
+        if not self.read(access):
             return None
         instruction = int(flow.model.instruction[access])
         if what := flow.sink(access):
             return Reach(what, instruction, hops_to(self.provenance, owner))
-        self.taken.setdefault(instruction, []).append((access, some))
         for write in flow.writes(instruction):
             heapq.heappush(self.queue, (int(flow.at[write]), NONE))
         return None
-
-    def _write(self, access: int, place: int) -> None:
-        flow, owner = self.flow, int(self.flow.owner[access])
-        operands, row = flow.operands, int(flow.model.access[access])
-        instruction = int(flow.model.instruction[access])
-        sources = self.taken.get(flow.source(instruction), ())
-        guess, extent = operands.guess(row), operands.extent(row).runs
-        before, fresh = self.state.get(owner, NO_BYTES), NO_BYTES
-        for source, some in () if guess and self.certain else sources:
-            part = operands.spread(int(flow.model.access[source]), some, row)
-            if len(part[0]) and not len(before[0]):
-                self.provenance.setdefault(owner, (instruction, int(flow.owner[source])))
-            fresh = flow.sets.made(union, fresh, part)
-        if sources:
-            fresh = flow.sets.made(union, fresh, self.made.get((instruction, owner), NO_BYTES))
-            self.made[instruction, owner] = fresh
-        left = before if guess and not self.certain else flow.sets.made(without, before, extent)
-        state = flow.sets.made(union, left, fresh)
-        if len(state[0]):
-            self.state[owner] = state
-            self._follow(owner, place)
-        else:
-            self.state.pop(owner, None)

@@ -96,12 +96,8 @@ class AnyOrderFlow:
 
     def _sink(self, access: int) -> str | None:
         instruction = int(self.operands.instruction[access])
-        if self.operands.is_index(access):
-            return "index"
-        if self.operands.opcode(instruction).collective:
-            return "collective"
         alone = instruction not in self.sendrecvs and not self.operands.writes(instruction)
-        return "effect" if alone else None
+        return self.operands.sink(access, alone)
 
     def _targets(self, instruction: int) -> list[int]:
         """The writes that get what an instruction reads; any core may receive what one sends."""

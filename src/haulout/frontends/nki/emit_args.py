@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from haulout.frontends.nki.accessed import accessed
 from haulout.frontends.nki.recorder import LoopDetail, MeetingDetail, Operand, Record
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.tensor import Tensor
@@ -117,7 +118,7 @@ def _is_upwards(tensor: Tensor) -> bool:
 
 
 def _touched(tensor: Tensor) -> list[Operand]:
-    return [(tensor.storage.number, pattern) for pattern in tensor.bytes().patterns] or [(-1, None)]
+    return [(tensor.storage.number, pattern) for pattern in accessed(tensor).patterns] or [(-1, None)]
 
 
 def _value(value: Any, record: Record, registers: bool = False) -> AttrValue:

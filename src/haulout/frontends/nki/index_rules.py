@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from haulout.frontends.nki.accessed import leaving
 from haulout.frontends.nki.findings import Findings
 from haulout.frontends.nki.registers import VirtualRegister
-from haulout.frontends.nki.tensor import Tensor, leaving
+from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.value_rules import known_numbers
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from haulout.frontends.nki.accessed import accessed
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.storage import Buffer, Interval
 from haulout.frontends.nki.tensor import Tensor
@@ -40,7 +41,7 @@ def follow_range(name: str, given: Mapping[str, Any], writes: Sequence[Tensor]) 
         found = _result(name, given) if tensor is dst and tensor.buffer is not Buffer.shared_hbm else None
         if found is not None and not _is_held(found, tensor, moved=name in _COPIES):
             found = None
-        if found is None or storage.within is None or tensor.bytes().patterns == (None,):
+        if found is None or storage.within is None or accessed(tensor).patterns == (None,):
             storage.within = found
         else:
             storage.within = _join(storage.within, found)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from haulout.frontends.nki.accessed import accessed
 from haulout.frontends.nki.engines import runs_on
 from haulout.frontends.nki.findings import Findings, kernel_frame, kernel_place, reject
 from haulout.frontends.nki.hardware_matmul import Accumulation
@@ -261,7 +262,7 @@ class Recorder:
         write_bytes: dict[Operand, bool] = {}
         for found, tensors in ((read_bytes, (*reads, *indices)), (write_bytes, writes)):
             for tensor in tensors:
-                patterns, maybe = tensor.bytes()
+                patterns, maybe = accessed(tensor)
                 number = tensor.storage.number
                 for pattern in patterns:
                     found[number, pattern] = found.get((number, pattern), True) and maybe

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from haulout.frontends.nki.accessed import reach
 from haulout.frontends.nki.storage import Buffer, Storage
 from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.trace import Trace
@@ -50,7 +51,7 @@ def _is_filled(trace: Trace, wanted: Storage, core: int) -> bool:
             for number, pattern in record.writes:
                 if number == twin.number:
                     scattered |= moved is not None
-                    _mark(mask, pattern if moved is None else moved.reach())
+                    _mark(mask, pattern if moved is None else reach(moved))
     return scattered and bool(mask.all())
 
 

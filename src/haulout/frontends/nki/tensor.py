@@ -12,25 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from haulout.frontends.nki import session
-from haulout.frontends.nki.byte_sets import inside, operand_bytes, shifted_bytes, touched, view_bytes
+from haulout.frontends.nki.byte_sets import view_bytes
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES, nki_name
 from haulout.frontends.nki.findings import reject
-from haulout.frontends.nki.index_arrays import Box, Grid, array_view, as_arrays, check_grid, cut, mask_box, masked
+from haulout.frontends.nki.index_arrays import Box, Grid, array_view, as_arrays, cut, mask_box, masked
 from haulout.frontends.nki.layout import DynamicSlice, flatten, index_view, permuted, reshaped, row_major
 from haulout.frontends.nki.operators import Operator
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.storage import Buffer, Storage
-from haulout.frontends.nki.values import Array, decode, flat_index
+from haulout.frontends.nki.values import Array
 from haulout.ir.patterns import Pattern
-
-MAX_ROWS = 128
-"""Rows of a gather whose indices are known that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +38,6 @@ class Indirect:
     """One index a partition, in place of the partition's own stride."""
     stride: int
     extent: int
-
-
-class Bytes(NamedTuple):
-    """What an operand touches."""
-
-    patterns: tuple[Pattern | None, ...]
-    """None: the whole storage."""
-    maybe: bool
-    """Not all of these bytes, and it is not known which."""
 
 
 @dataclass(slots=True, eq=False)
@@ -222,7 +209,7 @@ class Tensor:
 
     def _check_inside(self) -> None:
         """Report an access pattern that is outside of its storage for every index."""
-        low, high = self._base().hull
+        low, high = self.base().hull
         if low < 0 or high > self.storage.size:
             session.recorder().findings.add(
                 "out-of-bounds",
@@ -388,52 +375,13 @@ class Tensor:
         found: Tensor = Operator("copy")(self, dtype=dtype)
         return found
 
-    # -- which bytes -------------------------------------------------------------------------------------------------
+    # -- what an access needs ----------------------------------------------------------------------------------------
 
-    def bytes(self) -> Bytes:
-        """The bytes that an access through this view touches."""
-        size, item = self.storage.size, self.itemsize
-        if self.grid is not None and session.is_tracing():
-            check_grid(self, self.extents, repr(self.storage.name))
-        if self.indirect is None:
-            return Bytes((operand_bytes(self.offset, self.strides, self.shape, item, size),), False)
-        index, vector = self.indirect.index, self.indirect.vector
-        stride, extent = self.indirect.stride, self.indirect.extent
-        base = self._base()
-        known = known_indices(index, self.shape[0] if vector else 1)
-        if known is None:
-            within = index.storage.within if isinstance(index, Tensor) else None
-            if within is not None and 0 <= within[0] < within[1]:
-                base = base._replace(offset=base.offset + within[0] * stride * item)
-                extent = within[1] - within[0]
-            reach = shifted_bytes(base, stride * item, extent, size)
-            return Bytes((inside(reach, size),), reach != base)
-        moves = sorted({at * stride * item for at in known})
-        places = [base.offset + move for move in moves]
-        low, high = base.hull
-        fitting = [place for place in places if place - base.offset + low >= 0 and place - base.offset + high <= size]
-        if not fitting:
-            return Bytes((), False)
-        steps = {second - first for first, second in pairwise(fitting)}
-        if len(steps) <= 1:
-            dims = (*base.dims, (next(iter(steps), 1), len(fitting)))
-            return Bytes((inside(touched(fitting[0], base.run, dims), size),), False)
-        if len(fitting) > MAX_ROWS:
-            return Bytes((self.reach(),), True)
-        return Bytes(tuple(inside(Pattern(place, base.run, base.dims), size) for place in fitting), False)
-
-    def _base(self) -> Pattern:
+    def base(self) -> Pattern:
         """The bytes at index 0; with an index for each partition, the partition's own stride is not used."""
         vector = self.indirect is not None and self.indirect.vector
         strides = (0, *self.strides[1:]) if vector else self.strides
         return view_bytes(self.offset, strides, self.shape, self.itemsize)
-
-    def reach(self) -> Pattern | None:
-        """The bytes that some index reaches; None: the whole storage."""
-        if self.indirect is None:
-            return self.bytes().patterns[0]
-        size, step = self.storage.size, self.indirect.stride * self.itemsize
-        return inside(shifted_bytes(self._base(), step, self.indirect.extent, size), size)
 
     def index_operands(self) -> list[Tensor]:
         """Tensors with the indices of this view."""
@@ -452,50 +400,3 @@ def blocks_left(blocks: int, key: tuple[Any, ...]) -> int:
     """How many of the dimensions in front of the partition an index keeps."""
     given = key[: key.index(Ellipsis)] if Ellipsis in key else key
     return blocks - sum(not isinstance(part, slice | DynamicSlice) for part in given[:blocks])
-
-
-def known_indices(index: Tensor | VirtualRegister, count: int) -> list[int] | None:
-    """The first `count` values of an index when all of them are known while tracing."""
-    if isinstance(index, VirtualRegister):
-        return None if index.value is None else [index.value]
-    if index.storage.values is None or index.indirect is not None or index.size < count:
-        return None
-    where = positions(index)
-    if where is None:
-        return None
-    numbers = decode(index.storage.values.read(where, index.itemsize), index.dtype).ravel()[:count]
-    if not (numbers % 1 == 0).all():
-        return None
-    return [int(number) for number in numbers.tolist()]
-
-
-def positions(tensor: Tensor) -> Array | None:
-    """Flat positions of the elements of a view, in elements of its type; None when an index is not known, or when
-    the view leaves its storage."""
-    if tensor.indirect is None:
-        found = flat_index(tensor.offset, tensor.strides, tensor.shape)
-    else:
-        vector, stride = tensor.indirect.vector, tensor.indirect.stride
-        known = known_indices(tensor.indirect.index, tensor.shape[0] if vector else 1)
-        if known is None:
-            return None
-        strides = (0, *tensor.strides[1:]) if vector else tensor.strides
-        moves = np.asarray(known, float).reshape(-1, *[1] * (len(tensor.shape) - 1)) * stride
-        if np.abs(moves).max() > tensor.storage.size:
-            return None
-        found = flat_index(tensor.offset, strides, tensor.shape) + moves.astype(np.int64)
-    inside = found.size > 0 and found.min() >= 0 and (int(found.max()) + 1) * tensor.itemsize <= tensor.storage.size
-    return found if inside else None
-
-
-def leaving(tensor: Tensor) -> list[tuple[int, int, int, int]]:
-    """Known indices that move an access out of its storage: (position, index, first byte, end byte)."""
-    if tensor.indirect is None:
-        return []
-    known = known_indices(tensor.indirect.index, tensor.shape[0] if tensor.indirect.vector else 1)
-    if known is None:
-        return []
-    low, high = tensor._base().hull
-    step = tensor.indirect.stride * tensor.itemsize
-    moved = ((at, each, low + each * step, high + each * step) for at, each in enumerate(known))
-    return [each for each in moved if each[2] < 0 or each[3] > tensor.storage.size]

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from haulout.frontends.nki.accessed import positions
 from haulout.frontends.nki.dtypes import ELEMENT_TYPES
 from haulout.frontends.nki.registers import VirtualRegister
 from haulout.frontends.nki.storage import Buffer, Storage
-from haulout.frontends.nki.tensor import Tensor, positions
+from haulout.frontends.nki.tensor import Tensor
 from haulout.frontends.nki.values import MAX_ELEMENTS, Array, Bits, Values, compute, converted, decode, encode
 
 _FILLED = 64

@@ -10,8 +10,8 @@ import msgspec
 from haulout.frontends.tasks.dependency_dump import Dump, Edge, Task, Tensor, from_dump
 from haulout.frontends.tasks.mirage import MirageEvent, MirageGraph, MirageTask, from_mirage
 from haulout.ir.task_graph import TaskGraph
-from haulout.support.diagnostics import Label, Span, bad_input
-from haulout.support.files import read_bytes
+from haulout.support.diagnostics import HauloutError, Label, Span, bad_input
+from haulout.support.files import read_bytes, read_start
 
 OTHER_SUFFIXES = (".bir", ".hlo", ".npz", ".py")
 
@@ -32,12 +32,9 @@ def is_task_graph(path: str | Path) -> bool:
     if place.suffix in OTHER_SUFFIXES:
         return False
     try:
-        if not place.is_file():
-            return False
-        with place.open("rb") as file:
-            return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-    except (OSError, ValueError):
-        return False
+        return read_start(place, 4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    except HauloutError:
+        return False  # its reader says why
 
 
 def read_task_graph(path: str | Path) -> TaskGraph:

@@ -14,21 +14,23 @@ from haulout.ir.attributes import format_name
 from haulout.ir.program import Program
 from haulout.ir.text.lexer import Line, Place
 from haulout.support.diagnostics import Diagnostic, Entity, HauloutError, Label
+from haulout.support.file_kind import Kind, kind_of_file
+from haulout.support.files import read_bytes
 
 MAX_LINE = 100_000
 """Characters of a line in which columns are searched; a longer one is a constant."""
 
 
-def with_columns(diagnostics: Iterable[Diagnostic], program: Program, text: str | None = None) -> list[Diagnostic]:
+def with_columns(diagnostics: Iterable[Diagnostic], program: Program) -> list[Diagnostic]:
     """The findings with columns where a place has a line of the program's file and no column.
 
-    These labels get their source lines, too. `text` is the text of the program where its file cannot be read again.
+    These labels get their source lines, too.
     """
     diagnostics = list(diagnostics)
-    if program.file is None or (text is None and not program.file.endswith(".bir")):
+    if program.file is None or not _is_bir(Path(program.file)):
         return diagnostics
     named = {label.span.line for each in diagnostics for label in each.labels if label.span and _open(label, program)}
-    lines = _lines(program.file, named, text)
+    lines = _lines(program.file, named)
     places = {number: _Places(line) for number, line in lines.items() if len(line) <= MAX_LINE}
     return [replace(each, labels=_labels(each, program, places, lines)) for each in diagnostics]
 
@@ -38,25 +40,22 @@ def _open(label: Label, program: Program) -> bool:
     return span is not None and span.file == program.file and span.line > 0 and not span.column
 
 
-def _lines(file: str, numbers: set[int], text: str | None) -> dict[int, str]:
+def _is_bir(file: Path) -> bool:
+    try:
+        return kind_of_file(file) is Kind.BIR
+    except HauloutError:  # the file has changed, or there is none
+        return False
+
+
+def _lines(file: str, numbers: set[int]) -> dict[int, str]:
     """Those lines, counted as the parser counts them."""
     if not numbers:
         return {}
-    if text is not None:
-        return {at: line for at, line in enumerate(text.split("\n"), 1) if at in numbers}
     try:
-        if not Path(file).is_file():
-            return {}
-        with Path(file).open(encoding="utf-8", errors="replace", newline="\n") as stream:
-            last, found = max(numbers), {}
-            for at, line in enumerate(stream, 1):
-                if at in numbers:
-                    found[at] = line.rstrip("\n")
-                if at == last:
-                    break
-            return found
-    except (OSError, ValueError):
+        lines = read_bytes(Path(file)).decode("utf-8", "replace").split("\n")
+    except HauloutError:  # the file has changed
         return {}
+    return {at: lines[at - 1] for at in numbers if at <= len(lines)}
 
 
 class _Places:

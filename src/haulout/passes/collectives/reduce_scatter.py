@@ -16,7 +16,7 @@ def lower_reduce_scatter(site: Site) -> None:
     for group in groups:
         for index, core in enumerate(group):
             for number, target in enumerate(site.outputs[core]):
-                whole = site.inputs[core][number]
-                parts = [(stages[peer, number][core], whole.piece(axis, index, size)) for peer in group]
+                piece = site.inputs[core][number].piece(axis, index, size)
+                parts = [(stages[peer, number][core], piece) for peer in group]
                 site.combine(core, f"out{number}", parts, target)
     site.meet(LAST_MEET)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from haulout.ir.arrays import Array
-from haulout.ir.attributes import AttrValue, int_list
+from haulout.ir.attributes import AttrValue, format_attrs, int_list
 from haulout.ir.enums import NONE, Engine, Space
 from haulout.ir.labels import instruction_label
 from haulout.ir.opcodes import REDUCTIONS
@@ -58,6 +58,8 @@ class Site:
     """Of all sites: results that are views of operands."""
     turns: dict[int, int] = field(default_factory=dict)
     """Copies made so far on each core; DMA queues take turns, in one order on all cores."""
+    formatted: dict[tuple[str, tuple[int, ...], str, int], str] = field(default_factory=dict)
+    """Attributes of reductions as text: those of all cores are alike, and as long as there are cores."""
 
     def fail(self, message: str) -> NoReturn:
         """Raise `bad-input` at the collective."""
@@ -192,7 +194,12 @@ class Site:
         op = self.attrs.get("op")
         if not isinstance(op, str) or op not in REDUCTIONS:
             self.fail(f"op={op}, expected a reduction: {', '.join(REDUCTIONS)}")
-        shape: list[AttrValue] = list(target.shape)
+        key = op, target.shape, target.dtype, len(parts)
+        if key not in self.formatted:
+            shape: list[AttrValue] = list(target.shape)
+            self.formatted[key] = format_attrs(
+                {"op": op, "shapes": [shape] * (len(parts) + 1), "dtypes": [target.dtype] * (len(parts) + 1)}
+            )
         self.changes.instruction(
             self.rows[core],
             f"{self.name}.{label}",
@@ -201,11 +208,7 @@ class Site:
             parts,
             [target.operand],
             seq=self.time(READ),
-            attrs={
-                "op": op,
-                "shapes": [shape] * (len(parts) + 1),
-                "dtypes": [target.dtype] * (len(parts) + 1),
-            },
+            attrs=self.formatted[key],
         )
 
     def meet(self, phase: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from haulout.frontends.nki import session
+from haulout.frontends.nki.accessed import known_indices
 from haulout.frontends.nki.findings import kernel_place, reject, shown_value, span_at
 from haulout.frontends.nki.hardware_rules import check_exchange
 from haulout.frontends.nki.instructions import INSTRUCTIONS, Instruction
@@ -20,7 +21,7 @@ from haulout.frontends.nki.stand_ins import enums, old_style
 from haulout.frontends.nki.stand_ins.placeholders import Placeholder
 from haulout.frontends.nki.stand_ins.removed import REMOVED_EVERYWHERE, REMOVED_INSTRUCTIONS, removed_parameter
 from haulout.frontends.nki.storage import Buffer
-from haulout.frontends.nki.tensor import Tensor, known_indices
+from haulout.frontends.nki.tensor import Tensor
 from haulout.ir.enums import Engine
 from haulout.support.diagnostics import Label, Severity, fail
 

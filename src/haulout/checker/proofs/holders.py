@@ -1,4 +1,5 @@
-"""The kernel of `held.py`: what each cell may be when an access comes, in one walk that is repeated until stable.
+"""What each cell may be when an access comes, in one walk that is repeated until stable: the kernel of
+`stale_bytes.py` and `flow/held.py`.
 
 A *cell* is a location and one of its atoms of storage. On each path it is in one of three states:
 
@@ -21,6 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from haulout.checker.columns import join_ranges
+from haulout.checker.proofs.extents import Extents
 from haulout.ir.schema import Bools, Bytes, Column, Ids, Ints
 from haulout.support.jit import njit
 
@@ -67,6 +70,12 @@ class Layout(NamedTuple):
     tiles: Ids
     """Of each place: its tiles."""
 
+    def touching(self, atom: int) -> Bools:
+        """The extents that have an atom."""
+        inside = np.append(0, np.cumsum((self.low <= atom) & (atom < self.high)))
+        found: Bools = inside[self.extent_starts[1:]] > inside[self.extent_starts[:-1]]
+        return found
+
 
 class Faults(NamedTuple):
     """What is not right: rows, and cells with the states that are wrong there."""
@@ -77,6 +86,28 @@ class Faults(NamedTuple):
     state: Ids
     total: int
     passes: int
+
+
+def cells(places: Ids, extents: Extents) -> tuple[Ints, Ints]:
+    """Pairs of a place and an atom of its location."""
+    size = extents.starts[places + 1] - extents.starts[places]
+    ranges = join_ranges(extents.starts[places], size)
+    length = (extents.high[ranges] - extents.low[ranges]).astype(np.int64)
+    return np.repeat(np.repeat(places, size), length).astype(np.int64), join_ranges(extents.low[ranges], length)
+
+
+def permanent_overlaps(living: Ids, permanent: Bools, extents: Extents) -> list[list[int]]:
+    """Pairs of places that share an atom, the first of them live from the start to the end."""
+    if not permanent[living].any():
+        return []
+    place, atom = cells(living, extents)
+    order = np.lexsort((~permanent[place], atom))
+    place, atom = place[order], atom[order]
+    first = np.append(True, atom[1:] != atom[:-1])[: len(atom)]
+    head = place[np.maximum.accumulate(np.where(first, np.arange(len(atom)), 0))]
+    some = np.flatnonzero(permanent[head] & ~first)
+    pairs: list[list[int]] = np.unique(np.stack([head[some], place[some]]), axis=1).T.tolist()
+    return pairs
 
 
 @njit
