@@ -24,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.judged_families import FAMILIES, features, programs
+
 from haulout.checker import check_program
 from haulout.ir.program import Program
 from haulout.ir.text import print_bir
@@ -174,7 +175,7 @@ def show(judge: str, name: str, program: Program, why: str) -> None:
     def still(candidate: Program) -> bool:
         return differs(candidate, JUDGES[judge](candidate), check_program(candidate, advise=False)) == why
 
-    print(f"\n{judge}, {name}: {why}")
+    print(f"\n{judge}, {name}: {why}", flush=True)
     print(print_bir(reduce_program(program, still)), flush=True)
 
 

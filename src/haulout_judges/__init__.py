@@ -4,7 +4,8 @@
     exhaustive      every state that the queues can reach
     spin            the same in Promela, by an external model checker; needs `spin` and `gcc`
     threads         one thread a queue under the thread sanitizer of gcc; needs `gcc`
-    schedules       the simulator, with each queue as the slowest in turn
+    schedules       the list order, then each queue as the slowest in turn
+    simulator       the same by the simulator and its shadow memory
 
 All take a program, write its loops out (`straight.py`) and return a `Verdict`: clean, race or hang, or unjudged where
 a program is too large for them. `checked.py` compares a verdict with the findings of the checker.

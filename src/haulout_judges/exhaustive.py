@@ -50,12 +50,21 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     return _of_run(queue_programs(steps))
 
 
-def _of_run(made: Queues) -> Verdict:
+def has_states(made: Queues, most: int) -> bool:
+    """True if at most so many states are reached by every order of operations that ever conflict."""
+    return _exploration(made, most, False)[0] != _TOO_MANY
+
+
+def _exploration(made: Queues, most: int, sparing: bool) -> tuple[int, Bits]:
     columns = operations(made)
     rivals = _rivals(
         columns.queue, columns.read_starts, columns.reads, columns.write_starts, columns.writes, int(columns.sizes[1])
     )
-    end, races = _explore(*columns[:11], int(columns.sizes[0]), rivals, MAX_STATES)
+    return _explore(*columns[:11], int(columns.sizes[0]), rivals, most, sparing)
+
+
+def _of_run(made: Queues) -> Verdict:
+    end, races = _exploration(made, MAX_STATES, True)
     if end == _STUCK:
         return hang("nothing can happen any more")
     pairs = frozenset(made.ops[a].pair(made.ops[b]) for a, b in _members(races))
@@ -115,8 +124,12 @@ def _explore(
     semaphores: int,
     rivals: Bits,
     most: int,
+    sparing: bool,
 ) -> tuple[int, Bits]:
-    """How the exploration ended, and for each operation a bit set of those that can happen in one state with it."""
+    """How the exploration ended, and for each operation a bit set of those that race with it.
+
+    What has no conflict is taken at once; if `sparing`, also what has none with a later operation.
+    """
     count, queues = len(queue), len(queue_starts) - 1
     words = (count + 63) // 64
     one = np.uint64(1)
@@ -185,7 +198,7 @@ def _explore(
                 op, later = heads[k], False
                 for word in range(words):
                     races[op, word] |= rivals[op, word] & among[word]
-                    later |= rivals[op, word] & ~over[word] != 0
+                    later |= rivals[op, word] & (~over[word] if sparing else ~np.uint64(0)) != 0
                 if not later:
                     chosen[quiet] = op
                     quiet += 1
@@ -226,7 +239,7 @@ def _explore(
 
 
 @kernel
-def _hash(words: Bits) -> int:
+def _hash(words: Bits) -> np.int64:
     mixed = np.uint64(0)
     for word in words:
         mixed = (mixed ^ word) * np.uint64(0x9E3779B97F4A7C15)

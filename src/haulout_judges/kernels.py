@@ -1,5 +1,5 @@
 """Kernels of the judges: Numba's, compiled once a machine. They are no part of the product, so `haulout warmup`
-does not know them. Each file has its own, and a kernel calls only kernels of its own file: the judges share no method.
+does not know them. A kernel calls only kernels of its own file: the judges share no method.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
     start, end, count = _events(steps)
     edges = lists(_edges(steps, start, end, count))
     if any(step.needs for step in steps):
-        possible, before = _without_each(*edges, *_counted(steps, start, end, count))
+        adds, needs, semaphores = _counted(steps, start, end, count)
+        possible, before = _without_each(*edges, *adds, *needs, semaphores)
     else:
         possible, before = _transitive(*edges)
     if not possible:
@@ -118,7 +119,7 @@ def _edges(steps: Sequence[Step], start: list[int], end: list[int], count: int) 
 
 def _counted(
     steps: Sequence[Step], start: list[int], end: list[int], count: int
-) -> tuple[Ints, Ints, Ints, Ints, int]:
+) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints], int]:
     """For each event a list of what it adds to semaphores and one of what it needs: number and value in turn; and how
     many semaphores there are.
     """
@@ -129,7 +130,7 @@ def _counted(
         for into, each in ((adds[end[at]], step.signals), (needs[start[at]], step.needs)):
             for semaphore, value in each:
                 into += (numbers.setdefault(semaphore, len(numbers)), value)
-    return *lists(adds), *lists(needs), len(numbers)
+    return lists(adds), lists(needs), len(numbers)
 
 
 def _unordered(
@@ -143,11 +144,8 @@ def _unordered(
         for byte in step.writes:
             touching[byte].append(2 * at + 1)
     found = _open(*lists(list(touching.values())), column(start), column(end), before)
-    rows = [step.row for step in steps]
-    return frozenset(
-        (min(rows[a], rows[b]), max(rows[a], rows[b]))
-        for a, b in zip(*(each.tolist() for each in found), strict=True)
-    )
+    rows = [(steps[a].row, steps[b].row) for a, b in found.tolist()]
+    return frozenset((min(pair), max(pair)) for pair in rows)
 
 
 @kernel
@@ -238,9 +236,10 @@ def _without_each(
 
 
 @kernel
-def _open(starts: Ints, touching: Ints, start: Ints, end: Ints, before: Bits) -> tuple[Ints, Ints]:
+def _open(starts: Ints, touching: Ints, start: Ints, end: Ints, before: Bits) -> Ints:
     """The pairs of steps that are unordered: of each byte those that touch it, `2 * step`, one more for a write."""
-    found = set([(np.int64(0), np.int64(0)) for _ in range(0)])
+    room, count = 16, 0
+    found = np.empty((room, 2), np.int64)
     for byte in range(len(starts) - 1):
         for i in range(starts[byte], starts[byte + 1]):
             a, a_writes = touching[i] // 2, touching[i] % 2
@@ -253,10 +252,11 @@ def _open(starts: Ints, touching: Ints, start: Ints, end: Ints, before: Bits) ->
                 forth = before[other, one // 64] >> np.uint64(one % 64)
                 back = before[one, other // 64] >> np.uint64(other % 64)
                 if (forth | back) & np.uint64(1) == 0:
-                    found.add((a, b))
-    firsts, seconds = np.empty(len(found), np.int64), np.empty(len(found), np.int64)
-    at = 0
-    for a, b in found:
-        firsts[at], seconds[at] = a, b
-        at += 1
-    return firsts, seconds
+                    if count == room:
+                        room *= 2
+                        more = np.empty((room, 2), np.int64)
+                        more[:count] = found
+                        found = more
+                    found[count, 0], found[count, 1] = a, b
+                    count += 1
+    return found[:count]

@@ -1,37 +1,41 @@
 """Judge by SPIN: the queues as Promela processes, explored by an independent model checker.
 
 An operation that conflicts with one of another queue begins and ends in two steps; while it is in flight, the
-beginning of a conflicting one is a race, reported by embedded C. Two unordered operations are in flight together in
-some state; two ordered ones never are. When no process can move, the first process checks whether all operations are
-over.
+beginning of a conflicting one is a race. Two unordered operations are in flight together in some state; two ordered
+ones never are. When no process can move, the first process checks whether all operations are over.
 
-Compiling a verifier costs more than running it, so several runs go into one model, which begins by choosing one.
+Compiling a verifier costs seconds, so there is one for all runs: `spin.pml` is the model, and what the queues do is
+data that `spin.c` reads. It begins by choosing one of the runs of a file.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from math import prod
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
-from haulout_judges.queues import OpKind, Queues, queue_programs
+from haulout_judges import exhaustive
+from haulout_judges.queues import Queues, queue_programs
 from haulout_judges.straight import Semaphore, Step, runs
 from haulout_judges.verdict import Verdict, hang, joined, of_pairs, unjudged
 from haulout_judges.walks import NotStraightError
 
-MAX_PROCESSES = 150
-"""Process types of one model; SPIN takes 255."""
-MAX_STATES = 3_000_000
-"""Of one run, if its queues were independent of each other: an upper bound that is easy to compute."""
+MAX_QUEUES = 32
+MAX_STATES = 2_000
+"""Of one run, with operations that take no time; `exhaustive` counts them, for no other purpose."""
+RUNS_AT_ONCE = 200
 MAX_DEPTH = 20_000
-OPTIONS = ("-O1", "-w", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=1500")
+OPTIONS = ("-O1", "-w", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=1500", f"-DQUEUES={MAX_QUEUES}")
 TIME_LIMIT = 60.0
-"""Seconds to build one verifier, and to run it."""
+"""Seconds to build the verifier, and for one execution of it."""
 
 
 def available() -> bool:
@@ -42,7 +46,7 @@ def available() -> bool:
 def suits(program: Program) -> bool:
     """True if all its runs are small enough."""
     try:
-        return all(_states(queue_programs(steps)) <= MAX_STATES for steps in runs(program))
+        return all(_is_small(queue_programs(steps)) for steps in runs(program))
     except NotStraightError:
         return False
 
@@ -53,7 +57,7 @@ def judge(program: Program) -> Verdict:
 
 
 def judge_all(programs: Sequence[Program]) -> list[Verdict]:
-    """The verdicts on several programs, many to a model."""
+    """The verdicts on several programs, many runs at once."""
     if not available():
         return [unjudged("spin or gcc is not installed")] * len(programs)
     found: list[list[Verdict]] = [[] for _ in programs]
@@ -77,27 +81,25 @@ def judge_run(steps: Sequence[Step]) -> Verdict:
 
 def _batches(waiting: Sequence[tuple[int, Queues]], found: list[list[Verdict]]) -> Iterator[list[tuple[int, Queues]]]:
     batch: list[tuple[int, Queues]] = []
-    size = 0
     for number, made in waiting:
-        if _states(made) > MAX_STATES or len(made.queues) > MAX_PROCESSES:
-            found[number].append(unjudged(f"perhaps more than {MAX_STATES} states"))
+        if not _is_small(made):
+            found[number].append(unjudged(f"more than {MAX_STATES} states, or {MAX_QUEUES} queues"))
             continue
-        if batch and size + len(made.queues) > MAX_PROCESSES:
-            yield batch
-            batch, size = [], 0
         batch.append((number, made))
-        size += len(made.queues)
+        if len(batch) == RUNS_AT_ONCE:
+            yield batch
+            batch = []
     if batch:
         yield batch
 
 
-def _states(made: Queues) -> int:
-    return prod(1 + len(_queue(0, made, queue)) for queue in made.queues)
+def _is_small(made: Queues) -> bool:
+    return len(made.queues) <= MAX_QUEUES and exhaustive.has_states(made, MAX_STATES)
 
 
 def judge_queues(programs: Sequence[Queues]) -> list[Verdict]:
-    """The verdicts on several runs in one model."""
-    reported = _verify(promela(programs))
+    """The verdicts on several runs."""
+    reported = _verify(programs)
     if reported is None:
         if len(programs) == 1:
             return [unjudged("SPIN ran out of time, memory or depth")]
@@ -113,107 +115,42 @@ def judge_queues(programs: Sequence[Queues]) -> list[Verdict]:
     return verdicts
 
 
-# -- the model -------------------------------------------------------------------------------------------------------
-
-_HEAD = """c_decl {{
-  \\#include <stdio.h>
-  static unsigned char printed[{programs}][{ops}][{ops}];
-  static unsigned char stuck[{programs}];
-  static void print_race(int program, int one, int other) {{
-    if (!printed[program][one][other]) {{
-      printed[program][one][other] = 1;
-      printf("RACE %d %d %d\\n", program, one, other);
-    }}
-  }}
-  static void print_stuck(int program) {{
-    if (!stuck[program]) {{ stuck[program] = 1; printf("STUCK %d\\n", program); }}
-  }}
-}}
-bool over[{ops}];
-bool in_flight[{ops}];
-short count[{semaphores}];
-byte arrived[{rendezvous}];
-byte left;
-"""
-
-
-def promela(programs: Sequence[Queues]) -> str:
-    """The model of several runs."""
-    sizes = {
-        "programs": len(programs),
-        "ops": max(max(len(made.ops) for made in programs), 1),
-        "semaphores": max(max(len(_semaphores(made)) for made in programs), 1),
-        "rendezvous": max(max(len(made.wanted) for made in programs), 1),
-    }
-    lines = [_HEAD.format(**sizes)]
-    for number, made in enumerate(programs):
-        for queue in range(len(made.queues)):
-            lines.append(f"proctype p{number}_{queue}() {{")
-            lines += _queue(number, made, made.queues[queue])
-            lines.append("}")
-    lines += ["init {", "  byte chosen;", "  atomic {", "    if"]
-    lines += [f"    :: chosen = {number}" for number in range(len(programs))]
-    lines += ["    fi;", "    if"]
-    for number, made in enumerate(programs):
-        started = "".join(f" run p{number}_{queue}();" for queue in range(len(made.queues)))
-        lines.append(f"    :: chosen == {number} -> left = {len(made.ops)};{started} skip")
-    lines += ["    fi", "  };", "  timeout;", "  if", "  :: left == 0", "  :: else ->"]
-    lines += ["    c_code { print_stuck(Pinit->chosen); }", "  fi", "}"]
-    return "\n".join(lines) + "\n"
+def _table(made: Queues) -> list[int]:
+    """A run as `spin.c` reads it."""
+    numbers: dict[Semaphore, int] = {}
+    for op in made.ops:
+        for semaphore, _ in (*op.signals, *op.needs):
+            numbers.setdefault(semaphore, len(numbers))
+    signals: dict[int, list[int]] = defaultdict(list)
+    attending: dict[int, list[int]] = defaultdict(list)
+    row = [len(made.ops), len(made.queues), len(made.wanted), len(numbers)]
+    for at, (op, rivals) in enumerate(zip(made.ops, made.rivals(), strict=True)):
+        needs = [each for semaphore, value in op.needs for each in (numbers[semaphore], value)]
+        others = [other for other in range(rivals.bit_length()) if rivals >> other & 1]
+        row += [op.rendezvous, *_list(op.waits), *_list(others), *_list(needs)]
+        for semaphore, value in op.signals:
+            signals[numbers[semaphore]] += (at, value)
+        if op.rendezvous != NONE:
+            attending[op.rendezvous].append(at)
+    row += chain.from_iterable(_list(queue) for queue in made.queues)
+    row += chain.from_iterable([wanted, *_list(attending[at])] for at, wanted in enumerate(made.wanted))
+    row += chain.from_iterable(_list(signals[number]) for number in range(len(numbers)))
+    return row
 
 
-def _queue(number: int, made: Queues, queue: Sequence[int]) -> list[str]:
-    """The body of a process. An operation without waits and conflicts is joined to the one before it: that hides no
-    state in which two operations are in flight.
-    """
-    lines: list[str] = []
-    numbers, all_rivals = _semaphores(made), made.rivals()
-    for at in queue:
-        op = made.ops[at]
-        guards = ["false" if each == NONE else f"over[{each}]" for each in op.waits]
-        guards += [f"count[{numbers[semaphore]}] >= {value}" for semaphore, value in op.needs]
-        guard = " && ".join(guards) or "true"
-        ends = f"over[{at}] = true; left--"
-        ends += "".join(
-            f"; count[{numbers[semaphore]}] = count[{numbers[semaphore]}] + {value}"
-            for semaphore, value in op.signals
-        )
-        rivals = [other for other in range(len(made.ops)) if all_rivals[at] >> other & 1]
-        if op.kind is OpKind.ATTEND:
-            wanted = made.wanted[op.rendezvous]
-            met = f"arrived[{op.rendezvous}] == {wanted}" if wanted != NONE else "false"
-            lines += [f"  d_step {{ {guard} -> arrived[{op.rendezvous}]++", f"  d_step {{ {met} -> {ends}"]
-        elif rivals:
-            tests = (
-                f"if (now.in_flight[{each}]) print_race({number}, {min(at, each)}, {max(at, each)});"
-                for each in rivals
-            )
-            lines.append(f"  d_step {{ {guard} -> in_flight[{at}] = true; c_code {{ {' '.join(tests)} }}")
-            lines.append(f"  d_step {{ in_flight[{at}] = false; {ends}")
-        elif lines and guard == "true":
-            lines[-1] += f"; {ends}"
-        else:
-            lines.append(f"  d_step {{ {guard} -> {ends}")
-    return [line + " };" for line in lines]
+def _list(numbers: Sequence[int]) -> Iterable[int]:
+    return (len(numbers), *numbers)
 
 
-def _semaphores(made: Queues) -> dict[Semaphore, int]:
-    """Numbers of the semaphores of a run."""
-    used = [semaphore for op in made.ops for semaphore, _ in (*op.signals, *op.needs)]
-    return {semaphore: number for number, semaphore in enumerate(dict.fromkeys(used))}
-
-
-def _verify(model: str) -> list[tuple[int, int, int]] | None:
+def _verify(programs: Sequence[Queues]) -> list[tuple[int, int, int]] | None:
     """What the verifier prints: (run, operation, operation), or (run, NONE, NONE) for one that hangs."""
-    with tempfile.TemporaryDirectory(prefix="haulout-spin-") as name:
-        folder = Path(name)
-        (folder / "model.pml").write_text(model)
-        try:
-            _do(folder, "spin", "-a", "model.pml")
-            _do(folder, "gcc", *OPTIONS, "-o", "pan", "pan.c")
-            reported = _do(folder, "./pan", "-E", "-n", f"-m{MAX_DEPTH}")
-        except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-            return None
+    verifier = _verifier()
+    tables = "\n".join(" ".join(map(str, _table(made))) for made in programs)
+    (verifier.parent / "runs.txt").write_text(f"{len(programs)}\n{tables}\n")
+    try:
+        reported = _do(verifier.parent, str(verifier), "-E", "-n", f"-m{MAX_DEPTH}")
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+        return None
     if "errors: 0" not in reported or "max search depth too small" in reported or "Search not completed" in reported:
         return None
     found = []
@@ -224,6 +161,18 @@ def _verify(model: str) -> list[tuple[int, int, int]] | None:
         elif words[:1] == ["STUCK"]:
             found.append((int(words[1]), NONE, NONE))
     return found
+
+
+@functools.cache
+def _verifier() -> Path:
+    """The verifier, built for this process."""
+    folder = Path(tempfile.mkdtemp(prefix="haulout-spin-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name in ("spin.pml", "spin.c"):
+        shutil.copy(Path(__file__).with_name(name), folder / name)
+    _do(folder, "spin", f"-DQUEUES={MAX_QUEUES}", "-a", "spin.pml")
+    _do(folder, "gcc", *OPTIONS, "-o", "pan", "pan.c")
+    return folder / "pan"
 
 
 def _do(folder: Path, *command: str) -> str:

@@ -23,7 +23,7 @@ from haulout_judges import JUDGES, Outcome, exhaustive, reachability, spin, thre
 from haulout_judges.checked import checker_verdict, differs
 from haulout_judges.straight import NotStraightError, runs
 
-IN_PYTHON = ("reachability", "exhaustive", "schedules")
+IN_PYTHON = ("reachability", "exhaustive", "schedules", "simulator")
 needs_spin = pytest.mark.skipif(not spin.available(), reason="needs spin and gcc")
 LISTS = (
     Shape(cores=(2, 5)),

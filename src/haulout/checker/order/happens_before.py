@@ -64,6 +64,13 @@ class Order(NamedTuple):
             return True
         return bool(np.any(self.down[self.node[first]] <= self.up[self.node[second]]))
 
+    def before_each(self, first: Ints, second: Ints) -> Bools:
+        """The same for pairs of accesses."""
+        i, j = self.instruction[first], self.instruction[second]
+        found: Bools = (self.core[i] == self.core[j]) & (self.clock[j, self.column[i]] >= i)
+        found |= (self.down[self.node[first]] <= self.up[self.node[second]]).any(axis=1)
+        return found
+
 
 def build_order(model: Model, graph: Graph, barriers: Barriers, sendrecvs: SendRecvs, time: Ints) -> Order:
     """Clocks and bands of an acyclic fused graph."""

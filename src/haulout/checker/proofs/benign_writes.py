@@ -21,9 +21,9 @@ locations in one place at one time are never excused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise, product
+from itertools import combinations, compress, islice, pairwise, product
 
 import numpy as np
 
@@ -44,6 +44,7 @@ MAX_COVERS = 1 << 23
 """Pairs of an atom and an extent that covers it, for all atoms of candidates."""
 MAX_QUERIES = 1 << 22
 """Pairs of accesses whose order is queried."""
+_PAIRS_AT_ONCE = 1 << 14
 
 
 def excuse_writes(
@@ -224,15 +225,22 @@ class _Judge:
     def _list(self, pairs: Iterable[tuple[int, int]]) -> None:
         """List the unordered pairs that are not writes of equal bytes."""
         model, unsure = self.model, self.unsure
-        for one, other in pairs:
-            if model.instruction[one] == model.instruction[other] or not self._overlap(one, other):
-                continue
-            if self._before(one, other) or self._before(other, one) or self._commute(one, other):
+        for one, other in self._open(pairs):
+            if not self._overlap(one, other) or self._commute(one, other):
                 continue
             inside = model.core[model.instruction[one]] == model.core[model.instruction[other]]
             kinds = (sweep.DEPENDENCE, sweep.POSSIBLE_DEPENDENCE) if inside else (sweep.RACE, sweep.POSSIBLE_RACE)
             pair = (one, other) if self.place[one] < self.place[other] else (other, one)
             self.listed.setdefault(kinds[int(unsure[one] or unsure[other])], set()).add(pair)
+
+    def _open(self, pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Those pairs that are of two instructions and unordered."""
+        left = iter(pairs)
+        while some := list(islice(left, _PAIRS_AT_ONCE)):
+            one, other = np.array(some, np.int64).T
+            is_open = self.model.instruction[one] != self.model.instruction[other]
+            is_open &= ~self._ordered(one, other)
+            yield from compress(some, is_open.tolist())
 
     def _overlap(self, one: int, other: int) -> bool:
         """True if two accesses of one group touch a common byte; extents without atoms may not."""
@@ -258,9 +266,10 @@ class _Judge:
             while front:
                 here = front.pop()
                 cluster.append(here)
-                joined = {other for other in left if not self._before(here, other) and not self._before(other, here)}
-                front += [other for other in left if other in joined]
-                left = [other for other in left if other not in joined]
+                rest = np.array(left, np.int64)
+                ordered = self._ordered(np.full(len(rest), here), rest)
+                front += rest[~ordered].tolist()
+                left = rest[ordered].tolist()
             yield cluster
 
     def _is_harmless(self, cluster: Sequence[int], reads: Sequence[int]) -> bool:
@@ -285,6 +294,12 @@ class _Judge:
 
     def _equal(self, writes: Sequence[int]) -> bool:
         return all(self.values.equal(writes[0], other) for other in writes)
+
+    def _ordered(self, one: Ints, other: Ints) -> Bools:
+        """Of each pair of accesses: whether one happens before the other; of an instruction, its reads do."""
+        instruction, write = self.model.instruction, self.model.write
+        found = self.order.before_each(one, other) | self.order.before_each(other, one)
+        return np.where(instruction[one] == instruction[other], write[one] != write[other], found)
 
     def _before(self, first: int, second: int) -> bool:
         """True if one access happens before another; the reads of an instruction come first."""
