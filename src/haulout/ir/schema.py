@@ -47,7 +47,7 @@ def ids(doc: str, to: str, *, null: bool = False) -> Any:
     return column(np.int32, doc, to=to, null=null)
 
 
-_SPECS: dict[str, dict[str, dict[str, Any]]] = {}
+_SPECS: dict[type[Any], dict[str, dict[str, Any]]] = {}
 """`Table.specs` of the tables that were asked for: it is asked at every length of a table."""
 
 
@@ -119,9 +119,6 @@ class Table:
     def nbytes(self) -> int:
         """Bytes of all columns."""
         return sum(values.nbytes for values in self.columns().values())
-
-
-_SPECS: dict[type[Any], dict[str, dict[str, Any]]] = {}
 
 
 @dataclass(slots=True)
