@@ -9,6 +9,7 @@ the reads first. So a child's parent column never falls, and a range of children
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Self
@@ -48,10 +49,6 @@ def ids(doc: str, to: str, *, null: bool = False) -> Any:
     return column(np.int32, doc, to=to, null=null)
 
 
-_SPECS: dict[str, dict[str, dict[str, Any]]] = {}
-"""`Table.specs` of the tables that were asked for: it is asked at every length of a table."""
-
-
 class Table:
     """What every table can do; columns are the dataclass fields of the subclass."""
 
@@ -59,9 +56,10 @@ class Table:
     """The column by which rows are grouped; it never falls."""
 
     @classmethod
+    @functools.cache
     def specs(cls) -> dict[str, dict[str, Any]]:
         """Column name -> dtype, doc, to, null, default. One dict for all callers, as `len` needs it; only read it."""
-        return _specs(cls)
+        return _specs(cls)  # type: ignore[arg-type]
 
     @classmethod
     def make(cls, rows: int | None = None, **columns: npt.ArrayLike) -> Self:
