@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,7 +15,16 @@ from haulout.passes.lnc_splitter import LncSplitter
 __all__ = ["lower", "partition", "split_axis"]
 
 
-def lower(fn: Callable[..., Any], *specs: Any, lnc: int | None = None, **options: Any) -> Program:
+def lower(
+    fn: Callable[..., Any],
+    *specs: Any,
+    mesh: Any = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    static_argnums: int | Sequence[int] | None = None,
+    lnc: int | None = None,
+) -> Program:
     """The program of a JAX function, on as many cores as its mesh has devices, or cloned over `lnc` cores.
 
     With `lnc` XLA partitions nothing: `haulout.compile` divides the work itself, and shardings of arguments, of
@@ -23,7 +32,16 @@ def lower(fn: Callable[..., Any], *specs: Any, lnc: int | None = None, **options
     size does not matter. The other arguments, and the errors, are those of `partition` and of the HLO front end.
     Without `lnc`, warns if there is a mesh but no sharded argument: XLA then gives all of the work to every core.
     """
-    program = from_jax.lower(fn, *specs, divide=lnc is not None, **options)
+    program = from_jax.lower(
+        fn,
+        *specs,
+        divide=lnc is not None,
+        mesh=mesh,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
+        donate_argnums=donate_argnums,
+        static_argnums=static_argnums,
+    )
     return program if lnc in (None, 1) else LncSplitter(cores=lnc or 1).run(program, PassContext())
 
 

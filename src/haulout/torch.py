@@ -89,12 +89,12 @@ def lower(
 
     forward.__name__ = made.name
     results = [name for name in made.outputs if name is not None]
-    options: dict[str, Any] = {}
+    options: from_jax.JitOptions = {"donate_argnums": tuple(at for at, each in enumerate(inputs) if each.mutated)}
     if mesh is not None:
         kept = {name: spec for each, spec in zip(inputs, specs, strict=True) for name in each.names}
         spec = lib.jax.sharding.PartitionSpec()
         outputs = [kept[name] if at < made.mutations else spec for at, name in enumerate(results)]
-        options = {"mesh": mesh, "in_shardings": tuple(specs), "out_shardings": tuple(outputs)}
+        options.update({"mesh": mesh, "in_shardings": tuple(specs), "out_shardings": tuple(outputs)})
     with lib.jax.enable_x64(True):
         types = [numpy_type(each.value.dtype, each.name) for each in inputs]
         program = from_jax.lower(
@@ -103,7 +103,6 @@ def lower(
             divide=lnc is not None,
             names=from_jax.Names([each.name for each in inputs], results),
             how="param_shardings= or arg_shardings=",
-            donate_argnums=tuple(at for at, each in enumerate(inputs) if each.mutated),
             **options,
         )
     if lnc not in (None, 1):

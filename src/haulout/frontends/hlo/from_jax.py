@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -50,6 +50,16 @@ MAX_LINES = 12
 """Of the child's complaint that are shown."""
 
 
+class JitOptions(TypedDict, total=False):
+    """What `partition` takes besides the function and its arguments; None is not given."""
+
+    mesh: Any
+    in_shardings: Any
+    out_shardings: Any
+    donate_argnums: int | Sequence[int] | None
+    static_argnums: int | Sequence[int] | None
+
+
 class Names(NamedTuple):
     """What the author calls the arrays, in their order."""
 
@@ -63,7 +73,7 @@ def lower(
     divide: bool = False,
     names: Names | None = None,
     how: str = "in_shardings=",
-    **options: Any,
+    **options: Unpack[JitOptions],
 ) -> Program:
     """The program of a JAX function on as many cores as its mesh has devices.
 
@@ -74,7 +84,7 @@ def lower(
     Arguments and errors are those of `partition`, and those of the HLO front end. Warns if no argument is sharded:
     XLA then gives all of the work to every core.
     """
-    traced = _partition(fn, *specs, partitioned=not divide, **options)
+    traced = _partition(fn, specs, not divide, options)
     module = with_donors(parse_hlo(traced.text, f"<jax:{_name(fn)}>"))
     if not divide and _is_undivided(module):
         warnings.warn(
@@ -116,16 +126,14 @@ def partition(
     None are left to XLA. No argument is dropped, used or not. Where `partitioned` is false it is the text before any
     pass. Raises `HauloutError`: JAX is not installed, the function cannot be traced, or XLA fails.
     """
-    return _partition(
-        fn,
-        *specs,
+    options = JitOptions(
         mesh=mesh,
         in_shardings=in_shardings,
         out_shardings=out_shardings,
         donate_argnums=donate_argnums,
         static_argnums=static_argnums,
-        partitioned=partitioned,
-    ).text
+    )
+    return _partition(fn, specs, partitioned, options).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +148,11 @@ class _Partitioned:
     memory: XlaMemory | None
 
 
-def _partition(
-    fn: Callable[..., Any], *specs: Any, mesh: Any = None, partitioned: bool = True, **options: Any
-) -> _Partitioned:
-    jax = _import_jax()
+def _partition(fn: Callable[..., Any], specs: Sequence[Any], partitioned: bool, options: JitOptions) -> _Partitioned:
+    jax, given = _import_jax(), dict(options)
+    mesh = given.pop("mesh", None)
     try:
-        inner, known = jit_options(fn, options)
+        inner, known = jit_options(fn, given)
         contexts = _contexts(mesh, jax)
         lowered = _lowered(inner, specs, next(contexts), known, jax, contexts)
         results = [path for path, _ in jax.tree_util.tree_leaves_with_path(lowered.out_info)]

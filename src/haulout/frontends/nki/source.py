@@ -126,11 +126,18 @@ def _around(path: Path) -> list[str]:
 
 
 def trace_file(
-    path: str | Path, name: str, arguments: Mapping[str, Any] | Sequence[Any], *, cores: int = 2, **options: Any
+    path: str | Path,
+    name: str,
+    arguments: Mapping[str, Any] | Sequence[Any],
+    *,
+    cores: int = 2,
+    grid: tuple[int, ...] = (),
+    trips: int | None = None,
+    target: str = "gen3",
 ) -> Trace:
     """Trace the kernel `name` of a file; see `trace_kernel`."""
     with _kernel_in_file(path, name) as (function, absent):
-        found = trace_kernel(function, arguments, cores=cores, **options)
+        found = trace_kernel(function, arguments, cores=cores, grid=grid, trips=trips, target=target)
         found.findings.items += absent.notes()
         return found
 
@@ -142,11 +149,13 @@ def load_kernel(
     *,
     lnc: int = 2,
     barrier_scope: BarrierScope = "data",
-    **options: Any,
+    grid: tuple[int, ...] = (),
+    trips: int | None = None,
+    target: str = "gen3",
 ) -> Emitted:
     """The program of a kernel in a file, with what tracing found. Raises `HauloutError` when it did not come to
     its end."""
-    trace = trace_file(path, name, arguments, cores=lnc, **options)
+    trace = trace_file(path, name, arguments, cores=lnc, grid=grid, trips=trips, target=target)
     if trace.failed:
         raise HauloutError(*trace.findings.items)
     return emit(trace, barrier_scope=barrier_scope)
