@@ -254,6 +254,16 @@ def test_effort_zero_is_construction() -> None:
     assert solve(problem, effort=0.2).peak >= solve(problem).peak
 
 
+def test_few_dives_are_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight of a large problem are better than one for each key."""
+    problem = random_problem(30_000, 3)
+    instance = canonical(problem)
+    monkeypatch.setattr("haulout.packing.construct._ROWS_LIMIT", 8 * len(instance))
+    solution = solve(problem, effort=0.0)
+    assert solution.work == {"constructions": len(KEYS)}
+    assert solution.peak < min(place(instance, key(instance, name), False)[1] for name in KEYS) * instance.unit
+
+
 @pytest.mark.parametrize("limit", [0.0, 0.2])
 def test_time_limit_keeps_the_best(limit: float) -> None:
     problem = perfect_problem(400, seed=1)

@@ -25,6 +25,15 @@ from haulout.support.jit import plain_if_small
 _COST_LIMIT = 20_000_000_000  # of a best fit by gaps: above it holes stay unused, above a tenth no XLA orders
 _ROWS_LIMIT = 800_000  # rows of all dives; with more rows there are fewer dives, and at least three
 _LEAST_DIVES = 3
+# The dives that come first where there is no time for all: mostly the best ones of 30,000 to 300,000 rows.
+_OF_MANY = (
+    ("area", False),
+    ("load-area", True),
+    ("area", True),
+    ("load-area", False),
+    ("size", True),
+    ("span", True),
+)
 _LEAST_EFFORT = 0.1
 _FIT_COST = 2_000_000_000  # of a best fit in XLA's order, times the effort: two seconds
 _FIT_COST_A_ROW = 12_000  # the same for each row of a larger problem, so that no size is the last one with a fit
@@ -65,7 +74,10 @@ def construct(state: Incumbent) -> None:
         with _plain(instance, 0):
             _follow_hint(state, state.hint)
     tries = [(name, variant) for variant in (False, True) for name in KEYS]
-    for number, (name, variant) in enumerate(tries[: _dives(instance)]):
+    gaps = instance.has_pins or instance.has_holes
+    if (dives := _dives(instance)) < len(tries) and not gaps:
+        tries = [*_OF_MANY, *(each for each in tries if each not in _OF_MANY)]
+    for number, (name, variant) in enumerate(tries[:dives]):
         if state.over:
             return
         fits = instance.has_pins or (variant and instance.has_holes)
