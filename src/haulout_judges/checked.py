@@ -29,7 +29,11 @@ def verdict_of(findings: Iterable[Diagnostic]) -> Verdict:
         return unjudged(str(by_code["bad-input"]))
     for code in sorted(by_code.keys() & HANGS):
         return hang(str(by_code[code]))
-    return Verdict(Outcome.RACE if by_code.keys() & UNORDERED else Outcome.CLEAN)
+    if by_code.keys() & UNORDERED:
+        return Verdict(Outcome.RACE)
+    if "unproved-paths" in by_code:
+        return unjudged(str(by_code["unproved-paths"]))
+    return Verdict(Outcome.CLEAN)
 
 
 def differs(program: Program, verdict: Verdict, findings: list[Diagnostic]) -> str:

@@ -18,9 +18,10 @@ from haulout.checker import check_program
 from haulout.ir.enums import NONE
 from haulout.ir.program import Program
 from haulout.ir.verify import verify
+from haulout.support.diagnostics import Diagnostic, Severity
 from haulout_generators.loop_programs import damaged, random_judged_loops
 from haulout_judges import JUDGES, Outcome, exhaustive, reachability, spin, threads
-from haulout_judges.checked import checker_verdict, differs
+from haulout_judges.checked import checker_verdict, differs, verdict_of
 from haulout_judges.straight import NotStraightError, runs
 
 IN_PYTHON = ("reachability", "exhaustive", "schedules", "simulator")
@@ -160,6 +161,13 @@ def test_too_many_iterations_are_said_to_be_too_many() -> None:
     with pytest.raises(NotStraightError):
         list(runs(long))
     assert all(JUDGES[name](long).outcome is Outcome.UNJUDGED for name in JUDGES if name != "threads")
+
+
+def test_what_the_checker_does_not_prove_is_no_verdict_of_it() -> None:
+    found = [Diagnostic("unproved-paths", Severity.WARNING, "checked 32 paths")]
+    assert verdict_of(found).outcome is Outcome.UNJUDGED
+    race = Diagnostic("cross-core-race", Severity.ERROR, "a race")
+    assert verdict_of([*found, race]).outcome is Outcome.RACE
 
 
 def test_equal_programs_give_equal_verdicts() -> None:
