@@ -24,7 +24,7 @@ from haulout.checker.model import Model, Runs
 from haulout.checker.order.barriers import check_barriers, find_barriers
 from haulout.checker.order.graph import build_graph
 from haulout.checker.order.sendrecv import check_sendrecvs, find_sendrecvs
-from haulout.checker.paths.runs import Path, Run, every_run, follow
+from haulout.checker.paths.runs import Path, Run, every_run, walk
 from haulout.checker.paths.step_trips import Copies
 from haulout.ir.enums import NONE
 from haulout.ir.schema import Bools, Ints
@@ -115,7 +115,7 @@ def run_copies(runs: Runs) -> dict[int, Copies]:
 
 def run_of(runs: Runs, copies: dict[int, Copies], path: Path) -> Run:
     """The run of a path."""
-    return follow(runs.flow.structure, copies, len(runs.flow.functions), path)
+    return walk(runs.flow.structure, copies, len(runs.flow.functions), runs.narrowed.follow(path))
 
 
 def judge_run(runs: Runs, copies: dict[int, Copies], run: Run, seen: Seen) -> bool:

@@ -24,7 +24,7 @@ from haulout.checker.flow.prove import _disorder
 from haulout.checker.flow.refusal import Refusal
 from haulout.checker.flow.text import Text, find_text
 from haulout.checker.model import Function, Runs, functions
-from haulout.checker.paths.runs import follow
+from haulout.checker.paths.runs import walk
 from haulout.checker.proofs.storage import check_placements, check_views
 from haulout.ir.enums import NONE, Kind
 from haulout.ir.program import Program
@@ -81,7 +81,8 @@ def code_of(wrong: WrongRead) -> str:
 
 def codes_on(runs: Runs, wrong: WrongRead) -> set[str]:
     """The findings in the run of its path."""
-    run = follow(runs.flow.structure, wrong.copies, len(runs.flow.functions), wrong.path)
+    cores = len(runs.flow.functions)
+    run = walk(runs.flow.structure, wrong.copies, cores, runs.narrowed.follow(wrong.path))
     models = runs.models([(run, wrong.copies)])
     return {each.code for model in models for each in check_model(model, None, Dedup(), None)}
 

@@ -108,10 +108,10 @@ class _Run:
     def live(self, arrived: F64, end: F64) -> list[tuple[float, int]]:
         """The counter of live DRAM; what is used in several iterations lives from the first use to the last."""
         rows = self.plan.trace.row
-        first, last = np.full((2, int(rows.max(initial=-1)) + 1 + len(self.program.instructions)), np.inf)
+        count = max(len(self.program.instructions), int(rows.max(initial=-1)) + 1)
+        first, last = np.full(count, np.inf), np.full(count, -1.0)
         begin, stop = self._moments(arrived, end)
         np.minimum.at(first, rows, begin)
-        last.fill(-1.0)
         np.maximum.at(last, rows, stop)
         return live_bytes(self.program, first, last, float(end.max(initial=0.0)))
 

@@ -47,11 +47,6 @@ class Run:
     """(Place of the execution of a fork, the arm of each core); NONE: the core was not there."""
 
 
-def follow(structure: Structure, copies: Mapping[int, Copies], cores: int, path: Path) -> Run:
-    """The run of a path."""
-    return walk(structure, copies, cores, lambda choice, options, least: path.get(choice, least))
-
-
 def _all_options(choice: Choice, options: Sequence[int], path: Path) -> Sequence[int]:
     return options
 

@@ -164,15 +164,14 @@ def _missed(flow: ControlFlow) -> dict[int, int]:
 def _sharing(flow: ControlFlow) -> set[int]:
     """Headers of loops whose iterations differ, and which touch tensors that share bytes with another one."""
     program, structure = flow.program, flow.structure
+    inside = {region.parent for region in structure.regions}
+    differing = [loop for number, loop in structure.loops.items() if number in inside]
+    if not differing:
+        return set()
     block = flow.block[program.accesses.instruction]
     shared = _share_bytes(program)[program.accesses.location]
     touching = np.unique(block[shared & (block != NONE)])
-    inside = {region.parent for region in structure.regions}
-    return {
-        loop.header
-        for number, loop in structure.loops.items()
-        if number in inside and np.any((touching >= loop.begin) & (touching < loop.end))
-    }
+    return {loop.header for loop in differing if np.any((touching >= loop.begin) & (touching < loop.end))}
 
 
 def _share_bytes(program: Program) -> Bools:
